@@ -16,7 +16,7 @@ __version__: str
 
 @final
 class Span:
-    """The bytes `data[start:end]`, which contain the requested items whole."""
+    """A byte range, `data[start:end]`, that contains the requested items completely."""
 
     @property
     def start(self) -> int: ...
@@ -24,7 +24,7 @@ class Span:
     def end(self) -> int: ...
     @property
     def first(self) -> int:
-        """Number of the item that starts at `start`, at most a block before the first requested one."""
+        """Position of the item that starts at byte `start`. The first requested item follows within one block."""
     @property
     def count(self) -> int:
         """How many of the requested items exist."""
@@ -54,9 +54,9 @@ class ItemIndex:
     def end(self) -> int:
         """Offset after the array's closing bracket, or after the last line."""
     def span(self, offset: int, limit: int) -> Span:
-        """Return the bytes to read to get `limit` items from `offset` on whole.
+        """Return a byte range that contains `limit` complete items, the first of which is item `offset`.
 
-        The index only knows blocks; `read_items` finds the exact bytes.
+        The index only knows blocks, so the range may be larger than the items; `read_items` finds their exact bytes.
         """
 
 @final
@@ -281,10 +281,10 @@ def read_text(
 ) -> TextPage:
     """Return text from byte `offset` on that takes at most `max_bytes` once escaped.
 
-    `escape_levels` is how many times it will be JSON-escaped: 0, 1 or 2. `last=n` replaces `offset`: the page starts at
-    the n-th byte from the end, or at the first character after it, and if the last n do not fit, `next_offset`
-    continues with the rest. A budget that is too small for some character (under 4 bytes, escaped once 6, twice 7) is
-    rejected. Raise `InvalidText` if the text is not UTF-8.
+    `escape_levels` is how many times the text will be JSON-escaped: 0, 1 or 2. `last=n` replaces `offset`: the page
+    starts at the n-th byte from the end, or at the first character after it. If the last n bytes do not fit,
+    `next_offset` is where the next page starts. `max_bytes` must have room for any single character: at least 4 bytes,
+    or 6 and 7 with one and two escape levels. Raise `InvalidText` if the text is not UTF-8.
     """
 
 def read_lines(

@@ -23,14 +23,14 @@ __all__ = [
 ]
 
 _MIN_PAGE_BYTES = 512
-"""Smallest budget of a page, for its envelope; as much again for each escape level."""
+"""Minimum budget of a page, for its envelope. Each escape level adds the same amount."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 
 
 def is_text(value: object) -> bool:
     """Return whether a value is text that UTF-8 can encode: a lone surrogate cannot be encoded."""
-    return isinstance(value, str) and not _SURROGATE.search(value)
+    return isinstance(value, str) and not _SURROGATE_PATTERN.search(value)
 
 
 def check_integer(name: str, value: object, minimum: int | None = None) -> None:

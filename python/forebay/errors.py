@@ -177,7 +177,7 @@ class FileRefTooLarge(ForebayError, ValueError):
     code = "file_ref_too_large"
 
 
-def install_hint(extra: str) -> str:
+def make_install_hint(extra: str) -> str:
     """Return how to install an extra, from a checkout or from a wheel."""
     return (
         f"install forebay again with the extra {extra}: "

@@ -5,7 +5,7 @@ from typing import Any
 
 import forebay
 import pytest
-from forebay.adapters.mcp import Forebay, _current_principal
+from forebay.adapters.mcp import Forebay, _get_current_principal
 from mcp import Client
 from mcp.server import Server
 from mcp.server.auth.middleware.auth_context import auth_context_var
@@ -78,7 +78,7 @@ def test_principals_are_never_written_alike() -> None:
         claims = None if issuer is None else {"iss": issuer}
         token = AccessToken(token="t", client_id=client, scopes=[], subject=subject, claims=claims)  # noqa: S106
         auth_context_var.set(AuthenticatedUser(token))
-        names.append(_current_principal())
+        names.append(_get_current_principal())
     auth_context_var.set(None)
     assert len(set(names)) == len(names)
     assert all(name is not None and len(name) <= 1024 for name in names)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import anyio
 import pytest
-from forebay.http.limits import RateLimit, TokenBuckets, _client_network
+from forebay.http.limits import RateLimit, TokenBuckets, _get_client_network
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,7 +94,7 @@ def test_callers_are_forgotten_before_memory_is() -> None:
     ],
 )
 def test_who_has_many_addresses_is_one(first: str, second: str, is_same: bool) -> None:
-    assert (_client_network(first) == _client_network(second)) is is_same
+    assert (_get_client_network(first) == _get_client_network(second)) is is_same
 
 
 def test_too_many_are_told_when_to_come_back() -> None:

@@ -20,13 +20,13 @@ pytestmark = pytest.mark.slow
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Gets an entry for every scan of all operations."""
     calls: list[int] = []
-    visible_tools = OperationTools._visible_tools
+    visible_tools = OperationTools._list_visible_tools
 
     def count_calls(self: OperationTools, identity: Any) -> Any:
         calls.append(1)
         return visible_tools(self, identity)
 
-    monkeypatch.setattr(OperationTools, "_visible_tools", count_calls)
+    monkeypatch.setattr(OperationTools, "_list_visible_tools", count_calls)
     return calls
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import mcp_types as wire
 from anyio.to_thread import run_sync
 
-from forebay.errors import install_hint
+from forebay.errors import make_install_hint
 
 try:
     import fastmcp as _  # noqa: F401 - fail early with a message that names the extra
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error.name} is not here; {install_hint('fastmcp')}", name=error.name) from None
+    raise ModuleNotFoundError(f"{error.name} is not here; {make_install_hint('fastmcp')}", name=error.name) from None
 
 from fastmcp.exceptions import FastMCPError
 from fastmcp.resources import ResourceResult, ResourceTemplate
@@ -111,7 +111,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         return []
 
     def get_injected_tool(self, name: str) -> Tool | None:
-        """Return our tool of this name; fastmcp also asks for a server that this one is mounted in."""
+        """Return our tool with this name. fastmcp also calls this for a server that this one is mounted in."""
         return self._get_own_tools().get(name)
 
     async def on_list_tools(
@@ -125,7 +125,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         self.policy.learn_tools(map(describe_tool, tools), is_complete=False)
         if _includes_hidden.get():
             return self._rewrite_tools(tools)
-        expanded = self.policy.get_expanded(find_lasting_connection(context)) or ()
+        expanded = self.policy.get_expanded_tools(find_lasting_connection(context)) or ()
         tools = [tool for tool in tools if self.policy.capabilities.is_listed(tool.name, expanded)]
         return [*self._rewrite_tools(tools), *self._get_own_tools().values()]
 
@@ -211,7 +211,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         if not is_resource_uri(uri):
             return await call_next(context)
         if context.fastmcp_context is not None:
-            # The remaining middleware is not called, but may deny access.
+            # `call_next` is skipped, so ask each middleware here whether it denies access.
             for middleware in context.fastmcp_context.fastmcp.middleware:
                 await middleware.check_resource_access(context)
         caller = make_caller(self.policy)
@@ -233,7 +233,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         finally:
             _includes_hidden.reset(listing_token)
         definitions = [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
-        expanded = self.policy.get_expanded(find_lasting_connection(context))
+        expanded = self.policy.get_expanded_tools(find_lasting_connection(context))
         expanded_before = set(expanded or ())
         caller = dataclasses.replace(make_caller(self.policy), tools=definitions, expanded_tools=expanded)
         caller_token = expand_caller.set(caller)
@@ -245,7 +245,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
             await fastmcp.session.send_tool_list_changed()
 
     async def _learn_tools(self, context: MiddlewareContext[Any], tool: str | None = None) -> None:
-        """Tell the policy about all tools of the server, once, and again for a tool that it does not know.
+        """Tell the policy about all tools of the server: once, and again if it does not know the called tool.
 
         This includes tools that the caller cannot see: the names of our tools must not depend on the first caller.
         """

@@ -103,14 +103,14 @@ def describe_tool(tool: Tool) -> dict[str, Any]:
     }
 
 
-def apply_rewrite(tool: Tool, before: Mapping[str, Any], after: Mapping[str, Any]) -> Tool:
+def apply_rewrite(tool: Tool, original_definition: Mapping[str, Any], new_definition: Mapping[str, Any]) -> Tool:
     """Return a tool with the schemas of its rewritten definition."""
-    if after == before:
+    if new_definition == original_definition:
         return tool
-    schema = after["outputSchema"]
+    schema = new_definition["outputSchema"]
     if tool.output_schema and schema == allow_handle(tool.output_schema):
         schema = allow_handle_for_fastmcp(tool.output_schema)
-    return tool.model_copy(update={"parameters": after["inputSchema"], "output_schema": schema})
+    return tool.model_copy(update={"parameters": new_definition["inputSchema"], "output_schema": schema})
 
 
 def dump_result(result: ToolResult) -> Result:
@@ -123,13 +123,13 @@ def dump_result(result: ToolResult) -> Result:
     return sent.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result_type"})
 
 
-def to_tool_result(result: Result, original: Result | None = None) -> ToolResult:
+def to_tool_result(result: Result, original_result: Result | None = None) -> ToolResult:
     """Convert a result that forebay made to a fastmcp result.
 
     fastmcp adds `serverInfo` itself, so it is left out unless it differs from that of the original, shortened.
     """
     sent = wire.CallToolResult.model_validate(result)
-    stamp = ((original or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
+    stamp = ((original_result or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
     meta = {
         key: value
         for key, value in (sent.meta or {}).items()

@@ -40,7 +40,7 @@ from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, re
 from forebay.store import Store
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
 from forebay.store.payload import encode
-from forebay.store.principals import client_principal, subject_principal
+from forebay.store.principals import make_client_principal, make_subject_principal
 from forebay.wire.protocol import next_cursor
 
 __all__ = ["Forebay", "get_connection", "get_lasting_connection", "get_principal", "get_task_owners"]
@@ -48,7 +48,7 @@ __all__ = ["Forebay", "get_connection", "get_lasting_connection", "get_principal
 _Context = ServerRequestContext[Any, Any]
 
 _MAX_LIST_PAGES = 100
-"""How many pages of `tools/list` are read."""
+"""Maximum number of pages of `tools/list` to read."""
 
 _MODERN_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Fields that the newest protocol version requires in results; the SDK drops those that a method does not have."""
@@ -167,7 +167,7 @@ class Forebay:
         default_length = SHORT_HANDLE_LENGTH if ctx.request is None else LONG_HANDLE_LENGTH
         return ToolCall(
             tool=tool,
-            principal=_current_principal(),
+            principal=_get_current_principal(),
             protocol_version=ctx.protocol_version,
             request_id=ctx.request_id,
             handle_length=self.policy.handle_length or default_length,
@@ -204,7 +204,7 @@ class Forebay:
         if call.tool == policy.tools.expand_tool:
             # Which tools the server has may depend on the caller, so list them again.
             tools = policy.rewrite_tools(await self._list_all_tools(ctx, call_next))
-            caller = replace(caller, tools=tools, expanded_tools=self._get_expanded(ctx))
+            caller = replace(caller, tools=tools, expanded_tools=self._get_expanded_tools(ctx))
         expanded_before = set(caller.expanded_tools or ())
         result = self._shape_result(ctx, await _run_in_thread(policy.call_own_tool, arguments, caller, call))
         if expanded_before != (caller.expanded_tools or set()):
@@ -212,8 +212,8 @@ class Forebay:
         self._record_response(ctx, call.tool, result)
         return result
 
-    def _get_expanded(self, ctx: _Context) -> set[str] | None:
-        return self.policy.get_expanded(get_lasting_connection(ctx.session, ctx.protocol_version))
+    def _get_expanded_tools(self, ctx: _Context) -> set[str] | None:
+        return self.policy.get_expanded_tools(get_lasting_connection(ctx.session, ctx.protocol_version))
 
     def _record_response(
         self, ctx: _Context, tool: str, result: object, mode: Mode | None = None, *, is_inline: bool = True
@@ -225,7 +225,7 @@ class Forebay:
                 result,
                 mode,
                 is_inline=is_inline,
-                principal=_current_principal(),
+                principal=_get_current_principal(),
                 connection=get_connection(ctx.session, ctx.protocol_version),
                 request_id=ctx.request_id,
                 is_ascii=_is_ascii(ctx),
@@ -251,7 +251,7 @@ class Forebay:
         page = await _list_page(ctx, call_next)
         tools, is_last = page.get("tools") or [], next_cursor(page) is None
         policy.learn_tools(tools, is_complete=is_last and "cursor" not in (ctx.params or {}))
-        visible = policy.list_visible(tools, self._get_expanded(ctx) or ())
+        visible = policy.list_visible(tools, self._get_expanded_tools(ctx) or ())
         return self._append_items(ctx, page, "tools", visible, policy.tools.list_definitions() if is_last else [])
 
     async def _on_templates_list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
@@ -260,7 +260,7 @@ class Forebay:
         return self._append_items(ctx, page, "resourceTemplates", page.get("resourceTemplates") or [], added)
 
     async def _on_resources_read(self, ctx: _Context) -> HandlerResult:
-        uri, principal, is_ascii = (ctx.params or {})["uri"], _current_principal(), _is_ascii(ctx)
+        uri, principal, is_ascii = (ctx.params or {})["uri"], _get_current_principal(), _is_ascii(ctx)
         try:
             page = await _run_in_thread(
                 read_resource, self.store, uri, self.policy.max_page_bytes, principal, is_ascii=is_ascii
@@ -270,10 +270,10 @@ class Forebay:
             raise MCPError(code=INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
 
     def _append_items(
-        self, ctx: _Context, page: dict[str, Any], key: str, items: list[Any], added: list[Any]
+        self, ctx: _Context, page: dict[str, Any], key: str, items: list[Any], added_items: list[Any]
     ) -> dict[str, Any]:
         """Return a page of a list with our items added, the server's items unchanged."""
-        shaped = self._shape_result(ctx, {key: added})
+        shaped = self._shape_result(ctx, {key: added_items})
         return {**(page or shaped), key: [*items, *shaped[key]]}
 
     def _shape_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
@@ -287,7 +287,7 @@ class Forebay:
         return shaped
 
 
-def _current_principal() -> str | None:
+def _get_current_principal() -> str | None:
     return get_principal(get_access_token())
 
 
@@ -296,7 +296,7 @@ def get_principal(token: AccessToken | None) -> str | None:
     if token is None:
         return None
     client, issuer, subject = principal_components(token)
-    return client_principal(client) if subject is None else subject_principal(issuer, subject)
+    return make_client_principal(client) if subject is None else make_subject_principal(issuer, subject)
 
 
 def get_connection(session: ServerSession, protocol_version: str) -> Any:
@@ -314,7 +314,7 @@ def get_task_owners(ctx: _Context) -> TaskOwners:
     """Return the owners of the tasks that a request may name: its connection, if that lasts, and its principal."""
     connection = get_connection(ctx.session, ctx.protocol_version)
     # A weak reference, so that remembered tasks do not keep connections alive.
-    return (_current_principal(),) if connection is None else (weakref.ref(connection), _current_principal())
+    return (_get_current_principal(),) if connection is None else (weakref.ref(connection), _get_current_principal())
 
 
 def _is_ascii(ctx: _Context) -> bool:

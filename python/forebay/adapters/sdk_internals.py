@@ -1,7 +1,7 @@
 """Every use of private names of the `mcp` SDK and of fastmcp, in one place.
 
-Each function makes one such access, and its docstring names the public way that is missing. A test holds the rest of
-the package to this module, so that a new version of an SDK is checked by reading this file.
+Each function makes one such access, and its docstring says which public API does not exist. A test checks that no other
+module uses private names, so that only this file must be checked for a new version of an SDK.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -49,18 +49,18 @@ __all__ = [
 def find_lowlevel_server(server: object) -> Server[Any] | None:
     """Return the low-level server in an `MCPServer` or `FastMCP`, or the server itself if it is one.
 
-    Missing: a public attribute for it.
+    The SDKs have no public attribute for it.
     """
     if isinstance(server, Server):
         return server
-    inner = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None)
-    return inner if isinstance(inner, Server) else None
+    lowlevel_server = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None)
+    return lowlevel_server if isinstance(lowlevel_server, Server) else None
 
 
 def get_server_info(server: object) -> dict[str, Any] | None:
     """Return the `serverInfo` that an SDK's server adds to the `_meta` of every result, or `None`.
 
-    Missing: the same as for `find_lowlevel_server`.
+    The SDKs have no public attribute for the low-level server.
     """
     lowlevel_server = find_lowlevel_server(server)
     return None if lowlevel_server is None else lowlevel_server.server_info_stamp
@@ -69,7 +69,7 @@ def get_server_info(server: object) -> dict[str, Any] | None:
 def get_server_connection(session: ServerSession) -> "Connection":
     """Return the connection of a server session.
 
-    Missing: `ServerSession.connection`. A session is made for each request, the connection lasts.
+    The SDK has no public `ServerSession.connection`. A session lasts for one request, its connection for many.
     """
     return session._connection
 
@@ -77,7 +77,7 @@ def get_server_connection(session: ServerSession) -> "Connection":
 def get_request_channel(session: ServerSession) -> "DispatchContext[Any]":
     """Return the channel that sends messages along with the response to the current request.
 
-    Missing: a public way to send a notification or request of any method, as raw JSON, on that channel.
+    The SDK has no public way to send a notification or request of any method, as raw JSON, on that channel.
     """
     return session._request_outbound
 
@@ -85,7 +85,7 @@ def get_request_channel(session: ServerSession) -> "DispatchContext[Any]":
 def get_allowed_log_levels(session: ServerSession) -> Collection[str]:
     """Return the log levels that the client asked for in the current request.
 
-    Missing: `ServerSession.allowed_log_levels`.
+    The SDK has no public `ServerSession.allowed_log_levels`.
     """
     return session._allowed_log_levels
 
@@ -93,7 +93,7 @@ def get_allowed_log_levels(session: ServerSession) -> Collection[str]:
 def get_request_params(request: "FastMCPRequestContext") -> Mapping[str, Any]:
     """Return the parameters of a request to a fastmcp server as the client sent them.
 
-    Missing: `FastMCPRequestContext.params`. A mounted server needs the tool name before its namespace was removed.
+    fastmcp has no public `FastMCPRequestContext.params`. A mounted server needs the tool name with its namespace.
     """
     return request._srctx.params or {}
 
@@ -103,8 +103,8 @@ async def send_request(
 ) -> dict[str, Any]:
     """Send a request with the fields that the protocol version requires, and return the result as raw JSON.
 
-    Missing: a public way to do this. `ClientSession.send_request` parses results, rejects content of unknown types and
-    drops fields of later protocol versions.
+    The SDK has no public way to do this. `ClientSession.send_request` parses results, rejects content of unknown types
+    and drops fields of later protocol versions.
     """
     options: CallOptions = {"request_id": request_id}
     session._stamp({"method": method, "params": params}, options)
@@ -116,7 +116,7 @@ async def send_request(
 async def send_notification(session: ClientSession, method: str, params: Mapping[str, Any] | None) -> None:
     """Send a notification of any method.
 
-    Missing: a public way to do this. `ClientSession.send_notification` takes only the types that the SDK knows.
+    The SDK has no public way to do this. `ClientSession.send_notification` takes only the types that the SDK knows.
     """
     await session._dispatcher.notify(method, params)
 
@@ -124,7 +124,7 @@ async def send_notification(session: ClientSession, method: str, params: Mapping
 def is_dispatcher_closed(session: ClientSession) -> bool:
     """Return whether the connection of a client session was closed.
 
-    Missing: `ClientSession.is_closed`.
+    The SDK has no public `ClientSession.is_closed`.
     """
     return bool(getattr(session._dispatcher, "_closed", False))
 
@@ -132,7 +132,7 @@ def is_dispatcher_closed(session: ClientSession) -> bool:
 def absorb_tool_listing(session: ClientSession, page: ListToolsResult) -> ListToolsResult:
     """Tell a client session about tools, so that it sends their arguments as headers where their schemas say so.
 
-    Missing: a public way to do this with a list of tools that was requested as raw JSON.
+    The SDK has no public way to do this with a list of tools that was requested as raw JSON.
     """
     return session._absorb_tool_listing(page, complete=False)
 
@@ -144,7 +144,7 @@ async def resolve_inputs(
 ) -> dict[str, Any]:
     """Answer the input requests of a result with the client's callbacks, and retry until there is none left.
 
-    Missing: a public way to do this for a result as raw JSON. `Client.call_tool` does it for parsed results.
+    The SDK has no public way to do this for a result as raw JSON. `Client.call_tool` does it for parsed results.
     """
     return await client._drive_input_required(result, retry)
 
@@ -152,7 +152,7 @@ async def resolve_inputs(
 def get_pending_ids(session: ClientSession) -> list[str | int]:
     """Return the ids of the requests that wait for a response.
 
-    Missing: a hook for responses that cannot be parsed; the SDK lets their requests wait until the timeout.
+    The SDK has no public hook for responses that cannot be parsed: their requests wait until the timeout.
     """
     dispatcher = session._dispatcher
     return [*dispatcher._pending] if isinstance(dispatcher, JSONRPCDispatcher) else []
@@ -161,7 +161,7 @@ def get_pending_ids(session: ClientSession) -> list[str | int]:
 def fail_request(session: ClientSession, request_id: str | int, error: ErrorData) -> None:
     """End a waiting request with an error.
 
-    Missing: the same as for `get_pending_ids`.
+    The SDK has no public way to do this when a response cannot be parsed.
     """
     dispatcher = session._dispatcher
     if isinstance(dispatcher, JSONRPCDispatcher):
@@ -171,7 +171,7 @@ def fail_request(session: ClientSession, request_id: str | int, error: ErrorData
 def get_message_handler(session: ClientSession) -> MessageHandlerFnT:
     """Return the function that a client session calls with each notification and transport error.
 
-    Missing: a way to add a handler to a session that is connected already.
+    The SDK has no public way to add a handler to a connected session.
     """
     return session._message_handler
 
@@ -179,6 +179,6 @@ def get_message_handler(session: ClientSession) -> MessageHandlerFnT:
 def set_message_handler(session: ClientSession, handler: MessageHandlerFnT) -> None:
     """Replace the function that a client session calls with each notification and transport error.
 
-    Missing: the same as for `get_message_handler`.
+    The SDK has no public way to replace the handler of a connected session.
     """
     session._message_handler = handler

@@ -19,7 +19,7 @@ import io
 import sys
 from typing import NoReturn
 
-from forebay.cli.errors import Interrupted, OutputFailed, exit_code, report_error
+from forebay.cli.errors import Interrupted, OutputFailed, get_exit_code, report_error
 from forebay.errors import ForebayError
 
 __all__ = ["main"]
@@ -50,4 +50,4 @@ def _fail(error: ForebayError) -> NoReturn:
         # The reader closed the pipe, as `head` does.
         sys.exit(0)
     report_error(error)
-    sys.exit(exit_code(error))
+    sys.exit(get_exit_code(error))

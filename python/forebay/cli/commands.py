@@ -11,7 +11,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from forebay.cli import output
-from forebay.cli.errors import InputFailed, OutputFailed, exit_code, report_error
+from forebay.cli.errors import InputFailed, OutputFailed, get_exit_code, report_error
 from forebay.errors import ForebayError, InvalidArgument, StoreUnavailable
 
 __all__ = [
@@ -169,7 +169,7 @@ def rm(args: Namespace) -> None:
     for failure in errors:
         report_error(failure)
     if errors:
-        sys.exit(exit_code(errors[0]))
+        sys.exit(get_exit_code(errors[0]))
 
 
 def sweep(args: Namespace) -> None:
@@ -181,7 +181,7 @@ def sweep(args: Namespace) -> None:
 
 def journal(args: Namespace) -> None:
     """Print the journal of the store: recent events, or a summary of all."""
-    reader: dict[str, Any] = {"principal": _principal_names(args), "is_operator": args.principal is None}
+    reader: dict[str, Any] = {"principal": _list_principal_names(args), "is_operator": args.principal is None}
     with _open_store(args) as store:
         if args.action == "summary":
             output.print_json(store.journal.summary(**reader))
@@ -198,7 +198,7 @@ def stats(args: Namespace) -> None:
     from forebay.outputs.monitor import summarize_responses
 
     with _open_store(args) as store:
-        events = store.journal.events(principal=_principal_names(args), is_operator=args.principal is None)
+        events = store.journal.events(principal=_list_principal_names(args), is_operator=args.principal is None)
         tools = summarize_responses(events)
         stored = [*_list_stored(store, args)]
     storage = {
@@ -260,10 +260,10 @@ def _open_store(args: Namespace) -> "Store":
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
 
 
-def _principal_names(args: Namespace) -> tuple[str, ...]:
-    from forebay.store.principals import possible_principals
+def _list_principal_names(args: Namespace) -> tuple[str, ...]:
+    from forebay.store.principals import list_possible_principals
 
-    return () if args.principal is None else possible_principals(args.principal)
+    return () if args.principal is None else list_possible_principals(args.principal)
 
 
 def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Principal":
@@ -273,13 +273,13 @@ def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Princip
     if args.principal is None:
         return OPERATOR
     owner = store.stat(handle, principal=OPERATOR).principal
-    return owner if owner in _principal_names(args) else str(args.principal)
+    return owner if owner in _list_principal_names(args) else str(args.principal)
 
 
 def _list_stored(store: "Store", args: Namespace) -> Iterator["StoredOutput"]:
     from forebay.store import OPERATOR
 
-    for principal in _principal_names(args) or (OPERATOR,):
+    for principal in _list_principal_names(args) or (OPERATOR,):
         yield from store.list(principal=principal)
 
 
@@ -293,7 +293,7 @@ class _InputFile:
         self.size = status.st_size if S_ISREG(status.st_mode) else None
 
     def read(self, size: int) -> bytes:
-        with _input_errors(self._name):
+        with _translate_input_errors(self._name):
             return self._file.read(size)
 
 
@@ -304,14 +304,14 @@ def _open_input(name: str) -> Iterator[_InputFile]:
             raise InputFailed("standard input is closed; pipe the payload into it, or name a file")
         yield _InputFile(sys.stdin.buffer, "standard input")
         return
-    with _input_errors(name):
-        file = open(name, "rb")  # noqa: PTH123, SIM115 - closed below, outside of _input_errors
+    with _translate_input_errors(name):
+        file = open(name, "rb")  # noqa: PTH123, SIM115 - closed below, outside of _translate_input_errors
     with file:
         yield _InputFile(file, name)
 
 
 @contextlib.contextmanager
-def _input_errors(name: str) -> Iterator[None]:
+def _translate_input_errors(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -5,7 +5,7 @@ import sys
 
 from forebay.errors import ForebayError
 
-__all__ = ["InputFailed", "Interrupted", "OutputFailed", "exit_code", "report_error"]
+__all__ = ["InputFailed", "Interrupted", "OutputFailed", "get_exit_code", "report_error"]
 
 _EXIT_CODES = {
     "output_handle_not_found": 3,
@@ -37,7 +37,7 @@ class Interrupted(ForebayError):
     code = "interrupted"
 
 
-def exit_code(error: ForebayError) -> int:
+def get_exit_code(error: ForebayError) -> int:
     """Return the exit code of an error. `forebay --help` lists the codes."""
     return _EXIT_CODES.get(error.code, 1)
 
@@ -59,10 +59,10 @@ def report_error(error: ForebayError) -> None:
 
 
 _MAX_MESSAGE_CHARS = 2000
-"""The middle of longer messages is cut out: they repeat a long argument."""
+"""Maximum characters of a message. The middle of a longer one, which repeats a long argument, is cut out."""
 
 _PARAMETERS = "context|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start|ttl"
-_LIBRARY_TERMS = re.compile(
+_LIBRARY_TERM_PATTERN = re.compile(
     r"""
       "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # quoted arguments stay as they are
     | \b(?P<assigned>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
@@ -78,14 +78,14 @@ def translate_message(message: str) -> str:
     """Replace names of the library by those of the command line: `format='bytes'` becomes `--format bytes`."""
     if len(message) > _MAX_MESSAGE_CHARS:
         message = f"{message[: _MAX_MESSAGE_CHARS // 2]} … {message[-_MAX_MESSAGE_CHARS // 2 :]}"
-    return _LIBRARY_TERMS.sub(_translate_match, message)
+    return _LIBRARY_TERM_PATTERN.sub(_translate_match, message)
 
 
-def _translate_match(found: re.Match[str]) -> str:
-    if found["verb"]:
-        return _COMMANDS_BY_CALL[found["verb"]]
-    name = found["assigned"] or found["mentioned"]
+def _translate_match(match: re.Match[str]) -> str:
+    if match["verb"]:
+        return _COMMANDS_BY_CALL[match["verb"]]
+    name = match["assigned"] or match["mentioned"]
     if name is None:
-        return found[0]
+        return match[0]
     option = "--" + name.replace("_", "-")
-    return f"{option} {found['value'].replace(chr(39), '')}" if found["assigned"] else option
+    return f"{option} {match['value'].replace(chr(39), '')}" if match["assigned"] else option

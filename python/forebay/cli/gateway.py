@@ -73,9 +73,9 @@ def serve(args: Namespace) -> None:
     try:
         from forebay.hub.run import run
     except ModuleNotFoundError as error:
-        from forebay.errors import install_hint
+        from forebay.errors import make_install_hint
 
-        raise InvalidArgument(f"forebay serve needs {error.name}; {install_hint('operations')}") from None
+        raise InvalidArgument(f"forebay serve needs {error.name}; {make_install_hint('operations')}") from None
 
     sys.exit(run(settings))
 
@@ -105,7 +105,7 @@ def adopt(args: Namespace) -> None:
     from forebay.config.adopt import adopt_servers, restore_servers
     from forebay.config.clients import mask_client_file, read_client_file
 
-    flags = _option_flags(args)
+    flags = _collect_option_flags(args)
     text = read_client_file(args.path)
     if args.undo and (flags or args.forebay):
         raise InvalidArgument("--undo takes forebay away, whatever its options; leave them out")
@@ -113,7 +113,7 @@ def adopt(args: Namespace) -> None:
     if args.undo:
         change = restore_servers(text, args.path, names)
     else:
-        change = adopt_servers(text, args.path, _forebay_command(args.forebay), flags, names)
+        change = adopt_servers(text, args.path, _find_forebay_command(args.forebay), flags, names)
     output.print_bytes(_diff(mask_client_file(text, args.path), mask_client_file(change.text, args.path), args.path))
     for name, reason in change.skipped.items():
         _print_note(f"{name} {reason}, and stays as it is")
@@ -187,7 +187,7 @@ def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | No
 
 
 def _add_option(parser: ArgumentParser, option: "Option") -> None:
-    keywords: dict[str, Any] = {"dest": option.name, "help": _help_text(option)}
+    keywords: dict[str, Any] = {"dest": option.name, "help": _make_help_text(option)}
     if option.type.is_flag:
         keywords |= {"action": argparse.BooleanOptionalAction}
     else:
@@ -197,13 +197,13 @@ def _add_option(parser: ArgumentParser, option: "Option") -> None:
     parser.add_argument(option.flag, **keywords)
 
 
-def _help_text(option: "Option") -> str:
+def _make_help_text(option: "Option") -> str:
     default = "" if option.default is False or option.is_alias else option.default_text
     return (option.help + (f" (default: {default})" if default else "")).replace("%", "%%")
 
 
-def _option_flags(args: Namespace) -> list[str]:
-    """Return the options of `wrap` that were given, as flags. Raises `InvalidArgument` if `wrap` would refuse them."""
+def _collect_option_flags(args: Namespace) -> list[str]:
+    """Return the options that `adopt` passes on to `wrap`, as flags. Raises `InvalidArgument` for invalid ones."""
     from forebay.config.load import load_settings
     from forebay.config.options import SPELLINGS
 
@@ -216,24 +216,24 @@ def _option_flags(args: Namespace) -> list[str]:
             flags.append(option.flag if value else option.flag.replace("--", "--no-", 1))
         elif value is not None:
             texts = value if isinstance(value, list) else [value]
-            # The client may start it in another folder.
+            # The client may start forebay in another folder.
             texts = [os.path.abspath(text) for text in texts] if option.type.is_path else texts  # noqa: PTH100
             flags += [f"{option.flag}={text}" for text in texts]
     return flags
 
 
-def _forebay_command(requested: str | None) -> list[str]:
-    """Return the words that start forebay from any folder: as requested, or as this process was started."""
+def _find_forebay_command(requested_command: str | None) -> list[str]:
+    """Return the command that starts forebay from any folder: the requested one, or that of this process."""
     import shlex
 
     from forebay.config.adopt import is_forebay
 
-    if requested is None:
+    if requested_command is None:
         # Links are not resolved: their target may change with the next upgrade.
         program = os.path.abspath(sys.argv[0])  # noqa: PTH100
         return [program] if is_forebay(program) else [sys.executable, "-m", "forebay"]
     try:
-        words = shlex.split(requested)
+        words = shlex.split(requested_command)
     except ValueError as error:
         raise InvalidArgument(f"--forebay cannot be read: {error}; quote it as a shell would") from None
     if not words or not is_forebay(words[-1]):
@@ -241,10 +241,10 @@ def _forebay_command(requested: str | None) -> list[str]:
     return words
 
 
-def _diff(old: str, new: str, path: str) -> list[bytes]:
+def _diff(old_text: str, new_text: str, path: str) -> list[bytes]:
     import difflib
 
-    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), path, path)
+    lines = difflib.unified_diff(old_text.splitlines(True), new_text.splitlines(True), path, path)
     return [(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n").encode() for line in lines]
 
 

@@ -107,7 +107,7 @@ def print_json_text(text: bytes) -> None:
         _print_rich(JSON(visible))
     except (ValueError, RecursionError):
         # Rich parses with `json`, which limits the digits of a number and the depth of nesting.
-        _print_rich(plain_text(visible))
+        _print_rich(to_plain_text(visible))
 
 
 def print_bytes(chunks: Iterable[bytes]) -> None:
@@ -145,7 +145,7 @@ def print_page(page: "Page") -> None:
     if isinstance(page.content, bytes):
         print_json_text(page.content)
     else:
-        _print_rich(plain_text(page.content))
+        _print_rich(to_plain_text(page.content))
     with handle_output_errors():
         _print_position(page, _console())
 
@@ -155,7 +155,7 @@ def _print_position(page: "Page", console: "Console") -> None:
     for truncation in page.truncated:
         value, size = truncation["path"] or truncation["index"], truncation["size_bytes"]
         options = " ".join(f"--{name} {argument}" for name, argument in truncation["read_with"].items())
-        console.print(plain_text(f"cut: {value}, {size:,} bytes in all; {options} reads it"), style="dim")
+        console.print(to_plain_text(f"cut: {value}, {size:,} bytes in all; {options} reads it"), style="dim")
     more = "the end" if page.next_offset is None else f"more from --offset {page.next_offset}"
     position = f"{page.format}: {page.returned:,} from {page.offset:,} of {page.total:,}; {more}"
     console.print(position, style="dim", highlight=False)
@@ -173,7 +173,7 @@ def print_matches(page: "SearchPage") -> None:
 
 def print_outline(handle: str, text: str) -> None:
     if _is_terminal():
-        _print_rich(plain_text(text))
+        _print_rich(to_plain_text(text))
     else:
         print_json({"output_handle": handle, "outline": text})
 
@@ -239,14 +239,14 @@ def print_settings(explanation: dict[str, Any]) -> None:
         print_json(explanation)
         return
     for row in explanation["options"]:
-        _print_rich(plain_text(f"{row['flag']}  {row['value']}"), style="bold", highlight=False)
+        _print_rich(to_plain_text(f"{row['flag']}  {row['value']}"), style="bold", highlight=False)
         source = "" if row["source"] == "default" else f"  set by {row['source']}"
         names = f"{row['name']}  {row['variable']}  default {row['default']}{source}"
-        _print_rich(plain_text(f"    {row['help']}\n    {names}"), highlight=False)
+        _print_rich(to_plain_text(f"    {row['help']}\n    {names}"), highlight=False)
     for upstream in explanation["upstreams"]:
-        _print_rich(plain_text(f"[upstreams.{upstream['name']}]"), style="bold", highlight=False)
+        _print_rich(to_plain_text(f"[upstreams.{upstream['name']}]"), style="bold", highlight=False)
         for key, value in upstream.items():
-            _print_rich(plain_text(f"    {key}  {value}"), highlight=False)
+            _print_rich(to_plain_text(f"    {key}  {value}"), highlight=False)
 
 
 def _format_time(timestamp: object) -> str:
@@ -291,7 +291,7 @@ def _print_table(columns: dict[str, list[Any]]) -> None:
 
 
 def _make_cell(column: str, value: object) -> "Text":
-    cell = plain_text(value)
+    cell = to_plain_text(value)
     # The match may be at the end of its context.
     is_cut = column != "context"
     cell.no_wrap, cell.overflow = is_cut, "ellipsis" if is_cut else "fold"
@@ -300,7 +300,7 @@ def _make_cell(column: str, value: object) -> "Text":
 
 def print_error(code: str, message: str) -> None:
     """Print an error in colour to standard error."""
-    _error_console().print(f"[red]{code}[/red]:", plain_text(message), highlight=False, soft_wrap=True)
+    _error_console().print(f"[red]{code}[/red]:", to_plain_text(message), highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -322,7 +322,7 @@ _REPLACED_CONTROLS = dict.fromkeys([*range(127, 160), *range(0xD800, 0xE000)], "
 _CONTROL_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | _REPLACED_CONTROLS
 
 
-def plain_text(value: object) -> "Text":
+def to_plain_text(value: object) -> "Text":
     """Return a value as text without markup, with control characters made visible."""
     from rich.text import Text
 

@@ -15,9 +15,9 @@ __all__ = ["parse_arguments"]
 # Typer would import pydantic for every command, which takes longer than the rest of the start.
 
 
-def parse_arguments(about: str) -> argparse.Namespace:
+def parse_arguments(description: str) -> argparse.Namespace:
     """Parse `sys.argv`. The result's `run` is the function of the command. Prints help and version itself."""
-    parser = _Parser("forebay", description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = _Parser("forebay", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"forebay {forebay.__version__}")
     _add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
     words, wrapped = _split_at_dashes(sys.argv[1:])

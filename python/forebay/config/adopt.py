@@ -18,12 +18,12 @@ from typing import TypeAlias
 from forebay.arguments import did_you_mean, is_text
 from forebay.config.clients import HEADER_VARIABLE_PREFIX, find_servers
 from forebay.config.jsonc import Edit, Member, Node, apply_edits
-from forebay.config.option_types import HEADER_NAME
+from forebay.config.option_types import HEADER_NAME_PATTERN
 from forebay.errors import ForebayError, InvalidArgument
 
 __all__ = ["FileChange", "FileNotChanged", "adopt_servers", "is_forebay", "replace_file", "restore_servers"]
 
-_FOREBAY_WORD = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
+_FOREBAY_WORD_PATTERN = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
 _NOTE_PREFIX = "--adopted="
 """A hidden flag of `wrap` that records what `--undo` needs: that there were no args, or the type of the server."""
 _NO_ARGS_NOTE = f"{_NOTE_PREFIX}no-args"
@@ -66,7 +66,7 @@ def restore_servers(text: str, path: str, names: Iterable[str] = ()) -> FileChan
 
 def is_forebay(word: str) -> bool:
     """Return whether a word of a command is forebay, such as `/usr/bin/forebay` or `forebay==1.0`."""
-    return _FOREBAY_WORD.fullmatch(word) is not None
+    return _FOREBAY_WORD_PATTERN.fullmatch(word) is not None
 
 
 def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> FileChange:
@@ -88,7 +88,7 @@ def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> 
     without_headers = [
         str(server)
         for server in changed
-        if server.node.member("url") and not _object_members(server.node.member("headers"))
+        if server.node.member("url") and not _list_object_members(server.node.member("headers"))
     ]
     return FileChange(apply_edits(text, edits), tuple(map(str, changed)), skipped, tuple(without_headers))
 
@@ -111,18 +111,19 @@ def _adopt_command(
 ) -> list[Edit]:
     args = server.member("args")
     _require_nonempty_string("a command", command)
-    _require_strings("one of its args", *_array_nodes(args))
+    _require_strings("one of its args", *_list_array_nodes(args))
     notes = [_NO_ARGS_NOTE] if args is None else []
     server_command = text[command.node.start : command.node.end]
     words = [*map(_quote, [*forebay[1:], "wrap", *flags, *notes, "--"]), server_command]
     new_command = (command.node.start, command.node.end, _quote(forebay[0]))
     if args is None:
-        member = f',{_leading_whitespace(text, command.start)}"args"{_key_separator(text, command)}[{", ".join(words)}]'
+        whitespace, separator = _get_leading_whitespace(text, command.start), _find_key_separator(text, command)
+        member = f',{whitespace}"args"{separator}[{", ".join(words)}]'
         return [new_command, (command.end, command.end, member)]
-    nodes = _array_nodes(args)
+    nodes = _list_array_nodes(args)
     if not nodes:
         return [new_command, (args.node.start + 1, args.node.start + 1, ", ".join(words))]
-    separator = "," + _leading_whitespace(text, nodes[0].start)
+    separator = "," + _get_leading_whitespace(text, nodes[0].start)
     return [new_command, (nodes[0].start, nodes[0].start, "".join(word + separator for word in words))]
 
 
@@ -139,13 +140,13 @@ def _adopt_url(text: str, server: Node, url: Member, forebay: Sequence[str], fla
     server_url = text[url.node.start : url.node.end]
     words = [*map(_quote, [*forebay[1:], "wrap", *flags, *notes, "--url"]), server_url]
     command = f'"command"{text[url.key_end : url.node.start]}{_quote(forebay[0])}'
-    args = f'"args"{_key_separator(text, url)}[{", ".join(words)}]'
-    return [*edits, (url.start, url.end, f"{command},{_leading_whitespace(text, url.start)}{args}")]
+    args = f'"args"{_find_key_separator(text, url)}[{", ".join(words)}]'
+    return [*edits, (url.start, url.end, f"{command},{_get_leading_whitespace(text, url.start)}{args}")]
 
 
 def _rename_headers_to_variables(server: Node) -> list[Edit]:
     headers, env = server.member("headers"), server.member("env")
-    variables = _object_members(env)
+    variables = _list_object_members(env)
     if env is not None and (
         headers is not None or not variables or any(name.startswith(HEADER_VARIABLE_PREFIX) for name in variables)
     ):
@@ -153,8 +154,8 @@ def _rename_headers_to_variables(server: Node) -> list[Edit]:
     if headers is None:
         return []
     edits = [(headers.start, headers.key_end, '"env"')]
-    for name, member in _object_members(headers).items():
-        if not HEADER_NAME.fullmatch(name):
+    for name, member in _list_object_members(headers).items():
+        if not HEADER_NAME_PATTERN.fullmatch(name):
             raise _SkipServer(f"has a header that cannot be sent: {name!r}")
         _require_strings("a header", member.node)
         edits.append((member.start + 1, member.start + 1, HEADER_VARIABLE_PREFIX))
@@ -176,7 +177,7 @@ def _find_wrap_command(server: Node) -> _WrapCommand | None:
     command, args = server.member("command"), server.member("args")
     if command is None or args is None:
         return None
-    nodes = [command.node, *_array_nodes(args)]
+    nodes = [command.node, *_list_array_nodes(args)]
     words = [node.value if isinstance(node.value, str) else "" for node in nodes]
     positions = [at for at, word in enumerate(words) if at and word == "wrap" and is_forebay(words[at - 1])]
     if not positions:
@@ -202,24 +203,26 @@ def _restore_server(text: str, server: Node) -> list[Edit]:
     return _restore_command(text, server, wrap)
 
 
-def _restore_command(text: str, server: Node, wrap: _WrapCommand) -> list[Edit]:
-    (command, *rest), args = wrap.server_words, wrap.args
-    new_command = (wrap.command.node.start, wrap.command.node.end, text[command.start : command.end])
-    nodes = _array_nodes(args)
+def _restore_command(text: str, server: Node, wrap_command: _WrapCommand) -> list[Edit]:
+    (command, *rest), args = wrap_command.server_words, wrap_command.args
+    new_command = (wrap_command.command.node.start, wrap_command.command.node.end, text[command.start : command.end])
+    nodes = _list_array_nodes(args)
     if rest:
         return [new_command, (nodes[0].start, rest[0].start, "")]
-    if _NO_ARGS_NOTE in wrap.options:
+    if _NO_ARGS_NOTE in wrap_command.options:
         return [new_command, _remove_member(server, args)]
     # Also remove a trailing comma.
     comma = re.compile(r"\s*,").match(text, nodes[-1].end)
     return [new_command, (nodes[0].start, comma.end() if comma else nodes[-1].end, "")]
 
 
-def _restore_url(text: str, server: Node, wrap: _WrapCommand, url: Node) -> list[Edit]:
-    command, args = wrap.command, wrap.args
+def _restore_url(text: str, server: Node, wrap_command: _WrapCommand, url: Node) -> list[Edit]:
+    command, args = wrap_command.command, wrap_command.args
     edits = _rename_variables_to_headers(text, server)
     server_type = server.member("type")
-    notes = [word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrap.options if word.startswith(_TYPE_NOTE_PREFIX)]
+    notes = [
+        word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrap_command.options if word.startswith(_TYPE_NOTE_PREFIX)
+    ]
     if server_type is not None and notes:
         edits.append((server_type.node.start, server_type.node.end, _quote(notes[0])))
     member = f'"url"{text[command.key_end : command.node.start]}{text[url.start : url.end]}'
@@ -228,7 +231,7 @@ def _restore_url(text: str, server: Node, wrap: _WrapCommand, url: Node) -> list
 
 def _rename_variables_to_headers(text: str, server: Node) -> list[Edit]:
     env = server.member("env")
-    variables = _object_members(env)
+    variables = _list_object_members(env)
     are_headers = [text.startswith(HEADER_VARIABLE_PREFIX, member.start + 1) for member in variables.values()]
     if env is None or (variables and not any(are_headers)):
         return []
@@ -245,7 +248,7 @@ def _remove_member(server: Node, member: Member) -> Edit:
     return (members[at - 1].end, member.end, "") if at else (member.start, members[1].start, "")
 
 
-def _array_nodes(member: Member | None) -> list[Node]:
+def _list_array_nodes(member: Member | None) -> list[Node]:
     if member is None:
         return []
     if not isinstance(member.node.value, list):
@@ -253,7 +256,7 @@ def _array_nodes(member: Member | None) -> list[Node]:
     return member.node.value
 
 
-def _object_members(member: Member | None) -> dict[str, Member]:
+def _list_object_members(member: Member | None) -> dict[str, Member]:
     if member is None:
         return {}
     if not isinstance(member.node.value, dict):
@@ -261,24 +264,24 @@ def _object_members(member: Member | None) -> dict[str, Member]:
     return member.node.value
 
 
-def _require_strings(what: str, *nodes: Node) -> None:
+def _require_strings(label: str, *nodes: Node) -> None:
     if not all(isinstance(node.value, str) for node in nodes):
-        raise _SkipServer(f"has {what} that is no text")
+        raise _SkipServer(f"has {label} that is no text")
 
 
-def _require_nonempty_string(what: str, member: Member) -> None:
-    _require_strings(what, member.node)
+def _require_nonempty_string(label: str, member: Member) -> None:
+    _require_strings(label, member.node)
     if not member.node.value:
-        raise _SkipServer(f"has {what} that is empty")
+        raise _SkipServer(f"has {label} that is empty")
 
 
-def _leading_whitespace(text: str, at: int) -> str:
+def _get_leading_whitespace(text: str, position: int) -> str:
     """Return the line break and indentation before a position, or a space if it does not begin a line."""
-    space = text[len(text[:at].rstrip(" \t\r\n")) : at]
+    space = text[len(text[:position].rstrip(" \t\r\n")) : position]
     return space if "\n" in space else " "
 
 
-def _key_separator(text: str, member: Member) -> str:
+def _find_key_separator(text: str, member: Member) -> str:
     """Return the text between a member's key and value, or `": "` if there is a comment in it."""
     between = text[member.key_end : member.node.start]
     return between if between.strip() == ":" else ": "
@@ -298,18 +301,18 @@ class _OwnerMismatch(OSError):
     """The new file cannot get the owner of the old one, who then could not read it."""
 
 
-def replace_file(path: str, old: bytes, new: bytes) -> Path:
+def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:
     """Replace the content of a file atomically, and return the path of the backup. Owner and permissions stay.
 
-    Raises `InvalidArgument` if the file no longer holds `old`, and `FileNotChanged` if it cannot be written.
+    Raises `InvalidArgument` if the file no longer holds `old_content`, and `FileNotChanged` if it cannot be written.
     """
     # A symbolic link to the file stays a link.
     file = Path(os.path.realpath(path))
     try:
-        backup = _write_backup(file, old)
-        temporary = _write_temporary(file, new)
+        backup = _write_backup(file, old_content)
+        temporary = _write_temporary(file, new_content)
         try:
-            if file.read_bytes() != old:
+            if file.read_bytes() != old_content:
                 raise InvalidArgument(f"{path} was changed meanwhile, and is as it was left; run this again")
             temporary.replace(file)
         except BaseException:
@@ -322,49 +325,49 @@ def replace_file(path: str, old: bytes, new: bytes) -> Path:
     return backup
 
 
-def _write_backup(file: Path, old: bytes) -> Path:
+def _write_backup(file: Path, content: bytes) -> Path:
     """Write a backup beside the file, unless there is one with the same bytes."""
-    for backup in _backup_names(file):
+    for backup in _iter_backup_names(file):
         try:
             descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            if backup.read_bytes() == old:
+            if backup.read_bytes() == content:
                 return backup
             continue
-        _write_file(descriptor, backup, file, old)
+        _write_file(descriptor, backup, file, content)
         return backup
-    raise AssertionError("_backup_names() is infinite")
+    raise AssertionError("_iter_backup_names() is infinite")
 
 
-def _backup_names(file: Path) -> Iterator[Path]:
+def _iter_backup_names(file: Path) -> Iterator[Path]:
     yield file.with_name(file.name + _BACKUP_SUFFIX)
     for number in itertools.count(2):
         yield file.with_name(f"{file.name}{_BACKUP_SUFFIX}-{number}")
 
 
-def _write_temporary(file: Path, new: bytes) -> Path:
+def _write_temporary(file: Path, content: bytes) -> Path:
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    _write_file(descriptor, Path(name), file, new)
+    _write_file(descriptor, Path(name), file, content)
     return Path(name)
 
 
-def _write_file(descriptor: int, new: Path, like: Path, data: bytes) -> None:
+def _write_file(descriptor: int, new_path: Path, old_path: Path, data: bytes) -> None:
     """Write a new file with the owner and permissions of another, or remove it if that fails."""
     try:
         with open(descriptor, "wb") as out:
-            _copy_ownership(descriptor, like.stat())
+            _copy_ownership(descriptor, old_path.stat())
             out.write(data)
             out.flush()
             os.fsync(descriptor)
     except BaseException:
-        new.unlink(missing_ok=True)
+        new_path.unlink(missing_ok=True)
         raise
 
 
-def _copy_ownership(descriptor: int, like: os.stat_result) -> None:
+def _copy_ownership(descriptor: int, old_status: os.stat_result) -> None:
     try:
-        os.fchown(descriptor, like.st_uid, like.st_gid)
+        os.fchown(descriptor, old_status.st_uid, old_status.st_gid)
     except PermissionError:
         raise _OwnerMismatch from None
     # Changing the owner may clear permission bits.
-    os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
+    os.fchmod(descriptor, stat.S_IMODE(old_status.st_mode))

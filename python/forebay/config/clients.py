@@ -31,7 +31,7 @@ _SERVER_PATHS = (("mcpServers",), ("servers",), ("mcp", "servers"))
 _PROJECTS_KEY = "projects"
 """Key of Claude Code's projects, each with servers of its own."""
 
-_VARIABLE = re.compile(r"\$\{(?P<scope>[A-Za-z]+:)?(?P<name>[^}:]*)(?::-(?P<default>[^}]*))?\}")
+_VARIABLE_PATTERN = re.compile(r"\$\{(?P<scope>[A-Za-z]+:)?(?P<name>[^}:]*)(?::-(?P<default>[^}]*))?\}")
 _KEYS_BY_KIND = {"command": ("command", "args", "env", "cwd"), "url": ("url", "headers")}
 
 
@@ -130,18 +130,18 @@ def _make_upstream(name: str, server: dict[str, Any], environ: Mapping[str, str]
 def _expand_variables(value: Any, environ: Mapping[str, str], location: str) -> Any:
     """Expand variables in the syntax of clients: `${VAR}`, `${VAR:-default}`, `${env:VAR}`."""
 
-    def expand(found: re.Match[str]) -> str:
-        if found["scope"] not in (None, "env:"):
+    def expand(match: re.Match[str]) -> str:
+        if match["scope"] not in (None, "env:"):
             raise InvalidArgument(
-                f"{location} has {found[0]}, which only its client knows; write the value, or ${{VAR}}"
+                f"{location} has {match[0]}, which only its client knows; write the value, or ${{VAR}}"
             )
-        text = environ.get(found["name"], found["default"])
+        text = environ.get(match["name"], match["default"])
         if text is None:
-            raise InvalidArgument(f"{location} needs the variable {found['name']}, which is not set; set it")
+            raise InvalidArgument(f"{location} needs the variable {match['name']}, which is not set; set it")
         return text
 
     if isinstance(value, str):
-        return _VARIABLE.sub(expand, value)
+        return _VARIABLE_PATTERN.sub(expand, value)
     if isinstance(value, dict):
         return {key: _expand_variables(inner, environ, location) for key, inner in value.items()}
     return [_expand_variables(inner, environ, location) for inner in value] if isinstance(value, list) else value

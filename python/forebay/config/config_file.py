@@ -10,11 +10,11 @@ from forebay.errors import InvalidArgument
 
 __all__ = ["ConfigFile", "expand_variables"]
 
-_VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE_PATTERN = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KEY = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 _DOTTED_KEY = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
-_TABLE_LINE = re.compile(rf"\s*\[\[?\s*({_DOTTED_KEY})\s*\]")
-_PAIR_LINE = re.compile(rf"\s*({_DOTTED_KEY})\s*=")
+_TABLE_LINE_PATTERN = re.compile(rf"\s*\[\[?\s*({_DOTTED_KEY})\s*\]")
+_PAIR_LINE_PATTERN = re.compile(rf"\s*({_DOTTED_KEY})\s*=")
 
 
 class ConfigFile:
@@ -31,7 +31,7 @@ class ConfigFile:
     def location(self, *keys: str) -> str:
         """Return the file and line of a key, or of the nearest table above it that has a line of its own."""
         while keys:
-            for number, found in enumerate(_keys_by_line(self._text), 1):
+            for number, found in enumerate(_find_keys_by_line(self._text), 1):
                 if found[: len(keys)] == keys:
                     return f"{self.path}:{number}"
             keys = keys[:-1]
@@ -51,23 +51,23 @@ def _read_text(path: str) -> str:
         raise InvalidArgument(f"{path} is not UTF-8, as TOML is; save it as such") from None
 
 
-def _keys_by_line(text: str) -> list[tuple[str, ...]]:
+def _find_keys_by_line(text: str) -> list[tuple[str, ...]]:
     """Return the full key that each line sets or opens; an empty tuple for other lines."""
     table: tuple[str, ...] = ()
     keys = []
     for line in text.split("\n"):
-        if opened := _TABLE_LINE.match(line):
+        if opened := _TABLE_LINE_PATTERN.match(line):
             table = _split_key(opened[1])
             keys.append(table)
-        elif pair := _PAIR_LINE.match(line):
+        elif pair := _PAIR_LINE_PATTERN.match(line):
             keys.append((*table, *_split_key(pair[1])))
         else:
             keys.append(())
     return keys
 
 
-def _split_key(dotted: str) -> tuple[str, ...]:
-    return tuple(key.strip("\"'") for key in re.findall(_KEY, dotted))
+def _split_key(dotted_key: str) -> tuple[str, ...]:
+    return tuple(key.strip("\"'") for key in re.findall(_KEY, dotted_key))
 
 
 def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
@@ -76,7 +76,7 @@ def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
     Raises `ValueError` if a variable is not set.
     """
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable_value(found, environ), value)
+        return _VARIABLE_PATTERN.sub(lambda found: _get_variable_value(found, environ), value)
     if isinstance(value, dict):
         return {key: expand_variables(inner, environ) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -84,10 +84,10 @@ def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
     return value
 
 
-def _variable_value(found: re.Match[str], environ: Mapping[str, str]) -> str:
-    is_escaped, name = found.groups()
+def _get_variable_value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    is_escaped, name = match.groups()
     if is_escaped:
-        return found[0][1:]
+        return match[0][1:]
     if name not in environ:
         raise ValueError(f"the variable {name} is not set; set it, or write $${{{name}}} for the text itself")
     return environ[name]

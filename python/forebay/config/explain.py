@@ -21,7 +21,7 @@ def explain(flags: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     _check_settings(values)
     tables = file.values.get("upstreams", {})
     return {
-        "options": [_option_row(option, values.get(option.name)) for option in OPTIONS.values()],
+        "options": [_make_option_row(option, values.get(option.name)) for option in OPTIONS.values()],
         "upstreams": [{"name": name, **_mask_upstream(tables[name])} for name in parse_upstreams(file, environ)],
     }
 
@@ -36,7 +36,7 @@ def _check_settings(values: Mapping[str, OptionValue]) -> None:
     check_file_references(settings)
 
 
-def _option_row(option: Option, value: OptionValue | None) -> dict[str, Any]:
+def _make_option_row(option: Option, value: OptionValue | None) -> dict[str, Any]:
     return {
         "name": option.name,
         "flag": option.flag,

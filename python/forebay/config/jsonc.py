@@ -10,11 +10,11 @@ from forebay.errors import InvalidArgument
 
 __all__ = ["Edit", "Member", "Node", "apply_edits", "parse_jsonc"]
 
-_SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
-_SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
+_SPACE_PATTERN = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING_PATTERN = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
+_SCALAR_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _MAX_DEPTH = 200
-"""Nesting limit, below Python's recursion limit."""
+"""Maximum nesting depth of a document, below Python's recursion limit."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,39 +82,39 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def fail(self, at: int, expected: str) -> NoReturn:
-        line = self._text.count("\n", 0, at) + 1
-        what = "the end" if at >= len(self._text) else repr(self._text[at])
-        raise InvalidArgument(f"line {line} has {what} where {expected} should be", at)
+    def fail(self, position: int, expected: str) -> NoReturn:
+        line = self._text.count("\n", 0, position) + 1
+        what = "the end" if position >= len(self._text) else repr(self._text[position])
+        raise InvalidArgument(f"line {line} has {what} where {expected} should be", position)
 
-    def skip_space(self, at: int) -> int:
-        found = _SPACE.match(self._text, at)
-        return at if found is None else found.end()
+    def skip_space(self, position: int) -> int:
+        found = _SPACE_PATTERN.match(self._text, position)
+        return position if found is None else found.end()
 
-    def parse_value(self, at: int, depth: int) -> Node:
+    def parse_value(self, position: int, depth: int) -> Node:
         if depth > _MAX_DEPTH:
-            self.fail(at, "no deeper nesting")
-        match self._text[at : at + 1]:
+            self.fail(position, "no deeper nesting")
+        match self._text[position : position + 1]:
             case "{":
-                return self._parse_object(at, depth)
+                return self._parse_object(position, depth)
             case "[":
-                return self._parse_array(at, depth)
+                return self._parse_array(position, depth)
             case '"':
-                return self._parse_string(at)
-        found = _SCALAR.match(self._text, at)
+                return self._parse_string(position)
+        found = _SCALAR_PATTERN.match(self._text, position)
         if found is None:
-            self.fail(at, "a value")
+            self.fail(position, "a value")
         try:
-            return Node(at, found.end(), json.loads(found[0]))
+            return Node(position, found.end(), json.loads(found[0]))
         except ValueError:
             # Python refuses to convert thousands of digits.
-            self.fail(at, "a shorter number")
+            self.fail(position, "a shorter number")
 
-    def _parse_string(self, at: int) -> Node:
-        found = _STRING.match(self._text, at)
+    def _parse_string(self, position: int) -> Node:
+        found = _STRING_PATTERN.match(self._text, position)
         if found is None:
-            self.fail(at, "a text that ends")
-        return Node(at, found.end(), json.loads(found[0]))
+            self.fail(position, "a text that ends")
+        return Node(position, found.end(), json.loads(found[0]))
 
     def _parse_array(self, start: int, depth: int) -> Node:
         nodes: list[Node] = []
@@ -142,11 +142,11 @@ class _Parser:
             at = self._skip_separator(node.end, "}")
         return Node(start, at + 1, members)
 
-    def _skip_separator(self, end: int, closing: str) -> int:
+    def _skip_separator(self, end: int, closing_bracket: str) -> int:
         """Return the position of the next element or of the closing bracket."""
         at = self.skip_space(end)
         if self._text[at : at + 1] == ",":
             return self.skip_space(at + 1)
-        if self._text[at : at + 1] != closing:
-            self.fail(at, f"a comma or {closing}")
+        if self._text[at : at + 1] != closing_bracket:
+            self.fail(at, f"a comma or {closing_bracket}")
         return at

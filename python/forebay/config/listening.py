@@ -15,8 +15,8 @@ __all__ = ["LOOPBACK_NAMES", "check_listening", "has_authentication", "is_beyond
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://" + _HOST.pattern)
+_HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
+_ORIGIN_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://" + _HOST_PATTERN.pattern)
 _OAUTH_OPTIONS = ("oauth_issuer", "oauth_audience", "oauth_jwks_url")
 
 
@@ -69,15 +69,15 @@ def _check_oauth(settings: "Settings") -> None:
 
 def _check_names(settings: "Settings") -> None:
     for host in settings.allowed_hosts:
-        if not _HOST.fullmatch(host):
+        if not _HOST_PATTERN.fullmatch(host):
             raise InvalidArgument(f"allowed_hosts are names, such as mcp.example.com, and not {short_repr(host)}")
     for origin in settings.allowed_origins:
-        if not _ORIGIN.fullmatch(origin):
+        if not _ORIGIN_PATTERN.fullmatch(origin):
             raise InvalidArgument(f"allowed_origins are such as https://app.example.com, and not {short_repr(origin)}")
 
 
 def _without_port(host: str) -> str:
-    found = _HOST.fullmatch(host)
+    found = _HOST_PATTERN.fullmatch(host)
     return found[1].strip("[]") if found else host
 
 

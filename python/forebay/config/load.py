@@ -33,7 +33,7 @@ class OptionValue:
 def load_settings(command: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """Return the settings of `wrap` or `serve`. `flags` holds a string, strings or a bool by option name.
 
-    Raises `InvalidArgument` for anything that cannot be right.
+    Raises `InvalidArgument` for invalid settings.
     """
     file, values = read_options(command, flags, environ)
     upstreams = _load_upstreams(command, file, values, environ)
@@ -133,7 +133,7 @@ def _check_expressions(expressions: tuple[str, ...], source: str) -> None:
         try:
             make_redaction(expression)
         except InvalidPattern as error:
-            # The advice in the message is for output_search.
+            # The message gives advice for `output_search`; replace it by advice for redaction.
             why = str(error).replace("search for it as a literal", r"put a backslash before what is no operator: \(")
             raise InvalidArgument(f"{source}: {short_repr(expression)} cannot be redacted: {why}") from None
 
@@ -152,17 +152,17 @@ def _check_keys(command: str, file: ConfigFile) -> None:
     known["upstreams"] = ("serve",)
     for key in file.values:
         if key not in known:
-            raise InvalidArgument(f"{file.location(key)}: there is no key {key}; {_key_hint(key, known)}")
+            raise InvalidArgument(f"{file.location(key)}: there is no key {key}; {_make_key_hint(key, known)}")
         if command not in (*known[key], "config"):
             (owner,) = known[key]
             raise InvalidArgument(f"{file.location(key)}: {key} is for `forebay {owner}`; take it out of this file")
 
 
-def _key_hint(key: str, known: Mapping[str, object]) -> str:
+def _make_key_hint(key: str, known_keys: Mapping[str, object]) -> str:
     if key in REMOVED:
         return REMOVED[key]
     keys_by_flag = {option.flag.removeprefix("--"): option.key for option in OPTIONS.values() if option.key}
-    return f"did you mean {keys_by_flag[key]}?" if key in keys_by_flag else did_you_mean(key, known, _EXPLAIN_HINT)
+    return f"did you mean {keys_by_flag[key]}?" if key in keys_by_flag else did_you_mean(key, known_keys, _EXPLAIN_HINT)
 
 
 def _load_upstreams(

@@ -13,22 +13,22 @@ __all__ = ["MASK", "make_redaction", "mask_args", "mask_secret", "mask_url"]
 
 MASK = "***"
 
-_SECRET_NAME = re.compile(
+_SECRET_NAME_PATTERN = re.compile(
     r"token|secret|passw|passphrase|pwd|credential|auth(?!or)|bearer|cookie|header|private|dsn"
     r"|(?:^|[^a-z])(?:api|access|client|account)?(?:key|pat|sas)s?(?:$|[^a-z])",
     re.IGNORECASE,
 )
 _VARIABLE_FLAGS = ("-e", "--env")
 _HEADER_FLAGS = ("-H",)
-_PAIR = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)=(.+)", re.DOTALL)
-_HEADER = re.compile(r"([A-Za-z][\w-]*:\s*)\S.*", re.DOTALL)
-_SECRET_SHAPE = re.compile(
+_PAIR_PATTERN = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)=(.+)", re.DOTALL)
+_HEADER_PATTERN = re.compile(r"([A-Za-z][\w-]*:\s*)\S.*", re.DOTALL)
+_SECRET_SHAPE_PATTERN = re.compile(
     r"(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[abeprs]|shpat|hf|npm|pypi|key|pat)[-_][\w.-]{8,}"
     r"|eyJ[\w-]{8,}\.[\w.-]+"
     r"|(?=\w*\d)(?=\w*[A-Za-z])\w{20,}"
 )
-_VARIABLE = re.compile(r"(?:[A-Za-z]+ )?\$\{[^}]*\}")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_VARIABLE_PATTERN = re.compile(r"(?:[A-Za-z]+ )?\$\{[^}]*\}")
+_URL_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 _REPLACEMENT = b"[redacted]"
 _MATCHES_PER_SEARCH = 1000
@@ -43,7 +43,7 @@ def mask_url(url: str) -> str:
 
 def mask_secret(value: str) -> str:
     """Mask a secret. A reference to a variable stays: `${VAR}`, `Bearer ${VAR}`."""
-    return value if _VARIABLE.fullmatch(value) else MASK
+    return value if _VARIABLE_PATTERN.fullmatch(value) else MASK
 
 
 def mask_args(args: Sequence[str]) -> list[str]:
@@ -51,22 +51,24 @@ def mask_args(args: Sequence[str]) -> list[str]:
     return [_mask_word(word, previous) for previous, word in zip(["", *args], args, strict=False)]
 
 
-def _mask_word(word: str, previous: str) -> str:
-    pair = _PAIR.fullmatch(word)
-    if pair is not None and (previous in _VARIABLE_FLAGS or pair[1] in _VARIABLE_FLAGS or _SECRET_NAME.search(pair[1])):
+def _mask_word(word: str, previous_word: str) -> str:
+    pair = _PAIR_PATTERN.fullmatch(word)
+    if pair is not None and (
+        previous_word in _VARIABLE_FLAGS or pair[1] in _VARIABLE_FLAGS or _SECRET_NAME_PATTERN.search(pair[1])
+    ):
         return f"{pair[1]}={mask_secret(pair[2])}"
-    if previous in _HEADER_FLAGS and (header := _HEADER.fullmatch(word)):
+    if previous_word in _HEADER_FLAGS and (header := _HEADER_PATTERN.fullmatch(word)):
         return header[1] + mask_secret(word[len(header[1]) :])
-    if _is_secret_option(previous) and not word.startswith("-"):
+    if _is_secret_option(previous_word) and not word.startswith("-"):
         return mask_secret(word)
     name, value = (f"{pair[1]}=", pair[2]) if pair is not None else ("", word)
-    if _SECRET_SHAPE.fullmatch(value):
+    if _SECRET_SHAPE_PATTERN.fullmatch(value):
         return f"{name}{MASK}"
-    return _URL.sub(lambda found: mask_url(found[0]), word)
+    return _URL_PATTERN.sub(lambda found: mask_url(found[0]), word)
 
 
 def _is_secret_option(word: str) -> bool:
-    return word.startswith("-") and "=" not in word and _SECRET_NAME.search(word) is not None
+    return word.startswith("-") and "=" not in word and _SECRET_NAME_PATTERN.search(word) is not None
 
 
 def make_redaction(expression: str) -> "Redaction":

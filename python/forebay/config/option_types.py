@@ -13,7 +13,7 @@ __all__ = [
     "COUNT",
     "FLAG",
     "HEADERS",
-    "HEADER_NAME",
+    "HEADER_NAME_PATTERN",
     "HOURS",
     "MODE",
     "PATH",
@@ -56,7 +56,7 @@ _SIZE_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**1
 _SIZE_UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _SECONDS_BY_UNIT = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _MAX_SECONDS = 100 * 366 * 24 * 3600
-_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)", re.ASCII)
+_AMOUNT_PATTERN = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)", re.ASCII)
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 _MAX_PORT = 65535
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -76,35 +76,35 @@ def _parse_flag(value: Any) -> bool:
     raise ValueError("true or false")
 
 
-def _parse_amount(value: Any, units: Mapping[str, float], expected: str) -> float:
+def _parse_amount(value: Any, units: Mapping[str, float], valid_values: str) -> float:
     """Return a number times its unit. `units[""]` is the unit of a bare number."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return value * units[""]
-    found = _AMOUNT.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = _AMOUNT_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None or found[2].lower() not in units:
-        raise ValueError(expected)
+        raise ValueError(valid_values)
     number = float(found[1]) if "." in found[1] else int(found[1])
     return number * units[found[2].lower()]
 
 
-def _integer_parser(units: Mapping[str, float], expected: str) -> Callable[[Any], int]:
+def _make_integer_parser(units: Mapping[str, float], valid_values: str) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
-        amount = _parse_amount(value, units, expected)
+        amount = _parse_amount(value, units, valid_values)
         if amount != int(amount):
-            raise ValueError(expected)
+            raise ValueError(valid_values)
         return int(amount)
 
     return parse
 
 
-def _duration_parser(default_unit: int, expected: str) -> Callable[[Any], float]:
+def _make_duration_parser(default_unit: int, valid_values: str) -> Callable[[Any], float]:
     """Return a parser of times, which gives seconds. A bare number is in units of `default_unit` seconds."""
     units = {"": default_unit, **_SECONDS_BY_UNIT}
 
     def parse(value: Any) -> float:
-        seconds = float(_parse_amount(value, units, expected))
+        seconds = float(_parse_amount(value, units, valid_values))
         if seconds > _MAX_SECONDS:
-            raise ValueError(f"{expected}, a century at most")
+            raise ValueError(f"{valid_values}, a century at most")
         return seconds
 
     return parse
@@ -142,17 +142,17 @@ def _parse_address(value: Any) -> tuple[str, int]:
 TEXT = OptionType(_parse_text, "TEXT", "text")
 PATH = OptionType(_parse_text, "PATH", "./file", is_path=True)
 FLAG = OptionType(_parse_flag, "", "", is_flag=True)
-SIZE = OptionType(_integer_parser(_SIZE_UNITS, "a number of bytes"), "BYTES", "64MiB")
-COUNT = OptionType(_integer_parser({"": 1}, "a whole number"), "N", "5")
-SECONDS = OptionType(_duration_parser(1, "a number of seconds"), "SECONDS", "30s")
-HOURS = OptionType(_duration_parser(3600, "a number of hours"), "HOURS", "24h")
+SIZE = OptionType(_make_integer_parser(_SIZE_UNITS, "a number of bytes"), "BYTES", "64MiB")
+COUNT = OptionType(_make_integer_parser({"": 1}, "a whole number"), "N", "5")
+SECONDS = OptionType(_make_duration_parser(1, "a number of seconds"), "SECONDS", "30s")
+HOURS = OptionType(_make_duration_parser(3600, "a number of hours"), "HOURS", "24h")
 PREFIX = OptionType(_parse_prefix, "PREFIX", "oc_")
 URL = OptionType(_parse_url, "URL", "https://example.com/mcp")
 ADDRESS = OptionType(_parse_address, "HOST:PORT", "127.0.0.1:8000")
 
 
 def optional(value_type: OptionType) -> OptionType:
-    """Return a type that also accepts `none`."""
+    """Return an option type that also accepts `none`."""
 
     def parse(value: Any) -> Any:
         if isinstance(value, str) and value.lower() == "none":
@@ -166,7 +166,7 @@ def optional(value_type: OptionType) -> OptionType:
 
 
 def positive(value_type: OptionType) -> OptionType:
-    """Return a type that rejects 0."""
+    """Return an option type that rejects 0."""
 
     def parse(value: Any) -> Any:
         amount = value_type.parse(value)
@@ -178,7 +178,7 @@ def positive(value_type: OptionType) -> OptionType:
 
 
 def choice(*allowed: str) -> OptionType:
-    """Return a type that accepts these words only."""
+    """Return an option type that accepts these words only."""
 
     def parse(value: Any) -> str:
         if value not in allowed:
@@ -190,18 +190,18 @@ def choice(*allowed: str) -> OptionType:
 
 MODE = choice("inline", "handle", "auto")
 _CATEGORIES = ("execution", "list", "status", "scan", "config")
-HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def _parse_texts(value: Any, expected: str = "a list of texts") -> list[str]:
+def _parse_texts(value: Any, valid_values: str = "a list of texts") -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise ValueError(expected)
+        raise ValueError(valid_values)
     return list(texts)
 
 
 def name_list(metavar: str, example: str) -> OptionType:
-    """Return a type of names, separated by commas or in a list."""
+    """Return an option type for names, separated by commas or in a list."""
 
     def parse(value: Any) -> tuple[str, ...]:
         names = [name.strip() for text in _parse_texts(value) for name in text.split(",")]
@@ -213,27 +213,30 @@ def name_list(metavar: str, example: str) -> OptionType:
 
 
 def line_list(metavar: str, example: str) -> OptionType:
-    """Return a type of strings that may contain commas. A variable has one on each line."""
+    """Return an option type for a list of strings that may contain commas.
+
+    An environment variable has one string per line.
+    """
     return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, "\n")
 
 
 def path_list(metavar: str, example: str, separator: str) -> OptionType:
-    """Return a type of paths."""
+    """Return an option type for a list of paths."""
     return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, separator, is_path=True)
 
 
-def _parse_rules(value: Any, parse_rule: Callable[[Any], Any], expected: str) -> dict[str, Any]:
+def _parse_rules(value: Any, parse_rule: Callable[[Any], Any], valid_values: str) -> dict[str, Any]:
     """Return rules by pattern: `PATTERN=RULE` in a flag, a table in TOML."""
     if not isinstance(value, dict):
-        split = [text.rpartition("=") for text in _parse_texts(value, expected)]
+        split = [text.rpartition("=") for text in _parse_texts(value, valid_values)]
         value = {pattern.strip(): rule.strip() for pattern, _, rule in split}
     if not all(value):
-        raise ValueError(expected)
+        raise ValueError(valid_values)
     return {pattern: parse_rule(rule) for pattern, rule in value.items()}
 
 
 def name_map(metavar: str, example: str) -> OptionType:
-    """Return a type of names by pattern."""
+    """Return an option type for names by pattern."""
     expected = f"{metavar} for each"
 
     def parse_name(value: Any) -> str:
@@ -287,7 +290,7 @@ def _parse_headers(value: Any) -> dict[str, str]:
             raise ValueError(_HEADERS_FORMAT)
         value = {name.strip(): text.strip() for name, _, text in split}
     for name, text in value.items():
-        if not HEADER_NAME.fullmatch(name) or not isinstance(text, str) or set(text) & set("\r\n\0"):
+        if not HEADER_NAME_PATTERN.fullmatch(name) or not isinstance(text, str) or set(text) & set("\r\n\0"):
             raise ValueError(_HEADERS_FORMAT)
     return dict(value)
 

@@ -85,7 +85,7 @@ class Option:
 def _option(
     default: _T,
     value_type: OptionType,
-    about: str,
+    help_text: str,
     *,
     commands: tuple[str, ...] = ("wrap", "serve"),
     flag: str | None = None,
@@ -99,7 +99,7 @@ def _option(
     metadata = {
         "default": default,
         "type": value_type,
-        "help": about,
+        "help": help_text,
         "commands": commands,
         "flag": flag,
         "variable": variable,
@@ -250,7 +250,7 @@ class Settings:
     spool_above_bytes: int = 8 << 20
     """Messages above this size are spooled to disk."""
     restart_limit: int = 5
-    """Restarts of a server that ends, within `restart_window_seconds`."""
+    """Maximum number of restarts of a server within `restart_window_seconds`."""
     restart_window_seconds: float = 60.0
     restart_delay_seconds: float = 0.5
     """Wait before the second restart; it doubles with each one."""
@@ -260,7 +260,7 @@ class Settings:
     """How long a request may take to arrive, and a connection may be idle."""
     max_sessions: int = 1000
     max_principals: int = 64
-    """Principals without a session that have connections to upstreams."""
+    """Maximum number of principals that use upstreams without a session."""
 
     upstreams: "Mapping[str, UpstreamConfig]" = dataclasses.field(default_factory=dict)
     """The `[upstreams.NAME]` of the file and the servers of `mcp_servers`."""
@@ -295,8 +295,8 @@ class Settings:
 
 def _make_option(field: "dataclasses.Field[Any]") -> Option:
     attributes = dict(field.metadata)
-    attributes["flag"] = attributes["flag"] or _flag_name(field.name)
-    attributes["variable"] = attributes["variable"] or _variable_name(field.name)
+    attributes["flag"] = attributes["flag"] or _get_flag_name(field.name)
+    attributes["variable"] = attributes["variable"] or _get_variable_name(field.name)
     aliases = attributes.pop("aliases")
     option = Option(name=field.name, **attributes)
     return dataclasses.replace(
@@ -306,8 +306,8 @@ def _make_option(field: "dataclasses.Field[Any]") -> Option:
                 option,
                 name=name,
                 type=value_type,
-                flag=_flag_name(name),
-                variable=_variable_name(name),
+                flag=_get_flag_name(name),
+                variable=_get_variable_name(name),
                 is_alias=True,
                 help=f"same as {option.flag}, in {value_type.metavar.lower()}",
             )
@@ -316,11 +316,11 @@ def _make_option(field: "dataclasses.Field[Any]") -> Option:
     )
 
 
-def _flag_name(name: str) -> str:
+def _get_flag_name(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _variable_name(name: str) -> str:
+def _get_variable_name(name: str) -> str:
     return f"FOREBAY_{name.upper()}"
 
 
@@ -346,4 +346,4 @@ REMOVED = {
     "tool_prefix": "use prefix",
     "warn_bytes": "the library's open_store(...) still takes it",
 }
-"""Options of earlier versions, and what to do without them."""
+"""Options of earlier versions that no longer exist, each with advice what to use instead."""

@@ -22,7 +22,7 @@ UPSTREAM_KEYS = {
 }
 """The kinds of upstreams, and the further keys of each. `prefix` goes with every kind."""
 
-_UPSTREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_UPSTREAM_NAME_PATTERN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ def parse_upstream(
 
     `location_of` returns the place of a key for messages, `expand` expands the variables of a value.
     """
-    if not _UPSTREAM_NAME.fullmatch(name):
+    if not _UPSTREAM_NAME_PATTERN.fullmatch(name):
         raise InvalidArgument(f"{location_of()}: upstreams have names of letters, digits, dots, dashes and underscores")
     _check_keys(name, table, location_of)
     values = {}

@@ -43,7 +43,7 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
     shorten_session_ids()
     sessions = SessionManager(
         server,
-        security_settings=_security_settings(settings),
+        security_settings=_make_security_settings(settings),
         session_idle_timeout=settings.session_idle_seconds,
         max_request_body_size=settings.body_limit_bytes,
         max_sessions=settings.max_sessions,
@@ -123,7 +123,7 @@ def _metadata_routes(settings: "Settings") -> list[Route]:
     )
 
 
-def _security_settings(settings: "Settings") -> TransportSecuritySettings:
+def _make_security_settings(settings: "Settings") -> TransportSecuritySettings:
     """Return the allowed Host and Origin values, which prevent DNS rebinding."""
     host = settings.http[0] if settings.http else LOOPBACK_NAMES[0]
     hosts = {*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *settings.allowed_hosts}
@@ -142,12 +142,15 @@ def _has_port(host: str) -> bool:
 
 
 _SESSION_LOGGERS = ("mcp.server.streamable_http_manager", "mcp.server.streamable_http")
-_SESSION_ID = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{24}\b|(?<=session ID: )(\S{1,8})\S*")
+_SESSION_ID_PATTERN = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{24}\b|(?<=session ID: )(\S{1,8})\S*")
 
 
 class _SessionIDFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = _SESSION_ID.sub(lambda match: f"{match[1] or match[2]}…", record.getMessage()), ()
+        record.msg, record.args = (
+            _SESSION_ID_PATTERN.sub(lambda match: f"{match[1] or match[2]}…", record.getMessage()),
+            (),
+        )
         return True
 
 

@@ -74,10 +74,10 @@ def _identify_caller(scope: Scope) -> Hashable:
     if isinstance(user, AuthenticatedUser):
         return "principal", get_principal(user.access_token)
     host = (scope.get("client") or ("",))[0]
-    return "address", _client_network(host)
+    return "address", _get_client_network(host)
 
 
-def _client_network(host: str) -> str:
+def _get_client_network(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -21,7 +21,7 @@ _MAX_TOKEN_CHARS = 16 << 10
 _FETCH_TIMEOUT_SECONDS = 10.0
 _RETRY_SECONDS = 5.0
 _MAX_THREADS = 4
-"""Threads that may fetch keys: a slow issuer must not block all worker threads."""
+"""Maximum number of threads that fetch keys: a slow issuer must not block all worker threads."""
 
 
 class JWTVerifier(TokenVerifier):

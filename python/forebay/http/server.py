@@ -52,7 +52,7 @@ def run_http(
     """
     calls = _CallCounter(make_app(server, settings))
     with _open_listener(settings) as listener, _restore_signal_handlers(), _keep_streams_open():
-        running = _Server(_uvicorn_config(calls, settings), calls, on_shutdown, on_closed)
+        running = _Server(_make_uvicorn_config(calls, settings), calls, on_shutdown, on_closed)
         _print_address(listener)
         try:
             running.run([listener])
@@ -108,7 +108,7 @@ class _Server(uvicorn.Server):
         AppStatus.should_exit = True
 
 
-def _uvicorn_config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
+def _make_uvicorn_config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
     connection = functools.partial(
         HTTPConnection, read_timeout=settings.read_timeout_seconds, max_connections=settings.max_connections
     )

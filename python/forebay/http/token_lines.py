@@ -11,10 +11,10 @@ from forebay.errors import InvalidArgument
 
 __all__ = ["hash_token", "make_token", "parse_token_lines"]
 
-_LINE = re.compile(r"([^\s:#](?:[^:]{0,198}[^\s:])?)\s*:\s*(?:sha256:([0-9a-fA-F]{64})|([A-Za-z0-9._~+/-]+=*))")
-_HEX = re.compile(r"[0-9a-fA-F]*")
+_LINE_PATTERN = re.compile(r"([^\s:#](?:[^:]{0,198}[^\s:])?)\s*:\s*(?:sha256:([0-9a-fA-F]{64})|([A-Za-z0-9._~+/-]+=*))")
+_HEX_PATTERN = re.compile(r"[0-9a-fA-F]*")
 _MIN_HEX_CHARS, _MIN_BASE64_CHARS = 32, 22
-"""Characters that 128 bits need, as hexadecimal digits and as base64."""
+"""Minimum characters of a token with 128 bits, in hexadecimal and in base64."""
 
 
 def make_token(name: str, *, is_hashed: bool = False) -> tuple[str, str]:
@@ -49,18 +49,18 @@ def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
-def _parse_entry(line: str, place: str) -> tuple[str, bytes]:
+def _parse_entry(line: str, location: str) -> tuple[str, bytes]:
     match = _match_line(line)
     if match is None:
-        raise InvalidArgument(f"{place}: this is no `name: token`; `forebay token NAME` prints such a line")
+        raise InvalidArgument(f"{location}: this is no `name: token`; `forebay token NAME` prints such a line")
     name, digest, token = match.groups()
     if digest is not None:
         return name, bytes.fromhex(digest)
-    if len(token) < (_MIN_HEX_CHARS if _HEX.fullmatch(token) else _MIN_BASE64_CHARS):
-        raise InvalidArgument(f"{place}: this token can be guessed; `forebay token NAME` prints a better one")
+    if len(token) < (_MIN_HEX_CHARS if _HEX_PATTERN.fullmatch(token) else _MIN_BASE64_CHARS):
+        raise InvalidArgument(f"{location}: this token can be guessed; `forebay token NAME` prints a better one")
     return name, hash_token(token)
 
 
 def _match_line(line: str) -> re.Match[str] | None:
-    match = _LINE.fullmatch(line)
+    match = _LINE_PATTERN.fullmatch(line)
     return match if match is not None and match[1].isprintable() else None

@@ -38,7 +38,7 @@ class TokenFile(TokenVerifier):
         self._path = Path(path)
         self._scopes = list(scopes)
         self._allow_others_to_read = allow_others_to_read
-        # Taken before reading, so that a change in between is noticed next time.
+        # Take the signature before reading, so that a change in between is noticed next time.
         self._last_signature = self._signature()
         self._entries = self._read()
         if not self._entries:
@@ -114,7 +114,7 @@ class RevocationMiddleware:
         header = headers.get("authorization", "")
         token = header[len(_BEARER_PREFIX) :] if header.lower().startswith(_BEARER_PREFIX) else ""
         owner = None if self._tokens is None else await self._tokens.verify_token(token)
-        expires_at = _token_expiry(scope)
+        expires_at = _get_token_expiry(scope)
         if self._tokens is not None and owner is not None:
             await self._run_until(scope, receive, send, partial(_wait_until_removed, self._tokens, token, owner))
         elif expires_at is not None and _is_stream_request(scope, headers):
@@ -126,9 +126,9 @@ class RevocationMiddleware:
         """Run the application until it finishes or `end()` returns."""
         response = _ResponseTracker(send)
 
-        async def watch(life: anyio.CancelScope) -> None:
+        async def watch(cancel_scope: anyio.CancelScope) -> None:
             await end()
-            life.cancel()
+            cancel_scope.cancel()
 
         with anyio.CancelScope() as life:
             watching = asyncio.create_task(watch(life))
@@ -145,13 +145,13 @@ async def _wait_until_removed(tokens: TokenFile, token: str, owner: AccessToken)
         await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
 
 
-async def _wait_until_expired(at: int) -> None:
+async def _wait_until_expired(expires_at: int) -> None:
     # One second of grace, as in verification. Poll, because the wall clock may be set.
-    while (remaining := at + 1 - time.time()) > 0:
+    while (remaining := expires_at + 1 - time.time()) > 0:
         await asyncio.sleep(min(remaining, _CHECK_INTERVAL_SECONDS))
 
 
-def _token_expiry(scope: Scope) -> int | None:
+def _get_token_expiry(scope: Scope) -> int | None:
     user = scope.get("user")
     return user.access_token.expires_at if isinstance(user, AuthenticatedUser) else None
 

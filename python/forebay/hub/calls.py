@@ -22,8 +22,8 @@ __all__ = [
     "Caller",
     "PausableTimeout",
     "Result",
-    "request_key",
-    "required_capability",
+    "get_required_capability",
+    "make_request_key",
     "supports_request",
 ]
 
@@ -54,14 +54,14 @@ _BATCH_SECONDS = 0.05
 Result = dict[str, Any]
 
 
-def required_capability(method: str) -> str | None:
+def get_required_capability(method: str) -> str | None:
     """Return the client capability that a server request needs."""
     return _CAPABILITY_BY_METHOD.get(method)
 
 
 def supports_request(capabilities: object, method: str, params: Mapping[str, Any]) -> bool:
     """Return whether a client with these capabilities accepts this server request."""
-    declared = capabilities.get(required_capability(method)) if isinstance(capabilities, Mapping) else None
+    declared = capabilities.get(get_required_capability(method)) if isinstance(capabilities, Mapping) else None
     if not isinstance(declared, Mapping):
         return False
     if method == "elicitation/create" and params.get("mode") == "url":
@@ -81,7 +81,7 @@ class Caller:
 
     principal: str | None
     identity: object
-    """Equal for requests of the same principal or client. Each anonymous request has its own."""
+    """A value that is equal for all requests of one principal or client. Each anonymous request has its own."""
     capabilities: object = None
 
     def supports(self, method: str, params: Mapping[str, Any]) -> bool:
@@ -141,7 +141,7 @@ class Call:
         if method not in INPUT_REQUIRED_METHODS:
             caller = dataclasses.replace(caller, capabilities=None)
         self.caller = caller
-        self.request = request_key(method, params)
+        self.request = make_request_key(method, params)
         self.progress_token = progress_token
         """The progress token that the server uses."""
         self._open_requests: dict[str, _InputRequest] = {}
@@ -237,7 +237,7 @@ class Call:
                 pending.response.set_exception(error)
 
 
-def request_key(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def make_request_key(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return method and parameters without the fields that differ between rounds of the same request."""
     round_fields = ("_meta", "inputResponses", "requestState")
     return method, {key: value for key, value in params.items() if key not in round_fields}

@@ -44,21 +44,21 @@ _Params = Mapping[str, Any] | None
 class ClientRequest:
     """A client request in flight, with the notifications queued for it."""
 
-    def __init__(self, session: ServerSession, upstream: object, client_token: object) -> None:
+    def __init__(self, session: ServerSession, upstream: object, client_progress_token: object) -> None:
         self.session = session
         self.upstream = upstream
         """The upstream that handles the request."""
-        self.client_token = client_token
+        self.client_progress_token = client_progress_token
         """The progress token that the client chose."""
-        self.upstream_token: object = None
-        """The progress token sent to the server; differs from `client_token` where that would be ambiguous."""
+        self.upstream_progress_token: object = None
+        """The progress token sent to the server; differs from `client_progress_token` where that would be ambiguous."""
         self.timeout: PausableTimeout | None = None
         """The timeout of the server's answer."""
         self._queued: deque[tuple[str, _Params]] = deque()
         self._sender: asyncio.Task[None] | None = None
 
     def notify(self, method: str, params: _Params) -> None:
-        """Queue a notification. They are sent in order, because progress must increase."""
+        """Queue a notification. Notifications are sent in order, because progress must increase."""
         self._queued.append((method, params))
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_queued())
@@ -110,31 +110,35 @@ class ClientPeer:
         reset_token = _current_capabilities.set(capabilities)
         # On a shared connection, late progress of one request must not be taken for that of another.
         is_unique = self.has_connection and isinstance(token, str | int) and token not in self._by_token
-        client_request.upstream_token = (
+        client_request.upstream_progress_token = (
             token if token is None or is_unique else f"forebay-{self._token_prefix}-{next(self._numbers)}"
         )
         self._active.append(client_request)
-        if client_request.upstream_token is not None:
-            self._by_token[client_request.upstream_token] = client_request
+        if client_request.upstream_progress_token is not None:
+            self._by_token[client_request.upstream_progress_token] = client_request
         try:
             yield client_request
         finally:
             _current_capabilities.reset(reset_token)
             self._active.remove(client_request)
-            self._by_token.pop(client_request.upstream_token, None)
+            self._by_token.pop(client_request.upstream_progress_token, None)
             await client_request.flush()
 
     @contextlib.contextmanager
-    def continue_request(self, earlier: object, client_request: ClientRequest) -> Iterator[None]:
+    def continue_request(self, earlier_token: object, client_request: ClientRequest) -> Iterator[None]:
         """Route progress under the token of an earlier round to the request that continues it."""
-        if client_request.upstream_token is None or earlier is None or earlier == client_request.upstream_token:
+        if (
+            client_request.upstream_progress_token is None
+            or earlier_token is None
+            or earlier_token == client_request.upstream_progress_token
+        ):
             yield
             return
-        self._by_token[earlier] = client_request
+        self._by_token[earlier_token] = client_request
         try:
             yield
         finally:
-            self._by_token.pop(earlier, None)
+            self._by_token.pop(earlier_token, None)
 
     async def request(self, method: str, params: _Params, upstream: object) -> dict[str, Any]:
         """Send a server request to the client and return its answer.
@@ -160,14 +164,16 @@ class ClientPeer:
             for timeout in timeouts:
                 timeout.resume()
 
-    def forward_to_request(self, method: str, params: _Params) -> bool:
-        """Queue a notification for the request it belongs to. Return whether it belongs to one."""
+    def forward_to_client_request(self, method: str, params: _Params) -> bool:
+        """Queue a notification for the client request it belongs to. Return whether there is such a request."""
         match method:
             case "notifications/progress":
                 token = (params or {}).get("progressToken")
                 client_request = self._by_token.get(token) if isinstance(token, str | int) else None
                 if client_request is not None:
-                    client_request.notify(method, {**(params or {}), "progressToken": client_request.client_token})
+                    client_request.notify(
+                        method, {**(params or {}), "progressToken": client_request.client_progress_token}
+                    )
                     if client_request.timeout is not None:
                         client_request.timeout.restart()
                 return True

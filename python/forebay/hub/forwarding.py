@@ -65,7 +65,7 @@ class Forwarding:
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == "initialize":
             return await self._initialize(ctx, call_next)
-        async with self.tenant_for(ctx) as tenant:
+        async with self.acquire_tenant(ctx) as tenant:
             return await self._handle(ctx, call_next, tenant)
 
     async def _handle(self, ctx: _Context, call_next: CallNext, tenant: Tenant) -> HandlerResult:
@@ -89,7 +89,7 @@ class Forwarding:
         return await self._forward_request(ctx, tenant)
 
     @contextlib.asynccontextmanager
-    async def tenant_for(self, ctx: _Context) -> AsyncIterator[Tenant]:
+    async def acquire_tenant(self, ctx: _Context) -> AsyncIterator[Tenant]:
         """Yield the tenant of the requesting client."""
         if is_modern(ctx.protocol_version):
             async with self._tenants.acquire(get_principal(get_access_token())) as tenant:
@@ -132,7 +132,7 @@ class Forwarding:
         if not isinstance(page, dict):
             return page
         tools = page.get("tools") or ()
-        # One lookup for all: one for each tool would take quadratic time.
+        # One lookup for all tools: a lookup for each tool would take quadratic time.
         specs = tenant.tools.find_all(ctx, (tool["name"] for tool in tools))
         namespaces = {spec.namespace for spec in specs.values()} & tenant.upstreams.keys()
         lists = {name: await self._list_upstream(ctx, tenant.upstreams[name]) for name in namespaces}
@@ -213,8 +213,8 @@ class Forwarding:
         async with tenant.client.track_request(
             ctx.session, upstream, meta.get("progressToken"), capabilities
         ) as client_request:
-            if client_request.upstream_token is not None:
-                meta["progressToken"] = client_request.upstream_token
+            if client_request.upstream_progress_token is not None:
+                meta["progressToken"] = client_request.upstream_progress_token
             params = {**params, **({"_meta": meta} if meta else {})}
             request = ForwardedRequest(ctx.method, params, capabilities, ctx.request is not None, client_request)
             if is_modern(ctx.protocol_version):
@@ -234,7 +234,7 @@ class Forwarding:
             return add_result_fields(ctx.method, result, ctx.protocol_version, self._stamp)
         return {
             **add_result_fields(ctx.method, strip_stamp(result), ctx.protocol_version, self._stamp),
-            **_protocol_fields(result),
+            **_get_protocol_fields(result),
         }
 
 
@@ -249,7 +249,7 @@ async def _list_extras(tenant: Tenant) -> dict[str, Any]:
         return {}
 
 
-def _protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
+def _get_protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
     return {key: result[key] for key in ("resultType", *_MODERN_ONLY_KEYS) if key in result}
 
 

@@ -22,7 +22,7 @@ from forebay.store.threads import run_in_thread
 __all__ = ["from_module"]
 
 _MAX_THREADS = 32
-"""Upper bound for blocking functions that run at the same time."""
+"""Maximum number of blocking functions that run at the same time."""
 
 
 def from_module(name: str, *, namespace: str, folder: str | None = None) -> list[Operation]:
@@ -31,7 +31,7 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
     The module may be in the working directory, in `folder`, or installed. Raises `InvalidArgument`.
     """
     module = _import_module(name, folder)
-    operations = [_make_operation(namespace, public, function) for public, function in _public_functions(module)]
+    operations = [_make_operation(namespace, public, function) for public, function in _list_public_functions(module)]
     if not operations:
         raise InvalidArgument(f"the module {name} has no public functions; define one, or name it in __all__")
     return operations
@@ -52,7 +52,7 @@ def _import_module(name: str, folder: str | None) -> ModuleType:
         raise InvalidArgument(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _list_public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
     listed = getattr(module, "__all__", None)
     for name in vars(module) if listed is None else listed:
         value = getattr(module, name, None)
@@ -95,11 +95,11 @@ async def _call_function(
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
     # A cancelled caller must not block others; the function itself cannot be stopped.
-    async with _thread_limiter():
+    async with _get_thread_limiter():
         return await run_in_thread(functools.partial(function, **arguments), daemon=True)
 
 
 @functools.cache
-def _thread_limiter() -> anyio.CapacityLimiter:
+def _get_thread_limiter() -> anyio.CapacityLimiter:
     """Return the limiter for function threads, separate from the gateway's own threads."""
     return anyio.CapacityLimiter(_MAX_THREADS)

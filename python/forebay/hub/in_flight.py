@@ -17,7 +17,7 @@ from mcp_types import (
 )
 
 from forebay.hub.calls import Call, CallFinished, Result
-from forebay.wire.messages import id_key
+from forebay.wire.messages import make_id_key
 
 __all__ = ["InFlight", "OpenSubscriptions", "bind_call"]
 
@@ -26,7 +26,7 @@ _current_call: contextvars.ContextVar[Call | None] = contextvars.ContextVar("cal
 
 @contextlib.contextmanager
 def bind_call(call: Call) -> Iterator[None]:
-    """Mark what is sent to a server inside the block as part of this call."""
+    """Mark messages that are sent to a server inside the block as part of this call."""
     reset_token = _current_call.set(call)
     try:
         yield
@@ -47,35 +47,35 @@ class InFlight:
         match message:
             case JSONRPCRequest(id=number):
                 if (call := _current_call.get()) is not None:
-                    key = id_key(number)
+                    key = make_id_key(number)
                     self._calls[key] = call
                     # The request may get lost, or its response may be unreadable.
                     call.add_done_callback(lambda: self._calls.pop(key, None))
                     self._principals.add(call.caller.principal)
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": number}):
-                self._calls.pop(id_key(number), None)
+                self._calls.pop(make_id_key(number), None)
 
     def on_received(self, message: object) -> None:
         """Record a message from the server."""
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._calls.pop(id_key(message.id), None)
+            self._calls.pop(make_id_key(message.id), None)
 
-    async def request_input(self, method: str, params: Mapping[str, Any] | None, related: object) -> Result:
+    async def request_input(self, method: str, params: Mapping[str, Any] | None, related_request_id: object) -> Result:
         """Return the answer of the client whose call the server request belongs to.
 
         Raises `MCPError`, also if the call cannot be determined.
         """
         while True:
-            call = self._find_call(method, params or {}, related)
-            # If the call has ended, the server request belonged to another one: look again.
+            call = self._find_call(method, params or {}, related_request_id)
+            # If the call has ended, the server request belonged to another call: look again.
             with contextlib.suppress(CallFinished):
                 return await call.request_input(method, params)
 
-    def _find_call(self, method: str, params: Mapping[str, Any], related: object) -> Call:
+    def _find_call(self, method: str, params: Mapping[str, Any], related_request_id: object) -> Call:
         calls = [call for call in self._calls.values() if not call.is_finished]
-        if related is not None:
+        if related_request_id is not None:
             # A server request on the SSE stream of a call belongs to that call.
-            found = self._calls.get(id_key(related))
+            found = self._calls.get(make_id_key(related_request_id))
             calls = [] if found is None or found.is_finished else [found]
         elif len(self._principals) > 1 or len({call.caller.identity for call in calls}) > 1:
             # Not even a single call in flight is safe: a late request may belong to a cancelled call of someone else.
@@ -126,7 +126,7 @@ class OpenSubscriptions:
         return False
 
 
-def _matches_filter(message: JSONRPCNotification, wanted: Mapping[str, Any]) -> bool:
+def _matches_filter(message: JSONRPCNotification, subscription_filter: Mapping[str, Any]) -> bool:
     if message.method == "notifications/resources/updated":
-        return (message.params or {}).get("uri") in (wanted.get("resourceSubscriptions") or ())
-    return wanted.get(_FILTER_KEYS.get(message.method, "")) is True
+        return (message.params or {}).get("uri") in (subscription_filter.get("resourceSubscriptions") or ())
+    return subscription_filter.get(_FILTER_KEYS.get(message.method, "")) is True

@@ -27,17 +27,17 @@ __all__ = ["InterceptedStream"]
 
 
 class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
-    """The reading side of a connection; also holds the state that the writing side needs."""
+    """The stream of messages from a server. It also has the state that `InterceptedWriter` needs."""
 
     def __init__(
         self,
-        reading: ReadStream[SessionMessage | Exception],
-        writing: WriteStream[SessionMessage],
+        read_stream: ReadStream[SessionMessage | Exception],
+        write_stream: WriteStream[SessionMessage],
         client: ClientPeer,
         upstream: object,
     ) -> None:
-        self._reading = reading
-        self._writing = writing
+        self._read_stream = read_stream
+        self._write_stream = write_stream
         self._client = client
         self._upstream = upstream
         self._answer_tasks: dict[RequestId, asyncio.Task[None]] = {}
@@ -60,12 +60,12 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
                 )
         self._open_subscriptions.on_sent(item.message)
         self._in_flight.on_sent(item.message)
-        await self._writing.send(item)
+        await self._write_stream.send(item)
 
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message that the SDK handles itself."""
         while True:
-            item = await self._reading.receive()
+            item = await self._read_stream.receive()
             if isinstance(item, ServerEnded):
                 self._cancel_answers()
             elif isinstance(item, Exception) or not self._intercept(item.message, item.metadata):
@@ -87,7 +87,7 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
                 if request_id in self._answer_tasks:
                     self._answer_tasks[request_id].cancel()
                     return True
-            case JSONRPCNotification() if not self._client.forward_to_request(message.method, message.params):
+            case JSONRPCNotification() if not self._client.forward_to_client_request(message.method, message.params):
                 if not self._open_subscriptions.is_duplicate(message):
                     self._notifications.put_nowait(message)
             case JSONRPCResponse(result={"capabilities": dict()} as result):
@@ -98,13 +98,13 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
         for task in [*self._answer_tasks.values()]:
             task.cancel()
 
-    async def _answer(self, request: JSONRPCRequest, related: RequestId | None) -> None:
+    async def _answer(self, request: JSONRPCRequest, related_request_id: RequestId | None) -> None:
         answer: JSONRPCResponse | JSONRPCError
         try:
             if self._client.has_connection:
                 result = await self._client.request(request.method, request.params, self._upstream)
             else:
-                result = await self._in_flight.request_input(request.method, request.params, related)
+                result = await self._in_flight.request_input(request.method, request.params, related_request_id)
             answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)
         except MCPError as error:
             answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error.error)
@@ -112,7 +112,7 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
             failure = ErrorData(code=INTERNAL_ERROR, message=f"the client cannot be asked: {error!s:.200}")
             answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=failure)
         with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await self._writing.send(SessionMessage(answer))
+            await self._write_stream.send(SessionMessage(answer))
 
     async def _forward_notifications(self) -> None:
         """Forward queued notifications in order."""
@@ -125,18 +125,18 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
     async def aclose(self) -> None:
         self._notifier.cancel()
         self._cancel_answers()
-        await self._reading.aclose()
+        await self._read_stream.aclose()
 
 
 class InterceptedWriter(ObjectSendStream[SessionMessage]):
-    """The writing side of the connection."""
+    """The stream of messages to a server, of the same connection as its `InterceptedStream`."""
 
-    def __init__(self, stream: InterceptedStream, writing: WriteStream[SessionMessage]) -> None:
+    def __init__(self, stream: InterceptedStream, write_stream: WriteStream[SessionMessage]) -> None:
         self._stream = stream
-        self._writing = writing
+        self._write_stream = write_stream
 
     async def send(self, item: SessionMessage) -> None:
         await self._stream.send(item)
 
     async def aclose(self) -> None:
-        await self._writing.aclose()
+        await self._write_stream.aclose()

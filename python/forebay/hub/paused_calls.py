@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
 
 from forebay.adapters.mcp import get_principal
-from forebay.hub.calls import Call, Caller, PausableTimeout, Result, request_key
+from forebay.hub.calls import Call, Caller, PausableTimeout, Result, make_request_key
 from forebay.hub.client_peer import ClientPeer
 from forebay.hub.in_flight import bind_call
 from forebay.hub.requests import ForwardedRequest, send_request, send_with_timeout
@@ -20,7 +20,7 @@ from forebay.operations.errors import CallError
 __all__ = ["PausedCalls"]
 
 _MAX_PAUSED_CALLS = 32
-"""Upper bound for paused calls of one principal."""
+"""Maximum number of paused calls of one principal."""
 
 _UNKNOWN_STATE = "this requestState is not known, or not any more; make the call again without it"
 
@@ -58,7 +58,7 @@ class PausedCalls:
             return await self._wait_for_outcome(call, upstream)
 
     def _start_call(self, request: ForwardedRequest, upstream: MCPUpstream) -> Call:
-        principal = _current_principal()
+        principal = _get_current_principal()
 
         async def send(timeout: PausableTimeout) -> Result:
             # Keep the tenant open while the call is paused and no request is in flight.
@@ -68,7 +68,7 @@ class PausedCalls:
         # On stdio there is one client; over HTTP, anonymous requests may come from different clients.
         identity = principal or (object() if request.is_over_http else "stdio")
         caller = Caller(principal, identity, request.capabilities)
-        call = Call(request.method, request.params, request.client_request.upstream_token, caller)
+        call = Call(request.method, request.params, request.client_request.upstream_progress_token, caller)
         with bind_call(call):
             call.start(send, upstream.call_timeout)
         return call
@@ -81,7 +81,9 @@ class PausedCalls:
         if paused is None or paused.upstream is not upstream:
             return None
         call = paused.call
-        if call.caller.principal != _current_principal() or call.request != request_key(request.method, params):
+        if call.caller.principal != _get_current_principal() or call.request != make_request_key(
+            request.method, params
+        ):
             return None
         answers = params.get("inputResponses")
         answers = {} if answers is None else answers
@@ -128,7 +130,7 @@ class PausedCalls:
             paused.call.cancel(INTERNAL_ERROR, "the gateway is about to end")
 
 
-def _current_principal() -> str | None:
+def _get_current_principal() -> str | None:
     return get_principal(get_access_token())
 
 

@@ -1,4 +1,4 @@
-"""Requests to upstreams, and input-required results resolved for clients with a connection."""
+"""Send requests to upstreams, and resolve input-required results by asking the connected client."""
 
 import asyncio
 import dataclasses
@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from forebay.errors import UpstreamFailed, UpstreamTimeout
-from forebay.hub.calls import PausableTimeout, required_capability, supports_request
+from forebay.hub.calls import PausableTimeout, get_required_capability, supports_request
 from forebay.hub.client_peer import ClientPeer, ClientRequest
 from forebay.hub.upstreams import MCPUpstream
 from forebay.operations.errors import CallError
@@ -18,7 +18,7 @@ from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, Sessi
 __all__ = ["ForwardedRequest", "UpstreamCallFailed", "resolve_inputs", "send_request", "send_with_timeout"]
 
 _MAX_ROUNDS = 32
-"""Upper bound for input-required results before a server must answer."""
+"""Maximum number of input-required results before a server must answer."""
 
 _RETRY_SECONDS = 0.25
 """Delay before a request is repeated when the server requires no input, only another attempt."""
@@ -101,7 +101,7 @@ def _is_input_request(value: object) -> bool:
 async def _collect_answers(requests: Mapping[str, Any], client: ClientPeer, upstream: MCPUpstream) -> dict[str, Any]:
     for request in requests.values():
         if not supports_request(client.capabilities, request["method"], request.get("params") or {}):
-            capability = required_capability(request["method"])
+            capability = get_required_capability(request["method"])
             raise MCPError(
                 code=MISSING_REQUIRED_CLIENT_CAPABILITY,
                 message=f"{upstream.name} asks {request['method']:.64}, which this client has not said it can do",
@@ -114,6 +114,6 @@ async def _collect_answers(requests: Mapping[str, Any], client: ClientPeer, upst
     try:
         return dict(zip(requests, await asyncio.gather(*tasks), strict=True))
     finally:
-        # If one is refused, the others are not needed.
+        # If the client refuses one request, the others are not needed.
         for task in tasks:
             task.cancel()

@@ -34,7 +34,7 @@ _Prompts = dict[str, tuple[MCPUpstream, dict[str, Any]]]
 
 
 class Router:
-    """Sends one request to the upstream it is for. `forward` sends it to a given upstream."""
+    """Sends a request to the upstream it is for, by calling `forward(upstream, params)`."""
 
     def __init__(self, tenant: Tenant, forward: _Forward) -> None:
         self._tenant = tenant
@@ -58,11 +58,11 @@ class Router:
                 return await self._set_log_level(params)
         raise LookupError(method)
 
-    def _upstreams_with(self, capability: str) -> list[MCPUpstream]:
+    def _find_upstreams_with(self, capability: str) -> list[MCPUpstream]:
         return [upstream for upstream in self._tenant.upstreams.values() if capability in upstream.capabilities]
 
     async def _set_log_level(self, params: dict[str, Any]) -> dict[str, Any]:
-        answers = [await self._forward(upstream, dict(params)) for upstream in self._upstreams_with("logging")]
+        answers = [await self._forward(upstream, dict(params)) for upstream in self._find_upstreams_with("logging")]
         if not answers:
             raise LookupError("logging/setLevel")
         return answers[0]
@@ -71,10 +71,10 @@ class Router:
         """Return the lists of all upstreams as one page."""
         key, capability = _LISTS[method]
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
-        upstreams = self._upstreams_with(capability)
+        upstreams = self._find_upstreams_with(capability)
         lists = await self._list_all(method, upstreams, meta)
         if key == "prompts":
-            return {key: [{**prompt, "name": name} for name, (_, prompt) in _prompts_by_name(lists).items()]}
+            return {key: [{**prompt, "name": name} for name, (_, prompt) in _list_prompts_by_name(lists).items()]}
         return {key: [entry for _, entries in lists for entry in entries]}
 
     async def _list_all(self, method: str, upstreams: list[MCPUpstream], meta: dict[str, Any] | None = None) -> _Lists:
@@ -108,14 +108,14 @@ class Router:
         return await self._forward(upstream, {**params, "name": prompt["name"]})
 
     async def _find_prompt(self, name: str) -> tuple[MCPUpstream, dict[str, Any]]:
-        prompts = _prompts_by_name(await self._list_all("prompts/list", self._upstreams_with("prompts")))
+        prompts = _list_prompts_by_name(await self._list_all("prompts/list", self._find_upstreams_with("prompts")))
         if name not in prompts:
             raise LookupError(f"Unknown prompt: {name:.128}; there are {', '.join(prompts)[:512] or 'none'}")
         return prompts[name]
 
     async def _find_resource_upstream(self, uri: str) -> MCPUpstream:
         """Return the upstream that lists a URI, else one with a matching template, else the only one."""
-        upstreams = self._upstreams_with("resources")
+        upstreams = self._find_upstreams_with("resources")
         for upstream, resources in await self._list_all("resources/list", upstreams):
             if any(resource.get("uri") == uri for resource in resources):
                 return upstream
@@ -129,7 +129,7 @@ class Router:
         raise LookupError(f"Unknown resource: {uri:.256}; resources/list has those that there are")
 
 
-def _prompts_by_name(lists: _Lists) -> _Prompts:
+def _list_prompts_by_name(lists: _Lists) -> _Prompts:
     """Return the prompts by unique name: ambiguous names get their server's name as a prefix."""
     names = [str(prompt.get("name")) for _, prompts in lists for prompt in prompts]
     by_name: _Prompts = {}

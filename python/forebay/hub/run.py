@@ -38,7 +38,7 @@ from forebay.hub.upstreams import Upstreams
 from forebay.outputs.capabilities import CORE
 from forebay.proxy.stdio import StdioClient, claim_stdout
 from forebay.wire.framing import LineReader, LostMessage, Message, create_spool
-from forebay.wire.messages import INVALID_REQUEST, error_message, parse
+from forebay.wire.messages import INVALID_REQUEST, make_error_message, parse
 
 __all__ = ["HubServer", "exit_within", "run"]
 
@@ -79,11 +79,11 @@ class HubServer:
         self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds)
         middleware = Forebay(
             **settings.policy_options(),
-            default_capability=self._default_capability,
+            default_capability=self._get_default_capability,
             known_capabilities=settings.upstreams,
         )
         self.policy = middleware.policy
-        self.policy.capabilities.upstream_name = self._upstream_tool_name
+        self.policy.capabilities.upstream_name = self._get_upstream_tool_name
         self.server: Server[Any] = Server(
             "forebay",
             version=forebay.__version__,
@@ -133,27 +133,27 @@ class HubServer:
         return tenant
 
     async def _list_tools(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
-        async with self._forwarding.tenant_for(ctx) as tenant:
+        async with self._forwarding.acquire_tenant(ctx) as tenant:
             self._origins |= {spec.id: (spec.namespace, spec.name) for spec in tenant.registry}
             return await tenant.tools.list(ctx, params)
 
     async def _call_tool(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
-        async with self._forwarding.tenant_for(ctx) as tenant:
+        async with self._forwarding.acquire_tenant(ctx) as tenant:
             return await tenant.tools.call(ctx, params)
 
     async def _listen(self, ctx: _Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
-        async with self._forwarding.tenant_for(ctx) as tenant:
+        async with self._forwarding.acquire_tenant(ctx) as tenant:
             return await tenant.client.listeners(ctx, params)
 
-    def _default_capability(self, tool: str) -> str:
+    def _get_default_capability(self, tool: str) -> str:
         """Return the upstream's name as the capability of a tool that declares none."""
-        return self._origin(tool)[0]
+        return self._get_origin(tool)[0]
 
-    def _upstream_tool_name(self, tool: str) -> str:
+    def _get_upstream_tool_name(self, tool: str) -> str:
         """Return a tool's name at its upstream, without the prefix added here."""
-        return self._origin(tool)[1]
+        return self._get_origin(tool)[1]
 
-    def _origin(self, tool: str) -> tuple[str, str]:
+    def _get_origin(self, tool: str) -> tuple[str, str]:
         return self._origins.get(self._operation_ids.get(tool, ""), (CORE, tool))
 
 
@@ -198,7 +198,7 @@ def _reject_unreadable(line: Message, outgoing: OutgoingStream) -> None:
     match parse(line):
         case {"id": request_id, "method": _}:
             message = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
-            outgoing.write(error_message(request_id, INVALID_REQUEST, message))
+            outgoing.write(make_error_message(request_id, INVALID_REQUEST, message))
 
 
 async def _run_stdio(settings: "Settings") -> int:

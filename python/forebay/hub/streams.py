@@ -24,7 +24,7 @@ __all__ = ["IncomingStream", "OutgoingStream", "ServerEnded"]
 _LARGE_MESSAGE_BYTES = 1 << 20
 """Messages above this size are not parsed by the SDK, which needs seven times their size in memory."""
 
-Received = SessionMessage | Exception
+ReceivedItem = SessionMessage | Exception
 
 
 class ServerEnded(Exception):
@@ -32,7 +32,7 @@ class ServerEnded(Exception):
 
 
 class IncomingStream:
-    """Passes messages from reader threads to `stream`, in the event loop that created this."""
+    """Passes messages from reader threads to `stream`, in the event loop that created this object."""
 
     def __init__(
         self,
@@ -42,19 +42,19 @@ class IncomingStream:
         self._on_message = on_message
         self._on_unreadable = on_unreadable
         self._loop = asyncio.get_running_loop()
-        self._send, self.stream = anyio.create_memory_object_stream[Received](math.inf)
+        self._send, self.stream = anyio.create_memory_object_stream[ReceivedItem](math.inf)
 
-    def send(self, line: Message, related: RequestId | None = None) -> None:
-        """Parse a message and pass it on; an unreadable one is passed on as an exception.
+    def send(self, line: Message, related_request_id: RequestId | None = None) -> None:
+        """Parse a message and pass it on; an unreadable message is passed on as an exception.
 
-        `related` is the request whose SSE stream carried the message.
+        `related_request_id` is the request whose SSE stream carried the message.
         """
-        item = _parse_line(line, related)
+        item = _parse_line(line, related_request_id)
         if isinstance(item, Exception):
             self._on_unreadable(line)
         self._schedule(lambda: self._put(item))
 
-    def _put(self, item: Received) -> None:
+    def _put(self, item: ReceivedItem) -> None:
         if self._on_message is not None and isinstance(item, SessionMessage):
             self._on_message(item)
         self._send.send_nowait(item)
@@ -78,13 +78,15 @@ class IncomingStream:
             self._loop.call_soon_threadsafe(run)
 
 
-def _parse_line(line: Message, related: RequestId | None) -> Received:
+def _parse_line(line: Message, related_request_id: RequestId | None) -> ReceivedItem:
     """Return the parsed message, or the exception that parsing raised."""
     try:
         message = _parse_message(line)
     except ValueError as error:
         return error
-    return SessionMessage(message, None if related is None else ServerMessageMetadata(related_request_id=related))
+    return SessionMessage(
+        message, None if related_request_id is None else ServerMessageMetadata(related_request_id=related_request_id)
+    )
 
 
 def _parse_message(line: Message) -> JSONRPCMessage:

@@ -70,20 +70,20 @@ class _UpstreamSubscriptions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @contextlib.contextmanager
-    def listen(self, wanted: dict[str, Any]) -> Iterator[None]:
-        listening = self._start_task(self._keep_listening(wanted))
+    def listen(self, subscription_filter: dict[str, Any]) -> Iterator[None]:
+        listening = self._start_task(self._keep_listening(subscription_filter))
         try:
             yield
         finally:
             listening.cancel()
 
-    async def _keep_listening(self, wanted: dict[str, Any]) -> None:
+    async def _keep_listening(self, subscription_filter: dict[str, Any]) -> None:
         """Keep a subscription open, with retries, until cancelled or not supported."""
         delay = _MIN_DELAY_SECONDS
         while True:
             started = time.monotonic()
             try:
-                await self._listen_once(wanted)
+                await self._listen_once(subscription_filter)
             except _FAILURES as error:
                 _log.debug("forebay: %s cannot be listened to: %s", self._upstream.name, error)
                 if isinstance(error, MCPError) and error.error.code in _UNSUPPORTED_CODES:
@@ -93,12 +93,12 @@ class _UpstreamSubscriptions:
             await asyncio.sleep(delay)
             delay = min(2 * delay, _MAX_DELAY_SECONDS)
 
-    async def _listen_once(self, wanted: dict[str, Any]) -> None:
+    async def _listen_once(self, subscription_filter: dict[str, Any]) -> None:
         if await self._upstream.is_modern():
             connection = await self._upstream.connection()
-            await connection.request("subscriptions/listen", {"notifications": dict(wanted)}, None)
+            await connection.request("subscriptions/listen", {"notifications": dict(subscription_filter)}, None)
         else:
-            uris = wanted.get("resourceSubscriptions") or ()
+            uris = subscription_filter.get("resourceSubscriptions") or ()
             await self._hold_resources([*dict.fromkeys(uri for uri in uris if isinstance(uri, str))])
 
     async def _hold_resources(self, uris: list[str]) -> None:

@@ -148,8 +148,8 @@ class TenantPool:
     longest is closed. A tenant in use is closed only with the pool.
     """
 
-    def __init__(self, make: Callable[[], Tenant], max_tenants: int, idle_seconds: float | None) -> None:
-        self._make = make
+    def __init__(self, make_tenant: Callable[[], Tenant], max_tenants: int, idle_seconds: float | None) -> None:
+        self._make = make_tenant
         self._max_tenants = max_tenants
         self._idle_seconds = idle_seconds
         # Idle entries are in the order in which they became idle.

@@ -20,7 +20,7 @@ from forebay.proxy.intercept import ForwardedRequest, RequestHandler
 from forebay.proxy.relay import Relay
 from forebay.proxy.session import PendingRequest, Session
 from forebay.wire.framing import Message
-from forebay.wire.messages import LazyJSON, dump, id_key, protocol_version
+from forebay.wire.messages import LazyJSON, dump, make_id_key, protocol_version
 
 if TYPE_CHECKING:
     from forebay.adapters.sdk_internals import TransportStreams
@@ -34,10 +34,10 @@ _INLINE_MODE = Mode()
 
 @contextlib.asynccontextmanager
 async def open_transport(
-    make: "Callable[[], StdioUpstream | HttpUpstream]", policy: OutputPolicy
+    make_upstream: "Callable[[], StdioUpstream | HttpUpstream]", policy: OutputPolicy
 ) -> "AsyncIterator[TransportStreams]":
     """Yield the SDK streams to an upstream. Blocking work runs in threads."""
-    upstream = await anyio.to_thread.run_sync(make)
+    upstream = await anyio.to_thread.run_sync(make_upstream)
     incoming = IncomingStream()
     relay = HubRelay(policy, incoming, upstream)
 
@@ -78,11 +78,11 @@ class HubRelay(Relay):
             and isinstance(request, JSONRPCRequest)
             and request.method in ("tools/call", *TASK_RESULT_METHODS)
         ):
-            self._sinks[id_key(request.id)] = sink
+            self._sinks[make_id_key(request.id)] = sink
 
-    def _forward_to_client(self, message: dict[str, Any], line: Message, asked: object) -> None:
+    def _forward_to_client(self, message: dict[str, Any], line: Message, request_id: object) -> None:
         del message
-        self._incoming.send(line, cast("RequestId | None", asked))
+        self._incoming.send(line, cast("RequestId | None", request_id))
 
     def on_upstream_end(self, error: UpstreamFailed) -> None:
         # First: answers to the ended server's requests must be dropped.
@@ -92,7 +92,7 @@ class HubRelay(Relay):
     def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], line: Message) -> bytes | None:
         if pending.method == "initialize":
             self._set_version(message)
-        sink = self._sinks.pop(id_key(pending.id), None)
+        sink = self._sinks.pop(make_id_key(pending.id), None)
         whole = message.get("result")
         result = get_task_result(pending.method, whole)
         if sink is None or not isinstance(result, dict | LazyJSON):
@@ -128,7 +128,7 @@ class _UnchangedRequests(RequestHandler):
         del line
         params = request.get("params")
         params = params if isinstance(params, dict) else {}
-        sink = self.sinks.get(id_key(request["id"]))
+        sink = self.sinks.get(make_id_key(request["id"]))
         meta = params.get("_meta")
         return ForwardedRequest(
             PendingRequest(

@@ -54,9 +54,9 @@ _NO_HANDSHAKE_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPP
 
 
 async def retry_until_connected(
-    name: str, attempt: Callable[[], Coroutine[Any, Any, None]], tried: asyncio.Event
+    name: str, attempt: Callable[[], Coroutine[Any, Any, None]], first_attempt_done: asyncio.Event
 ) -> None:
-    """Repeat `attempt` until it succeeds. `tried` is set after the first attempt."""
+    """Repeat `attempt` until it succeeds. `first_attempt_done` is set after the first attempt."""
     delay = _MIN_DELAY_SECONDS
     while True:
         try:
@@ -67,7 +67,7 @@ async def retry_until_connected(
         else:
             return
         finally:
-            tried.set()
+            first_attempt_done.set()
         await asyncio.sleep(delay)
         delay = min(2 * delay, _MAX_DELAY_SECONDS)
 
@@ -121,7 +121,7 @@ class Upstreams:
         return read
 
     def attach(self, registry: OperationRegistry, on_change: Callable[[], None]) -> Callable[[], object]:
-        """Register current and future operations in `registry`. Return a function that stops that."""
+        """Register current and future operations in `registry`. Return a function that ends this."""
         _register(self._operations, registry)
         self._registries[registry] = on_change
         return lambda: self._registries.pop(registry, None)
@@ -183,10 +183,10 @@ class MCPUpstream:
 
     @contextlib.asynccontextmanager
     async def _open_transport(self) -> "AsyncIterator[TransportStreams]":
-        async with open_transport(self._make_upstream, self._policy) as (reading, writing):
-            self._stream = stream = InterceptedStream(reading, writing, self._client, self)
+        async with open_transport(self._make_upstream, self._policy) as (read_stream, write_stream):
+            self._stream = stream = InterceptedStream(read_stream, write_stream, self._client, self)
             try:
-                yield stream, InterceptedWriter(stream, writing)
+                yield stream, InterceptedWriter(stream, write_stream)
             finally:
                 await stream.aclose()
 
@@ -196,7 +196,7 @@ class MCPUpstream:
         limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
         if config.url is not None:
             headers = [f"{name}: {value}" for name, value in config.headers.items()]
-            return HttpUpstream(config.url, headers=headers, find_schema=self._input_schema, **limits)
+            return HttpUpstream(config.url, headers=headers, find_schema=self._get_input_schema, **limits)
         command = [str(config.command), *config.args]
         return StdioUpstream(
             Process(command, env=config.env, cwd=config.cwd),
@@ -210,7 +210,7 @@ class MCPUpstream:
             grace=settings.shutdown_grace_seconds,
         )
 
-    def _input_schema(self, tool: str) -> Mapping[str, Any] | None:
+    def _get_input_schema(self, tool: str) -> Mapping[str, Any] | None:
         """Return a tool's input schema, which says which arguments an HTTP server wants as headers."""
         operation = None if self._operations is None else self._operations.find(tool)
         schema = None if operation is None else operation.spec.input_schema

@@ -20,12 +20,12 @@ Design decisions:
 
 from typing import TYPE_CHECKING, Any
 
-from forebay.errors import install_hint
+from forebay.errors import make_install_hint
 
 try:
     import jsonschema_rs as _  # noqa: F401 - imported first, to name the missing extra
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"operations need more: {install_hint('operations')}", name=error.name) from None
+    raise ModuleNotFoundError(f"operations need more: {make_install_hint('operations')}", name=error.name) from None
 
 from forebay.operations.bus.events import (
     CALL_EVENT_SCHEMAS,

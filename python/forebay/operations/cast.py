@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from forebay.operations.json_values import MISSING, canonicalize, convert, count_values, json_type
+from forebay.operations.json_values import MISSING, canonicalize, convert, count_values, get_json_type
 from forebay.operations.schema_shapes import SchemaShapes, Shape
 from forebay.operations.schema_values import SchemaValues
-from forebay.operations.validation import Schema, is_meaningful, pointer
+from forebay.operations.validation import Schema, has_rules, to_pointer
 
 __all__ = ["Caster", "OnReplaced", "cast"]
 
@@ -27,29 +27,34 @@ OnReplaced: TypeAlias = Callable[[str, Any], None]
 """Called with the JSON Pointer and the old value of everything that a cast replaces by a placeholder."""
 
 MAX_DEPTH = 128
-"""Levels of a value that are cast; Python's stack has no room for many more."""
+"""Maximum nesting depth that is cast; Python's stack has no room for many more levels."""
 
 MAX_FILLED_VALUES = 1_000_000
-"""Values that one cast fills in. After that, missing data stays missing."""
+"""Maximum number of values that one cast fills in. After that, missing values stay missing."""
 
 MAX_TRIALS = 64
-"""Alternatives of a union that are tried for one value."""
+"""Maximum number of alternatives of a union to try for one value."""
 
 UNFIT, INVENTED, STRIPPED, CHANGED = range(4)
-"""Costs of a cast, worst first: values that stay although they do not fit; values replaced by placeholders, required
-ones that were missing, and objects of which no property is left; surplus values; conversions and defaults."""
+"""Kinds of changes that a cast counts, worst first.
+
+- `UNFIT`: values that stay although they do not fit.
+- `INVENTED`: values replaced by placeholders, required values that were missing, and objects left without properties.
+- `STRIPPED`: surplus values that were removed.
+- `CHANGED`: conversions, and defaults that were filled in.
+"""
 
 
 def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
-    """Return a value that fits a schema and keeps as much as possible of the one given.
+    """Return a value that fits a schema and keeps as much as possible of the original value.
 
-    What needs no change is returned as the same object. The given value is never modified.
+    Parts that need no change are returned as the same objects. The original value is never modified.
     """
     return Caster(schema).cast(value, on_replaced=on_replaced)
 
 
 class Caster:
-    """A schema prepared for many casts, in any thread. One that cannot be used is logged once, and changes nothing."""
+    """A schema prepared for many casts, in any thread. An unusable schema is logged once, and changes nothing."""
 
     def __init__(self, schema: Schema | None) -> None:
         self._schema = schema
@@ -67,7 +72,7 @@ class Caster:
         fitted, attempt = self._fit(value, has_placeholders=True)
         if on_replaced is not None:
             for path, old in attempt.replaced:
-                on_replaced(pointer(path[::-1]), old)
+                on_replaced(to_pointer(path[::-1]), old)
         return fitted
 
     def normalize(self, value: Any) -> Any:
@@ -79,7 +84,7 @@ class Caster:
         return value if any(attempt.costs[:STRIPPED]) else fitted
 
     def _fit(self, value: Any, *, has_placeholders: bool) -> "tuple[Any, _Attempt]":
-        run = _Run(self._values, has_placeholders)
+        run = _CastRun(self._values, has_placeholders)
         # The caller may be deep in other calls, and bounds in the schema too large for floats: then the value stays.
         with contextlib.suppress(RecursionError, OverflowError):
             with self._lock:
@@ -95,19 +100,19 @@ class Caster:
     @functools.cached_property
     def _shapes(self) -> SchemaShapes | None:
         try:
-            return SchemaShapes(self._schema) if self._schema is not None and is_meaningful(self._schema) else None
+            return SchemaShapes(self._schema) if self._schema is not None and has_rules(self._schema) else None
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             _log.warning("forebay: nothing is made to fit a schema that cannot be understood: %.200s", error)
             return None
 
     def _fit_default(self, shape: Shape, default: Any) -> Any:
-        attempt = _Attempt(_Run(self._values, has_placeholders=False))
+        attempt = _Attempt(_CastRun(self._values, has_placeholders=False))
         fitted = attempt.fit(shape, default, 0)
         return MISSING if any(attempt.costs[:STRIPPED]) else fitted
 
 
 @dataclasses.dataclass
-class _Run:
+class _CastRun:
     """State that all attempts of one cast share."""
 
     values: SchemaValues
@@ -128,7 +133,7 @@ class _Run:
 class _Attempt:
     """One way to fit a value, and what it costs."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _CastRun) -> None:
         self._run = run
         self.costs = [0, 0, 0, 0]
         self.replaced: list[tuple[list[str | int], Any]] = []
@@ -146,7 +151,7 @@ class _Attempt:
             return self._fit_enum(shape, shape.enum, value)
         if shape.alternatives:
             return self._fit_union(shape, value, depth)
-        type_name = json_type(value)
+        type_name = get_json_type(value)
         if type_name is not None and not shape.takes(type_name):
             for converted in (convert(value, name) for name in shape.types or ()):
                 if converted is not MISSING:
@@ -168,7 +173,7 @@ class _Attempt:
     def _fit_enum(self, shape: Shape, enum: dict[str, Any], value: Any) -> Any:
         if canonicalize(value) in enum:
             return value
-        for converted in (convert(value, json_type(choice)) for choice in enum.values()):
+        for converted in (convert(value, get_json_type(choice)) for choice in enum.values()):
             if converted is not MISSING and canonicalize(converted) in enum:
                 self.costs[CHANGED] += 1
                 return converted
@@ -183,7 +188,7 @@ class _Attempt:
             if member is None:
                 surplus.append(name)
             elif type(item) not in member.accepted_types:
-                fitted = self._fit_inner(member, item, name, depth)
+                fitted = self._fit_child(member, item, name, depth)
                 if fitted is not item:
                     better[name] = fitted
         if not shape.expected.keys() <= value.keys():
@@ -196,7 +201,7 @@ class _Attempt:
             self.costs[STRIPPED] += count_values(result.pop(name))
         return result
 
-    def _fill(self, shape: Shape, value: dict[Any, Any], filled: dict[Any, Any]) -> None:
+    def _fill(self, shape: Shape, value: dict[Any, Any], result: dict[Any, Any]) -> None:
         for name, member in shape.expected.items():
             if name not in value:
                 item = self._run.fill(member, with_default=True)
@@ -205,7 +210,7 @@ class _Attempt:
                     item = self._run.fill(member, with_default=False)
                 if item is not MISSING:
                     self.costs[CHANGED] += 1
-                    filled[name] = item
+                    result[name] = item
 
     def _fit_array(self, shape: Shape, value: Any, depth: int) -> Any:
         first, other = shape.items
@@ -216,11 +221,11 @@ class _Attempt:
         for number, item in enumerate(value[:room]):
             inner = first[number] if number < len(first) else other
             is_kept = type(item) in inner.accepted_types
-            result.append(item if is_kept else self._fit_inner(inner, item, number, depth))
+            result.append(item if is_kept else self._fit_child(inner, item, number, depth))
         self.costs[STRIPPED] += sum(map(count_values, value[room:]))
         return value if len(result) == len(value) and all(map(operator.is_, result, value)) else result
 
-    def _fit_inner(self, shape: Shape, item: Any, name: str | int, depth: int) -> Any:
+    def _fit_child(self, shape: Shape, item: Any, name: str | int, depth: int) -> Any:
         count = len(self.replaced)
         fitted = self.fit(shape, item, depth)
         for path, _ in self.replaced[count:]:

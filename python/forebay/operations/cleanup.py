@@ -70,13 +70,13 @@ def _on_done(task: asyncio.Future[Any]) -> None:
 async def _wait_uncancelled(task: asyncio.Future[Any], seconds: float) -> None:
     """Wait for a task up to that many seconds, ignoring cancellations of the caller."""
     end = time.monotonic() + seconds
-    with _anyio_shield():
+    with _make_anyio_shield():
         while not task.done() and (remaining := end - time.monotonic()) > 0:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([task], timeout=remaining)
 
 
-def _anyio_shield() -> contextlib.AbstractContextManager[object]:
+def _make_anyio_shield() -> contextlib.AbstractContextManager[object]:
     """Return a shield against anyio cancel scopes, which cancel their tasks again on every loop iteration."""
     # If anyio was never imported, no such scope exists.
     anyio = sys.modules.get("anyio")

@@ -12,7 +12,7 @@ from forebay.operations.errors import CallError
 __all__ = ["DeadlineScope", "deadline_after", "earliest_deadline", "from_epoch_ms", "to_epoch_ms"]
 
 _MAX_TIMEOUT_SECONDS = 1e9
-"""Longest timeout that is accepted, in seconds."""
+"""Maximum timeout of a call."""
 
 
 def deadline_after(seconds: float | None) -> float | None:

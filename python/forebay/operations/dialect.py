@@ -61,7 +61,7 @@ def _has_openapi_keyword(schema: Mapping[str, Any]) -> bool:
 
 
 def map_schemas(schema: Any, change: Change, pointer: str = "") -> Any:
-    """Return a copy with `change` applied to each schema, innermost first. Values of `enum` and the like are not."""
+    """Return a copy with `change` applied to each schema, innermost first, but not to the values of `enum`."""
     if not isinstance(schema, Mapping):
         return schema
 

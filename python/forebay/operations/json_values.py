@@ -9,24 +9,24 @@ from typing import Any
 
 from jsonschema_rs.canonical.json import to_string
 
-__all__ = ["MISSING", "canonicalize", "convert", "copy_json", "count_values", "json_type"]
+__all__ = ["MISSING", "canonicalize", "convert", "copy_json", "count_values", "get_json_type"]
 
 MISSING: Any = object()
-"""No value: `None` is JSON's null."""
+"""Marks a missing value, since `None` is JSON's null."""
 
 MAX_NUMBER_CHARACTERS = 400
-"""Longer numbers are not converted: Python and other parsers refuse them at some length."""
+"""Maximum characters of a number to convert: Python and other parsers refuse very long numbers."""
 
 MAX_COUNT = 1_000_000
-"""`count_values` stops here."""
+"""Number of values at which `count_values` stops."""
 
 _JSON_TYPES = {NoneType: "null", bool: "boolean", int: "integer", float: "number", str: "string"}
 _JSON_TYPES |= {dict: "object", list: "array", tuple: "array"}
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_NUMBER_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
-def json_type(value: Any) -> str | None:
+def get_json_type(value: Any) -> str | None:
     """Return the JSON type of a value, or `None` if it is not JSON. `1.0` is a number, although also integral."""
     name = _JSON_TYPES.get(type(value)) or next(
         (_JSON_TYPES[kind] for kind in _JSON_TYPES if isinstance(value, kind)), None
@@ -49,7 +49,7 @@ def convert(value: Any, type_name: str | None) -> Any:
             return int(value)
         case "integer", float() if value.is_integer():
             return value
-        case "integer" | "number", str() if len(value) < MAX_NUMBER_CHARACTERS and _NUMBER.fullmatch(value):
+        case "integer" | "number", str() if len(value) < MAX_NUMBER_CHARACTERS and _NUMBER_PATTERN.fullmatch(value):
             return _parse(value, is_integer=type_name == "integer")
         case "boolean", "true" | "false":
             return value == "true"
@@ -63,7 +63,7 @@ def convert(value: Any, type_name: str | None) -> Any:
 
 
 def _parse(text: str, *, is_integer: bool) -> Any:
-    """Return the number with exactly this value, or `MISSING`; a negative zero is no integer."""
+    """Return the number with exactly this value, or `MISSING`. A negative zero is not an integer."""
     exact = Decimal(text)
     if exact.adjusted() >= MAX_NUMBER_CHARACTERS:
         return MISSING
@@ -80,7 +80,7 @@ def copy_json(value: Any) -> Any:
 
 
 def count_values(value: Any) -> int:
-    """Return how many values there are in a value, itself included, up to about `MAX_COUNT`."""
+    """Return how many nested values a value has, itself included. Stop counting at about `MAX_COUNT`."""
     count, waiting = 0, [value]
     while waiting and count < MAX_COUNT:
         item = waiting.pop()

@@ -16,7 +16,7 @@ from forebay.operations.envelope.body import decode_text, dump, has_only_json_ty
 from forebay.operations.errors import CallCode, CallError
 from forebay.operations.results import is_blocks_only
 from forebay.operations.spec import OperationSpec
-from forebay.operations.validation import Schema, is_meaningful
+from forebay.operations.validation import Schema, has_rules
 from forebay.store.payload import encode, is_json_mime_type
 
 __all__ = [
@@ -37,7 +37,7 @@ _DROPPED_HEADERS = frozenset(
         # Hop-by-hop headers.
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"),
         *("trailer", "transfer-encoding", "upgrade"),
-        # They describe the original bytes; the body has been decoded and perhaps cast to a schema.
+        # These describe the original bytes; the body has been decoded and perhaps cast to a schema.
         *("content-encoding", "content-length", "content-md5", "content-digest", "repr-digest", "digest", "etag"),
         # Joining several cookies with commas made them invalid.
         "set-cookie",
@@ -60,9 +60,9 @@ _BAD_GATEWAY = 502
 _BODILESS_STATUSES = (204, 205, 304)
 
 # Anything else could inject another header or a whole response.
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_CONTENT_TYPE = re.compile(r"[\t\x20-\x7e]+")
+_HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE_PATTERN = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_CONTENT_TYPE_PATTERN = re.compile(r"[\t\x20-\x7e]+")
 
 _ABSENT = object()
 """Marks missing structured content, since `None` is JSON's null."""
@@ -94,10 +94,10 @@ def to_call_tool_result(
         result: dict[str, Any] = {"content": meta.content, "isError": meta.is_error}
         if extra := {key: value for key, value in (meta.meta or {}).items() if key != _SERVER_INFO}:
             result["_meta"] = extra
-        structured = _tool_structured_content(envelope.data, meta, spec)
+        structured = _get_tool_structured_content(envelope.data, meta, spec)
     else:
         result = {"content": [_to_block(envelope)], "isError": False}
-        structured = _structured_content(envelope.data, spec)
+        structured = _get_structured_content(envelope.data, spec)
     if structured is _ABSENT:
         return result
     if is_legacy and (
@@ -114,7 +114,7 @@ def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
 
 def needs_result_wrapper(schema: Schema | None) -> bool:
     """Return whether data of this schema goes under `result` up to 2025-11-25: the schema does not say `object`."""
-    return is_meaningful(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
+    return has_rules(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
 
 
 def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
@@ -127,7 +127,7 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
     meta, data = envelope.meta, envelope.data
     match meta:
         case HTTPResponseMeta():
-            return _from_http(data, meta)
+            return _convert_http_data(data, meta)
         case MCPResponseMeta():
             body, kind = _dump_blocks(meta) if is_blocks_only(data, meta) else (dump(data), _JSON)
             return _make_response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
@@ -154,21 +154,21 @@ def _dump_error(error: CallError) -> bytes:
 
 
 def _make_response(status: int, kind: str, body: bytes) -> HTTPResponse:
-    return HTTPResponse(status, {"content-type": _safe_content_type(kind)}, body)
+    return HTTPResponse(status, {"content-type": _sanitize_content_type(kind)}, body)
 
 
-def _safe_content_type(content_type: str) -> str:
-    return content_type if _CONTENT_TYPE.fullmatch(content_type) else _OCTETS
+def _sanitize_content_type(content_type: str) -> str:
+    return content_type if _CONTENT_TYPE_PATTERN.fullmatch(content_type) else _OCTETS
 
 
-def _from_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
+def _convert_http_data(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
     received = {key.lower(): value for key, value in meta.headers.items()}
     dropped = _DROPPED_HEADERS | {name.strip().lower() for name in str(received.get("connection", "")).split(",")}
     headers = {key: value for key, value in received.items() if key not in dropped and _is_valid_header(key, value)}
-    status = _valid_status(meta.status_code)
+    status = _to_valid_status(meta.status_code)
     if status in _BODILESS_STATUSES:
         return HTTPResponse(status, headers, b"")
-    kind = _safe_content_type(meta.content_type)
+    kind = _sanitize_content_type(meta.content_type)
     match data:
         case Body():
             body = data.content
@@ -185,10 +185,12 @@ def _from_http(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
 
 
 def _is_valid_header(name: str, value: object) -> bool:
-    return bool(_HEADER_NAME.fullmatch(name) and isinstance(value, str) and _HEADER_VALUE.fullmatch(value))
+    return bool(
+        _HEADER_NAME_PATTERN.fullmatch(name) and isinstance(value, str) and _HEADER_VALUE_PATTERN.fullmatch(value)
+    )
 
 
-def _valid_status(status: int) -> int:
+def _to_valid_status(status: int) -> int:
     """Return a status that a final response can have: 200 instead of 1xx, 502 for an impossible one."""
     if 100 <= status < 200:
         return 200
@@ -211,17 +213,17 @@ def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
     return encode(meta.content), _JSON
 
 
-def _tool_structured_content(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
+def _get_tool_structured_content(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
     """Return the data cast to the output schema if there is one, else the tool's own structured content."""
-    has_schema = not meta.is_error and spec is not None and is_meaningful(spec.output_schema)
+    has_schema = not meta.is_error and spec is not None and has_rules(spec.output_schema)
     if has_schema and not is_blocks_only(data, meta):
-        return _structured_content(data, spec)
+        return _get_structured_content(data, spec)
     return _ABSENT if meta.structured_content is None else meta.structured_content
 
 
-def _structured_content(data: Any, spec: OperationSpec | None) -> Any:
+def _get_structured_content(data: Any, spec: OperationSpec | None) -> Any:
     """Return data in JSON types if there is an output schema; bytes are never structured."""
-    if spec is None or not is_meaningful(spec.output_schema):
+    if spec is None or not has_rules(spec.output_schema):
         return _ABSENT
     match data:
         case None:

@@ -19,7 +19,7 @@ from forebay.operations.envelope import (
 from forebay.operations.envelope.body import has_only_json_types, is_json_type, parse
 from forebay.operations.errors import CallError
 from forebay.operations.spec import OperationSpec
-from forebay.operations.validation import is_meaningful
+from forebay.operations.validation import has_rules
 from forebay.store.payload import encode
 from forebay.store.threads import run_in_thread
 
@@ -39,7 +39,7 @@ async def to_envelope_async(result: Any, spec: OperationSpec) -> ResponseEnvelop
     Small data goes to a thread too while the caster is busy: it would wait for the caster's lock here.
     """
     data = result.data if isinstance(result, ResponseEnvelope) else result
-    if is_meaningful(spec.output_schema) and (is_large(data) or spec.caster.is_busy):
+    if has_rules(spec.output_schema) and (is_large(data) or spec.caster.is_busy):
         return await run_in_thread(lambda: to_envelope(result, spec))
     return to_envelope(result, spec)
 
@@ -66,7 +66,7 @@ def to_envelope(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
     Data that still does not fit is logged and returned unchanged.
     """
     envelope = _wrap(result, spec)
-    if not is_meaningful(spec.output_schema) or not _is_covered_by_schema(envelope):
+    if not has_rules(spec.output_schema) or not _is_covered_by_schema(envelope):
         return envelope
     envelope = dataclasses.replace(envelope, data=spec.caster.normalize(_to_json_types(envelope.data)))
     for problem in spec.output.problems(envelope.data):
@@ -146,5 +146,5 @@ def _to_json_types(data: Any) -> Any:
     except (TypeError, ValueError, RecursionError):
         if failures:
             raise failures[0] from None
-        # It holds bytes, or objects without a JSON form: validation reports them.
+        # The data holds bytes, or objects without a JSON form: validation reports them.
         return data

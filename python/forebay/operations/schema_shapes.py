@@ -10,12 +10,15 @@ from urllib.parse import quote, unquote
 import jsonschema_rs
 
 from forebay.operations.dialect import Schema, map_schemas, modernize
-from forebay.operations.json_values import MISSING, canonicalize, json_type
+from forebay.operations.json_values import MISSING, canonicalize, get_json_type
 
 __all__ = ["SchemaShapes", "Shape"]
 
 MAX_COMBINATIONS = 64
-"""Combinations of alternatives where several unions apply to one value. Beyond this they are only validated."""
+"""Maximum combinations of union branches to try where several unions apply to one value.
+
+Above this, the unions are only validated.
+"""
 
 _Keywords: TypeAlias = dict[str, Any]
 _Unions: TypeAlias = frozenset[tuple[int, str]]
@@ -89,12 +92,12 @@ class SchemaShapes:
         schemas = {pointer: {"$ref": f"{root}#{quote(pointer)}"} for pointer in self._pointers.values()}
         return _compile({"$defs": {"root": {**self._root, "$id": root}}, "properties": schemas})
 
-    def merge(self, schemas: Iterable[Schema], split: _Unions = frozenset()) -> "Shape":
-        """Return the shape of values that fit all schemas. `split` has the unions of which a member is among these."""
+    def merge(self, schemas: Iterable[Schema], split_unions: _Unions = frozenset()) -> "Shape":
+        """Return the shape of values that fit all schemas. Each of `split_unions` has a member among the schemas."""
         parts = self.flatten(schemas)
-        key = (None if parts is None else tuple(map(id, parts)), split)
+        key = (None if parts is None else tuple(map(id, parts)), split_unions)
         if key not in self._shapes:
-            self._shapes[key] = Shape(self, parts, split)
+            self._shapes[key] = Shape(self, parts, split_unions)
         return self._shapes[key]
 
     def flatten(self, schemas: Iterable[Schema]) -> list[_Keywords] | None:
@@ -135,7 +138,7 @@ def _compile(schema: Any) -> Callable[[Any], bool]:
         try:
             return bool(validator.is_valid(value))
         except ValueError:
-            # It is not JSON.
+            # The value is not JSON.
             return False
 
     return is_valid
@@ -144,10 +147,10 @@ def _compile(schema: Any) -> Callable[[Any], bool]:
 class Shape:
     """What values look like that fit all of some schemas, its parts."""
 
-    def __init__(self, shapes: SchemaShapes, parts: list[_Keywords] | None, split: _Unions) -> None:
+    def __init__(self, shapes: SchemaShapes, parts: list[_Keywords] | None, split_unions: _Unions) -> None:
         self._shapes = shapes
         self._parts = parts or []
-        self._split = split
+        self._split = split_unions
         self.default = next(iter(self.collect("default")), MISSING)
         self.required = {name for names in self.collect("required") for name in names}
         lists = [names if isinstance(names, list) else [names] for names in self.collect("type")]
@@ -162,7 +165,7 @@ class Shape:
         named = [pattern for patterns in self.collect("patternProperties") for pattern in patterns]
         self._patterns = {pattern: _compile({"type": "string", "pattern": pattern}) for pattern in named}
         unions = [(part, word) for part in self._parts for word in ("anyOf", "oneOf") if word in part]
-        unions = [(part, word) for part, word in unions if (id(part), word) not in split]
+        unions = [(part, word) for part, word in unions if (id(part), word) not in split_unions]
         is_small = len(unions) < 2 or math.prod(len(part[word]) for part, word in unions) <= MAX_COMBINATIONS
         self._unions = unions if is_small else []
         # Conditions, and unions that are only validated, may name more properties than the parts do.
@@ -210,7 +213,7 @@ class Shape:
             if tagged := by_tag.get(canonicalize(value.get(name, MISSING))):
                 return tagged
         is_container = isinstance(value, dict | list | tuple)
-        taking = [shape for shape in self.alternatives if not is_container or shape.takes(json_type(value))]
+        taking = [shape for shape in self.alternatives if not is_container or shape.takes(get_json_type(value))]
         return taking or self.alternatives
 
     @functools.cached_property
@@ -240,13 +243,16 @@ class Shape:
         return {name: shape for name, shape in found if name in self.required or shape.default is not MISSING}
 
     def member(self, name: Any) -> "Shape | None":
-        """Return the shape of a property that is not among `members`; `None` if the schema has no room for it."""
+        """Return the shape of a property that is not among `members`, or `None` if the schema does not allow it."""
         is_matched = self._patterns and any(matches(name) for matches in self._patterns.values())
         return self._merge_property(name) if is_matched else self._other_member
 
     @functools.cached_property
     def _other_member(self) -> "Shape | None":
-        """The shape of all properties that the schema does not name. A schema that names none has room for all."""
+        """Shape of the properties that the schema does not list, or `None` if it does not allow them.
+
+        A schema that lists no property at all allows any.
+        """
         unevaluated = [self._is_open or part.get("unevaluatedProperties", False) for part in self._parts]
         rooms = map(lambda part, room: part.get("additionalProperties", room), self._parts, unevaluated)
         is_closed = self.collect("properties") or self._patterns
@@ -264,7 +270,7 @@ class Shape:
 
     @functools.cached_property
     def items(self) -> "tuple[list[Shape], Shape]":
-        """The shapes of the first items, by position, and of all others."""
+        """The shapes of the first items, each with its own schema, and the shape of all later items."""
         lists = [(part.get("prefixItems", []), part.get("items", True)) for part in self._parts]
         count = max((len(first) for first, _ in lists), default=0) + 1
         padded = [[*first, *[other] * (count - len(first))] for first, other in lists]

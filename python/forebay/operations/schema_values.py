@@ -10,7 +10,7 @@ from forebay.operations.schema_shapes import Shape
 __all__ = ["SchemaValues"]
 
 MAX_VALUES = 10_000
-"""Values in a placeholder, characters of a string in it, and values that are added to a default."""
+"""Maximum number of values in a placeholder, of characters in its strings, and of values added to a default."""
 
 _LENGTHS = ("minLength", "minItems")
 _BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
@@ -22,8 +22,8 @@ class SchemaValues:
     `fit` casts a default to its own schema, and returns `MISSING` if that is not possible without a loss.
     """
 
-    def __init__(self, fit: Callable[[Shape, Any], Any]) -> None:
-        self._fit = fit
+    def __init__(self, fit_value: Callable[[Shape, Any], Any]) -> None:
+        self._fit = fit_value
         self._defaults: dict[Shape, Any] = {}
         self._in_progress: set[Shape] = set()
         self._recursive: set[Shape] = set()
@@ -54,31 +54,31 @@ class SchemaValues:
                 self._placeholders[shape] = MISSING
         return copy_json(self._placeholders[shape])
 
-    def _find(self, shape: Shape, visited: set[Shape]) -> Any:
+    def _find(self, shape: Shape, visited_shapes: set[Shape]) -> Any:
         """Return a placeholder, or `MISSING` if none is found without looking at a shape twice."""
-        if shape not in self._placeholders and shape not in visited:
-            visited.add(shape)
-            for value in self._candidates(shape, visited):
+        if shape not in self._placeholders and shape not in visited_shapes:
+            visited_shapes.add(shape)
+            for value in self._iter_candidates(shape, visited_shapes):
                 if value is not MISSING and count_values(value) <= MAX_VALUES and shape.accepts(value):
                     self._placeholders[shape] = value
                     break
         return self._placeholders.get(shape, MISSING)
 
-    def _candidates(self, shape: Shape, visited: set[Shape]) -> Iterator[Any]:
+    def _iter_candidates(self, shape: Shape, visited_shapes: set[Shape]) -> Iterator[Any]:
         """Yield values that may be valid, the simplest first."""
         yield self.copy_default(shape)
         yield from (shape.enum or {}).values()
         yield None
-        yield from (self._find(alternative, visited) for alternative in shape.alternatives)
+        yield from (self._find(alternative, visited_shapes) for alternative in shape.alternatives)
         length, count = (min(int(max(shape.collect(keyword), default=0)), MAX_VALUES) for keyword in _LENGTHS)
         yield from ("-" * length, 0, False)
         bounds = [bound for keyword in _BOUNDS for bound in shape.collect(keyword)]
         yield from sorted((math.floor(bound) + step for bound in bounds for step in (-1, 0, 1)), key=abs)
         yield sum(bounds) / max(len(bounds), 1)
         first, other = shape.items
-        yield [self._find(item, visited) for item in [*first, *[other] * count][:count]]
+        yield [self._find(item, visited_shapes) for item in [*first, *[other] * count][:count]]
         members = {
-            name: self._find(member, visited) if name in shape.required else self.copy_default(member)
+            name: self._find(member, visited_shapes) if name in shape.required else self.copy_default(member)
             for name, member in shape.expected.items()
         }
         yield {name: value for name, value in members.items() if value is not MISSING}

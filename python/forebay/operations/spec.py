@@ -24,7 +24,7 @@ __all__ = [
 
 OperationType: TypeAlias = Literal["query", "mutation", "subscription"]
 
-_NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_./-]{0,127}")
+_NAMESPACE_PATTERN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_./-]{0,127}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class OperationSpec:
     access_control: AccessControl = AccessControl()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.namespace, str) or not _NAMESPACE.fullmatch(self.namespace):
+        if not isinstance(self.namespace, str) or not _NAMESPACE_PATTERN.fullmatch(self.namespace):
             raise InvalidArgument(f"a namespace is letters, digits, and any of _-./, not {short_repr(self.namespace)}")
         if not isinstance(self.name, str) or not 0 < len(self.name) <= 256:
             raise InvalidArgument(f"the name of an operation is 1 to 256 characters, not {short_repr(self.name)}")
@@ -93,7 +93,7 @@ class OperationSpec:
 
     @functools.cached_property
     def id(self) -> str:
-        """`namespace.name`, by which it is called."""
+        """The id by which the operation is called: `namespace.name`."""
         return f"{self.namespace}.{self.name}"
 
     @functools.cached_property

@@ -11,7 +11,7 @@ import jsonschema_rs
 from forebay.operations.dialect import Schema, is_openapi_3_0, modernize
 from forebay.operations.json_values import count_values
 
-__all__ = ["Problem", "Schema", "Validator", "is_meaningful", "pointer"]
+__all__ = ["Problem", "Schema", "Validator", "has_rules", "to_pointer"]
 
 _log = logging.getLogger("forebay")
 
@@ -19,29 +19,29 @@ Problem: TypeAlias = dict[str, str]
 """A rule that a value breaks: `path`, a JSON Pointer, and `message`."""
 
 MAX_PROBLEMS = 8
-"""Problems that are reported for one value."""
+"""Maximum number of problems to report for one value."""
 
 MAX_VALUES_FOR_ALL_PROBLEMS = 10_000
-"""For a value that contains more values, only the first problem is reported.
+"""Maximum number of nested values for which all problems are reported; above it, only the first problem is.
 
-A validator collects all problems before it returns the first, each with a copy of what it is about: for a megabyte that
-is wrong throughout this takes seconds and gigabytes.
+A validator collects all problems before it returns the first, each with a copy of the wrong value. For a megabyte of
+wrong values this takes seconds and gigabytes.
 """
 
 MAX_MESSAGE_CHARACTERS = 200
 
 
-def is_meaningful(schema: Schema | None) -> bool:
+def has_rules(schema: Schema | None) -> bool:
     """Return whether a schema has rules: `None`, `true` and `{}` accept everything."""
     return schema is not None and schema is not True and schema != {}
 
 
 class Validator:
-    """A compiled schema. One that is invalid is logged once and accepts everything."""
+    """A compiled schema. An invalid schema is logged once and accepts everything."""
 
-    def __init__(self, schema: Schema | None, what: str = "a value") -> None:
+    def __init__(self, schema: Schema | None, label: str = "a value") -> None:
         self._validator: Any = None
-        if schema is None or not is_meaningful(schema):
+        if schema is None or not has_rules(schema):
             return
         try:
             modern = modernize(schema) if is_openapi_3_0(schema) else schema
@@ -50,7 +50,7 @@ class Validator:
                 modern if isinstance(modern, bool) else dict(modern), offline=True
             )
         except (ValueError, RecursionError) as error:
-            _log.warning("forebay: %s is not checked: its schema cannot be understood: %.200s", what, error)
+            _log.warning("forebay: %s is not checked: its schema cannot be understood: %.200s", label, error)
 
     def problems(self, value: Any) -> list[Problem]:
         """Return the rules that a value breaks; an empty list for a valid one."""
@@ -72,7 +72,7 @@ class Validator:
         if self._validator.is_valid(value):
             return []
         return [
-            {"path": pointer(error.instance_path), "message": str(error.message)[:MAX_MESSAGE_CHARACTERS]}
+            {"path": to_pointer(error.instance_path), "message": str(error.message)[:MAX_MESSAGE_CHARACTERS]}
             for error in itertools.islice(self._iterate_errors(value), MAX_PROBLEMS)
         ]
 
@@ -98,6 +98,6 @@ def _encode_bytes(value: Any) -> Any:
     return value
 
 
-def pointer(path: list[str | int]) -> str:
+def to_pointer(path: list[str | int]) -> str:
     """Return a path as a JSON Pointer."""
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)

@@ -83,7 +83,7 @@ class CapabilityFilter:
         capabilities: Mapping[str, str] | None = None,
         hidden_tools: Iterable[str] = (),
         default: str | Callable[[str], str] = CORE,
-        known: Iterable[str] = (),
+        known_capabilities: Iterable[str] = (),
     ) -> None:
         self._allowed = None if tools_only is None else _check_names("tools_only", tools_only)
         self._disabled = _check_names("disable_tools", disable_tools)
@@ -96,7 +96,7 @@ class CapabilityFilter:
         """Maps a tool's name to its name on its own server; patterns match either of the two."""
         self._declared_capabilities: dict[str, str | None] = {}
         self._unreadable_tools: set[str] = set()
-        self._known_capabilities = {CORE, *known, *self._capability_patterns.values()} | (
+        self._known_capabilities = {CORE, *known_capabilities, *self._capability_patterns.values()} | (
             {default} if isinstance(default, str) else set()
         )
         self._knows_all_tools = False
@@ -200,9 +200,9 @@ class CapabilityFilter:
             self._matches_pattern(tool, pattern) for pattern in self._hidden_patterns
         )
 
-    def is_listed(self, tool: str, expanded: Collection[str] = ()) -> bool:
+    def is_listed(self, tool: str, expanded_tools: Collection[str] = ()) -> bool:
         """Return whether a client that has expanded these tools sees the tool in the list."""
-        return self.find_denial(tool) is None and (tool in expanded or not self.is_hidden(tool))
+        return self.find_denial(tool) is None and (tool in expanded_tools or not self.is_hidden(tool))
 
     def _find_mistake(self) -> str | None:
         """Return a message if the options name a capability that no known tool has."""
@@ -255,7 +255,7 @@ EXPAND_PROPERTIES: dict[str, dict[str, Any]] = {
 }
 
 _MAX_NAMES_IN_ERROR = 20
-"""Upper bound for the tool names listed in an error message."""
+"""Maximum number of tool names in an error message."""
 
 _MAX_DESCRIPTION_LENGTH = 120
 
@@ -265,16 +265,19 @@ _ToolDefinition = Mapping[str, Any]
 
 
 def expand_tools(
-    capabilities: CapabilityFilter, arguments: Mapping[str, Any], listed: Sequence[Any], expanded: set[str] | None
+    capabilities: CapabilityFilter,
+    arguments: Mapping[str, Any],
+    listed_tools: Sequence[Any],
+    expanded_tools: set[str] | None,
 ) -> dict[str, Any]:
-    """Return the result of the `expand_tools` tool; `listed` holds the server's tool definitions.
+    """Return the result of the `expand_tools` tool; `listed_tools` are the server's tool definitions.
 
-    With a session, the requested tools join `expanded` and are listed from then on. Without one (`expanded` is
-    `None`), the result holds their definitions, since a call must not change the list.
+    With a session, the requested tools join `expanded_tools` and are listed from then on. Without a session,
+    `expanded_tools` is `None` and the result holds the definitions, since a call must not change the list.
     """
     _check_arguments(arguments)
-    tools: list[_ToolDefinition] = [tool for tool in listed if get_tool_name(tool) is not None]
-    hidden = [tool for tool in tools if not capabilities.is_listed(_get_name(tool), expanded or ())]
+    tools: list[_ToolDefinition] = [tool for tool in listed_tools if get_tool_name(tool) is not None]
+    hidden = [tool for tool in tools if not capabilities.is_listed(_get_name(tool), expanded_tools or ())]
     hidden = [tool for tool in hidden if capabilities.find_denial(_get_name(tool)) is None]
     if "capability" in arguments:
         requested = _find_by_capability(capabilities, arguments["capability"], hidden)
@@ -284,9 +287,9 @@ def expand_tools(
         matches = [tool for tool in hidden if _matches_query(tool, capabilities, arguments.get("query", ""))]
         summary = {"hidden_tools": [_summarize_tool(tool, capabilities) for tool in matches]}
         return {**summary, "next": _NEXT_STEP} if matches else summary
-    if expanded is None:
+    if expanded_tools is None:
         return {"tools": requested}
-    expanded.update(map(_get_name, requested))
+    expanded_tools.update(map(_get_name, requested))
     return {"expanded": [*map(_get_name, requested)], "next": "they are in tools/list now"}
 
 
@@ -302,13 +305,13 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
 
 
 def _find_by_capability(
-    capabilities: CapabilityFilter, capability: str, hidden: Sequence[_ToolDefinition]
+    capabilities: CapabilityFilter, capability: str, hidden_tools: Sequence[_ToolDefinition]
 ) -> list[_ToolDefinition]:
     if (denied := capabilities.find_capability_denial(capability)) is not None:
         raise denied
-    if matches := [tool for tool in hidden if capabilities.get_capability(_get_name(tool)) == capability]:
+    if matches := [tool for tool in hidden_tools if capabilities.get_capability(_get_name(tool)) == capability]:
         return matches
-    available = _format_names(sorted({capabilities.get_capability(_get_name(tool)) for tool in hidden}))
+    available = _format_names(sorted({capabilities.get_capability(_get_name(tool)) for tool in hidden_tools}))
     raise InvalidArgument(f"no hidden tool is of the capability {short_repr(capability)}; there are {available}")
 
 
@@ -316,7 +319,7 @@ def _find_by_name(
     capabilities: CapabilityFilter,
     names: Sequence[str],
     tools: Sequence[_ToolDefinition],
-    hidden: Sequence[_ToolDefinition],
+    hidden_tools: Sequence[_ToolDefinition],
 ) -> list[_ToolDefinition]:
     by_name = {_get_name(tool): tool for tool in tools}
     for name in names:
@@ -324,7 +327,7 @@ def _find_by_name(
             raise denied
         if name not in by_name:
             raise InvalidArgument(
-                f"there is no tool {short_repr(name)}; hidden are {_format_names([*map(_get_name, hidden)])}"
+                f"there is no tool {short_repr(name)}; hidden are {_format_names([*map(_get_name, hidden_tools)])}"
             )
     return [by_name[name] for name in dict.fromkeys(names)]
 

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 _MAX_CACHED_MODES = 512
-"""How many tools' modes are cached; calls may name tools that do not exist."""
+"""Maximum number of tools whose modes are cached; calls may name tools that do not exist."""
 
 
 class ToolListing:

@@ -17,7 +17,7 @@ _MODE, _LIMIT = "output_mode", "output_inline_limit_bytes"
 _CHOICES = ", ".join(get_args(OutputMode))
 
 MODE_ARGUMENTS = (_MODE, _LIMIT)
-"""Arguments by which a call may choose the mode of its own result, with `per_call`."""
+"""Arguments with which a call selects the mode of its own result, if `per_call` is enabled."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ CONNECTION_LIMIT_BYTES = 25 * 1024
 """Total size of a connection's responses above which a warning is logged."""
 
 _MAX_COUNTED = 4096
-"""How many principals and tools have counters; the least recently active principals are dropped first."""
+"""Maximum number of principals, and of tools, with counters. The least recently active principals are dropped."""
 
 _OTHER_TOOLS = "others"
 _MAX_NAME_LENGTH = 256
@@ -60,7 +60,7 @@ class Monitor:
         principal: str | None = None,
         connection: object = None,
     ) -> None:
-        """Record a response; without a connection it counts for the principal."""
+        """Record a response, and add its size to the total of its connection, or of its principal if it has none."""
         # A client may call a tool by any name, including one that is not valid Unicode.
         name = to_single_line(tool, _MAX_NAME_LENGTH)
         details = {"tool": name, "response_bytes": response_bytes, "mode": mode}

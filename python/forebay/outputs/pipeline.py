@@ -38,22 +38,22 @@ __all__ = [
     "ResultSink",
     "ToolCall",
     "current_sink",
-    "response_budget",
+    "get_response_budget",
 ]
 
 _log = logging.getLogger("forebay")
 
 MAX_MESSAGE_BYTES = 4096
-"""Size limit of a whole JSON-RPC message that carries a descriptor."""
+"""Maximum bytes of a whole JSON-RPC message that carries a descriptor."""
 
 HAS_RUN_NOTE = "the tool has run, and what it answered is not kept; call it again only if that may be done twice"
 """Added to storage errors: a model that only reads "make room and retry" would assume that the tool did not run."""
 
 _FAILURE_PREVIEW_BYTES = 2048
-"""Escaped size limit of the preview in an error about a result that could not be stored."""
+"""Maximum bytes, after escaping, of the preview in an error about a result that could not be stored."""
 
 _MAX_META_BYTES = 512
-"""Size limit of the tool's own `_meta` and block fields in the response; if they are larger, they are stored."""
+"""Maximum bytes of the tool's own `_meta` and block fields in the response. Larger ones are stored."""
 
 _MAX_STAMP_BYTES = 128
 """A server's `serverInfo` up to this size is never shortened."""
@@ -135,14 +135,14 @@ class Pipeline:
             # The tool has already run, so a bug here must not lose its result.
             return result
 
-    def _replace_result(self, original: Result | LazyJSON, call: ToolCall) -> Result:
+    def _replace_result(self, original_result: Result | LazyJSON, call: ToolCall) -> Result:
         fetch_with = call.fetch_with or self._fetch_with
-        result = parse_result(original)
+        result = parse_result(original_result)
         tool_meta, block_fields = select_tool_meta(result), extract_block_fields(result)
         if escaped_size(encode([tool_meta, block_fields]), 0, is_ascii=call.is_ascii) <= _MAX_META_BYTES:
-            payload = extract_payload(original)
+            payload = extract_payload(original_result)
         else:
-            payload = extract_payload(original, with_meta=True)
+            payload = extract_payload(original_result, with_meta=True)
             tool_meta, block_fields = {}, {}
         protocol_fields = _keep_protocol_fields(result, tool_meta)
         if call.contract is not None and not _exceeds_memory(payload):
@@ -161,7 +161,7 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
-        # Behind another server's name for `output_fetch`, our resource URIs cannot be read.
+        # If another server gave `output_fetch` its own name, clients cannot read our resource URIs through it.
         has_link = call.fetch_with is None
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
 
@@ -215,15 +215,15 @@ class _HandleResponse:
         response, is_ascii = self, self.call.is_ascii
         smallest = dataclasses.replace(self.descriptor, outline=None, items_path=None)
         min_bytes = dataclasses.replace(smallest, preview="").sent_size(is_ascii=is_ascii)
-        if response.descriptor_budget() < min_bytes:
+        if response.get_descriptor_budget() < min_bytes:
             response = dataclasses.replace(response, descriptor=smallest, has_link=False)
-        if response.descriptor_budget() < min_bytes:
+        if response.get_descriptor_budget() < min_bytes:
             fields = {**self.protocol_fields, **_shorten_stamp(self.protocol_fields)}
             response = dataclasses.replace(response, protocol_fields=fields)
-        descriptor = response.descriptor.fit(response.descriptor_budget(), is_ascii=is_ascii)
+        descriptor = response.descriptor.fit(response.get_descriptor_budget(), is_ascii=is_ascii)
         return response.build(descriptor.to_json())
 
-    def descriptor_budget(self) -> int:
+    def get_descriptor_budget(self) -> int:
         """Return how many bytes of the message are left for the escaped descriptor."""
         message = encode({"jsonrpc": "2.0", "id": self.call.request_id, "result": self.build("")})
         size = escaped_size(message, 0, is_ascii=self.call.is_ascii)
@@ -263,13 +263,13 @@ def _shorten_stamp(fields: dict[str, Any]) -> dict[str, Any]:
     return {"_meta": {**fields["_meta"], SERVER_INFO_KEY: short}}
 
 
-def response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
+def get_response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
     """Return the kind of a response and its size limit, for the monitor."""
     if mode.contract is not None:
         return "contract", mode.contract.max_bytes
     if not is_inline:
         return "handle", MAX_MESSAGE_BYTES
-    # In `inline` mode no limit is configured, so the contract's default is the yardstick.
+    # In `inline` mode no limit is configured, so the contract's default is used.
     return "inline", mode.output_inline_limit_bytes if mode.output_mode == "auto" else ResponseLimits().max_bytes
 
 

@@ -19,7 +19,7 @@ from forebay.outputs.contract.rules import ContractRules, ToolContracts
 from forebay.outputs.listing import ToolListing
 from forebay.outputs.modes import Mode, OutputMode, ToolModes
 from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
-from forebay.outputs.pipeline import Pipeline, ToolCall, response_budget
+from forebay.outputs.pipeline import Pipeline, ToolCall, get_response_budget
 from forebay.outputs.references.reference import contains_references
 from forebay.outputs.references.resolver import MAX_REFERENCE_BYTES, ReferenceResolver, to_objects
 from forebay.outputs.result import Result, error_result
@@ -41,7 +41,7 @@ _ENVELOPE_BYTES = 256
 """Bytes reserved for the JSON-RPC envelope around a page."""
 
 _MIN_PAGE_BYTES = 1280
-"""Pages may be this large even if the inline limit is smaller, since they name their handle and position."""
+"""Minimum of a page's size limit, even if the inline limit is smaller: a page names its handle and position."""
 
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
@@ -100,7 +100,7 @@ class OutputPolicy:
             capabilities=capabilities,
             hidden_tools=hidden_tools,
             default=default_capability,
-            known=known_capabilities,
+            known_capabilities=known_capabilities,
         )
         self._is_filtering = self.capabilities.is_active
         self._expanded: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
@@ -172,15 +172,15 @@ class OutputPolicy:
         """Return whether the server's tools must be listed before a call of this tool is handled."""
         return not self.knows_tools or (self._is_filtering and not self.capabilities.knows_tool(tool))
 
-    def list_visible(self, tools: Iterable[Any], expanded: Collection[str] = ()) -> list[Any]:
+    def list_visible(self, tools: Iterable[Any], expanded_tools: Collection[str] = ()) -> list[Any]:
         """Return the definitions to list of the server's tools, without those that are hidden or denied.
 
         Entries without a name are listed unchanged if there is no filter, else left out.
         """
-        return self.rewrite_tools(tool for tool in tools if self._is_visible(get_tool_name(tool), expanded))
+        return self.rewrite_tools(tool for tool in tools if self._is_visible(get_tool_name(tool), expanded_tools))
 
-    def _is_visible(self, name: str | None, expanded: Collection[str]) -> bool:
-        return not self._is_filtering if name is None else self.capabilities.is_listed(name, expanded)
+    def _is_visible(self, name: str | None, expanded_tools: Collection[str]) -> bool:
+        return not self._is_filtering if name is None else self.capabilities.is_listed(name, expanded_tools)
 
     def rewrite_tools(self, tools: Iterable[Any]) -> list[Any]:
         """Return the definitions to list of the server's tools, hidden and denied ones included."""
@@ -198,7 +198,7 @@ class OutputPolicy:
         return self._listing.per_call or self._references is not None
 
     def find_denial(self, tool: str) -> CapabilityDisabled | None:
-        """Return why a tool is denied, or `None`. Our own tools never are, so that handles can always be read."""
+        """Return why a tool is denied, or `None`. Our own tools never are denied, so that handles stay readable."""
         if not self._is_filtering or tool in self.tools.names:
             return None
         return self.capabilities.find_denial(tool)
@@ -210,7 +210,7 @@ class OutputPolicy:
         record_denial(self.store.journal, error, principal)
         return error_result(error)
 
-    def get_expanded(self, connection: object) -> set[str] | None:
+    def get_expanded_tools(self, connection: object) -> set[str] | None:
         """Return the set of hidden tools that a connection was shown, or `None` without a connection."""
         return None if connection is None else self._expanded.setdefault(connection, set())
 
@@ -244,7 +244,7 @@ class OutputPolicy:
         return arguments if resolved is arguments else finish(resolved)
 
     def is_public(self, request: object) -> bool:
-        """Return whether a request came over HTTP, unless the operator chose short handles."""
+        """Return whether a request came over HTTP and handles must be hard to guess: the operator can turn that off."""
         return request is not None and self.handle_length != SHORT_HANDLE_LENGTH
 
     def make_context(
@@ -294,7 +294,7 @@ class OutputPolicy:
     ) -> None:
         """Record a response of this size, if there is a monitor."""
         if self.monitor is not None:
-            kind, budget = ("inline", self._inline_limit) if mode is None else response_budget(mode, is_inline)
+            kind, budget = ("inline", self._inline_limit) if mode is None else get_response_budget(mode, is_inline)
             self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
 
     def close(self) -> None:

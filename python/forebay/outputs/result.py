@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _MANY_ITEMS = 1000
-"""Containers with more members are measured before they are serialized."""
+"""Number of members above which a container is measured before it is serialized."""
 
 _RESULT_KEYS = ("content", "structuredContent", "isError", "_meta", "resultType")
 """Keys that the protocol defines for a tool result."""
@@ -122,10 +122,10 @@ def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = Fal
     return escaped_size(encode(result), 0, is_ascii=is_ascii) > limit
 
 
-def _has_many_items(structured: Any) -> bool:
+def _has_many_items(structured_content: Any) -> bool:
     """Return whether the value, or a direct member of it, is a large container."""
-    members = structured.values() if isinstance(structured, dict) else ()
-    return any(isinstance(value, dict | list) and len(value) > _MANY_ITEMS for value in (structured, *members))
+    members = structured_content.values() if isinstance(structured_content, dict) else ()
+    return any(isinstance(value, dict | list) and len(value) > _MANY_ITEMS for value in (structured_content, *members))
 
 
 def _must_exceed(value: Any, limit: int) -> bool:
@@ -236,7 +236,7 @@ def _get_blocks(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None
     return content if is_parsed else None
 
 
-def _extract_structured(result: Mapping[str, Any], structured: Any) -> ResultPayload | None:
+def _extract_structured(result: Mapping[str, Any], structured_content: Any) -> ResultPayload | None:
     """Return the structured content if the blocks only repeat it.
 
     A single text that an SDK wrapped as `{"result": text}` is stored as text, so that it can be read by lines.
@@ -246,13 +246,17 @@ def _extract_structured(result: Mapping[str, Any], structured: Any) -> ResultPay
     texts = content if isinstance(content, LazyJSON) else None if blocks is None else extract_texts(blocks)
     if texts is None or (blocks is not None and not _has_only_texts(blocks)):
         return None
-    if not isinstance(texts, LazyJSON) and (text := find_wrapped_text(texts, structured)) is not None:
+    if not isinstance(texts, LazyJSON) and (text := find_wrapped_text(texts, structured_content)) is not None:
         return ResultPayload(_read_text(text))
-    return ResultPayload(dump_chunks(structured), "application/json") if repeats_structured(texts, structured) else None
+    return (
+        ResultPayload(dump_chunks(structured_content), "application/json")
+        if repeats_structured(texts, structured_content)
+        else None
+    )
 
 
 def _has_only_texts(blocks: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether text blocks have no fields that would be lost; those of a single block stay in the response."""
+    """Return whether no field of the text blocks would be lost. Fields of a single block stay in the response."""
     if len(blocks) == 1:
         return _has_only_keys(blocks[0], "text")
     return all(block.keys() == {"type", "text"} for block in blocks)
@@ -292,7 +296,7 @@ def _has_valid_mime_type(block: Mapping[str, Any]) -> bool:
 
 
 def _get_mime_type(block: Mapping[str, Any]) -> str | None:
-    """Return the block's MIME type; one so long that it was not parsed is ignored."""
+    """Return the block's MIME type, or `None` if it is so long that it was not parsed."""
     mime_type = block.get("mimeType")
     return mime_type if isinstance(mime_type, str) else None
 
@@ -342,27 +346,28 @@ def extract_texts(blocks: Sequence[Mapping[str, Any]]) -> list[TextValue] | None
     return texts if len(texts) == len(blocks) else None
 
 
-def find_wrapped_text(texts: Sequence[TextValue], structured: Any) -> TextValue | None:
+def find_wrapped_text(texts: Sequence[TextValue], structured_content: Any) -> TextValue | None:
     """Return the text if there is one, and the structured content is an object with that text as its only member.
 
     SDKs name that member `result`, the protocol's reference servers `content`.
     """
     if len(texts) != 1:
         return None
-    members = (_unwrap_member(structured), _unwrap_member(structured, "content"))
+    members = (_unwrap_member(structured_content), _unwrap_member(structured_content, "content"))
     is_wrapped = any(is_text_value(member) and _is_same_text(texts[0], member) for member in members)
     return texts[0] if is_wrapped else None
 
 
-def repeats_structured(content: Sequence[TextValue] | LazyJSON, structured: Any) -> bool:
+def repeats_structured(content: Sequence[TextValue] | LazyJSON, structured_content: Any) -> bool:
     """Return whether the texts, or unparsed blocks, contain nothing but the structured content.
 
-    They may be one text, or one text for each item, with or without the `result` wrapper, or absent.
+    True if there are no texts, if one text is the whole value, and if each text is one item. The texts may leave out
+    the `result` wrapper.
     """
-    value = _unwrap_member(structured)
+    value = _unwrap_member(structured_content)
     if isinstance(content, LazyJSON):
         return _texts_equal_items(content, value)
-    candidates = [structured] if value is structured else [structured, value]
+    candidates = [structured_content] if value is structured_content else [structured_content, value]
     if len(content) == 1 and any(_text_equals_value(content[0], candidate) for candidate in candidates):
         return True
     if isinstance(value, LazyJSON):
@@ -375,14 +380,18 @@ def repeats_structured(content: Sequence[TextValue] | LazyJSON, structured: Any)
     return has_text_for_each or not content
 
 
-def _unwrap_member(structured: Any, name: str = "result") -> Any:
+def _unwrap_member(structured_content: Any, name: str = "result") -> Any:
     """Return the only member of an object if it has that name, else the value itself.
 
     SDKs wrap values that are not objects, because older protocol versions only allowed objects.
     """
-    if isinstance(structured, LazyJSON):
-        return structured.only_member(name) or structured
-    return structured[name] if isinstance(structured, dict) and structured.keys() == {name} else structured
+    if isinstance(structured_content, LazyJSON):
+        return structured_content.only_member(name) or structured_content
+    return (
+        structured_content[name]
+        if isinstance(structured_content, dict) and structured_content.keys() == {name}
+        else structured_content
+    )
 
 
 def _texts_equal_items(content: Any, items: Any) -> bool:
@@ -392,10 +401,10 @@ def _texts_equal_items(content: Any, items: Any) -> bool:
         return _core.texts_match_items(blocks_span, items_span)
 
 
-def _is_same_text(text: TextValue, other: TextValue) -> bool:
-    if isinstance(text, str) and isinstance(other, str):
-        return text == other
-    with open_span(text) as text_span, open_span(other) as other_span:
+def _is_same_text(text: TextValue, other_text: TextValue) -> bool:
+    if isinstance(text, str) and isinstance(other_text, str):
+        return text == other_text
+    with open_span(text) as text_span, open_span(other_text) as other_span:
         return _core.same_text(text_span, other_span)
 
 
@@ -433,5 +442,5 @@ def get_task_result(method: str, response: Any) -> Any:
 
 
 def set_task_result(method: str, response: Any, result: Any) -> Any:
-    """Return a response to one of `TASK_RESULT_METHODS` with another tool result."""
+    """Return a response to one of `TASK_RESULT_METHODS` with its tool result replaced."""
     return {**response, "result": result} if method == _GET_METHOD else result

@@ -14,7 +14,7 @@ __all__ = [
 
 
 _MAX_TASKS = 4096
-"""How many tasks are remembered. Clients need not say when they are done with one."""
+"""Maximum number of tasks to remember. Clients need not say when they are done with a task."""
 
 TaskOwners = tuple[Hashable, ...]
 _NO_OWNER: TaskOwners = (None,)

@@ -222,7 +222,7 @@ class OutputTools:
 
 
 def _mask_handle(handle: object) -> str | None:
-    """Return a handle cut so short that it cannot be redeemed."""
+    """Return the start of a handle, too short to be used as one."""
     return f"{handle[:6]}…" if isinstance(handle, str) else None
 
 

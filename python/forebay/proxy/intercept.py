@@ -29,12 +29,12 @@ from forebay.wire.messages import (
     PARSE_ERROR,
     LazyJSON,
     dump,
-    error_message,
     get_meta,
+    make_error_message,
+    make_result_message,
     parse_fully,
     parse_lazy,
     protocol_version,
-    result_message,
 )
 from forebay.wire.protocol import SERVER_INFO_KEY, add_result_fields, is_modern, next_cursor
 
@@ -127,7 +127,7 @@ class RequestHandler:
         if pending.method == "tools/call":
             return _make_response(pending, error_result(error, **details), self._server_info)
         code = INVALID_PARAMS if isinstance(error, LookupError | ValueError) else INTERNAL_ERROR
-        return error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
+        return make_error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
 
     def _call_own_tool(self, pending: PendingRequest, params: dict[str, Any]) -> list[bytes]:
         """Call a tool of forebay; if it expands tools, a list_changed notification precedes its response."""
@@ -135,7 +135,7 @@ class RequestHandler:
         if pending.tool == policy.tools.expand_tool:
             session = None if is_modern(pending.version) else self._session
             tools = policy.rewrite_tools(self._list_tools(get_meta(params)))
-            caller = dataclasses.replace(caller, tools=tools, expanded_tools=policy.get_expanded(session))
+            caller = dataclasses.replace(caller, tools=tools, expanded_tools=policy.get_expanded_tools(session))
         before = set(caller.expanded_tools or ())
         result = policy.call_own_tool(params.get("arguments"), caller, make_call(pending, policy))
         response = _make_response(pending, result, self._server_info)
@@ -165,10 +165,10 @@ class RequestHandler:
 def find_refusal(message: Any) -> bytes | None:
     """Return an error response for a message that could bypass the capability filter, because it is ambiguous."""
     if not isinstance(message, dict):
-        return error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
+        return make_error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
     if _is_unambiguous(message):
         return None
-    return error_message(message.get("id"), INVALID_REQUEST, "this cannot be understood; tools are filtered here")
+    return make_error_message(message.get("id"), INVALID_REQUEST, "this cannot be understood; tools are filtered here")
 
 
 def _is_unambiguous(message: dict[str, Any]) -> bool:
@@ -188,7 +188,7 @@ def _has_case_variant(members: Mapping[str, Any], names: Sequence[str]) -> bool:
 
 
 def make_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
-    """Return what the output pipeline needs to know of a call."""
+    """Return the properties of a call that the output pipeline needs."""
     return ToolCall(
         tool=pending.tool or pending.method,
         protocol_version=pending.version,
@@ -200,7 +200,7 @@ def make_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
 
 
 def _make_response(pending: PendingRequest, result: dict[str, Any], server_info: dict[str, Any]) -> bytes:
-    return result_message(pending.id, add_result_fields(pending.method, result, pending.version, server_info))
+    return make_result_message(pending.id, add_result_fields(pending.method, result, pending.version, server_info))
 
 
 class ResponseHandler:
@@ -273,13 +273,13 @@ class ResponseHandler:
         tools, policy = message["result"]["tools"], self._policy
         is_last = next_cursor(message["result"]) is None
         policy.learn_tools(tools, is_complete=is_last and pending.cursor is None)
-        expanded = () if is_modern(pending.version) else policy.get_expanded(self._session) or ()
+        expanded = () if is_modern(pending.version) else policy.get_expanded_tools(self._session) or ()
         visible = policy.list_visible(tools, expanded)
         return extend_list(raw, message, "tools", visible, policy.tools.list_definitions() if is_last else [])
 
     def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> bytes | None:
         # forebay announces resources, so the list must exist.
-        return self._empty_list(pending, "resources") if _is_method_not_found(message) else None
+        return self._make_empty_list(pending, "resources") if _is_method_not_found(message) else None
 
     def _handle_templates(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
         page = self._parse_page(pending, message, raw, "resourceTemplates")
@@ -294,12 +294,12 @@ class ResponseHandler:
         self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str
     ) -> tuple[_Bytes, dict[str, Any]] | None:
         """Return a page of a list as bytes and fully parsed; an empty page if the server does not have such a list."""
-        data = self._empty_list(pending, key) if _is_method_not_found(message) else _read_all(raw)
+        data = self._make_empty_list(pending, key) if _is_method_not_found(message) else _read_all(raw)
         message = parse_fully(data)
         result = message.get("result")
         return (data, message) if isinstance(result, dict) and isinstance(result.get(key), list) else None
 
-    def _empty_list(self, pending: PendingRequest, key: str) -> bytes:
+    def _make_empty_list(self, pending: PendingRequest, key: str) -> bytes:
         return _make_response(pending, {key: []}, self._server_info)
 
     def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
@@ -335,13 +335,16 @@ def _read_all(raw: Message) -> _Bytes:
 
 
 def extend_list(
-    raw: bytes | bytearray, message: dict[str, Any], key: str, listed: Sequence[Any], added: Sequence[Any]
+    raw: bytes | bytearray, message: dict[str, Any], key: str, listed_items: Sequence[Any], added_items: Sequence[Any]
 ) -> bytes:
-    """Return a page that lists `listed` and `added`; if `listed` is unchanged, so are its bytes."""
+    """Return a page with the server's `listed_items` and our `added_items`.
+
+    If the server's items are unchanged, their original bytes are sent.
+    """
     result = message["result"]
-    if list(listed) != result[key]:
-        return dump({**message, "result": {**result, key: [*listed, *added]}})
+    if list(listed_items) != result[key]:
+        return dump({**message, "result": {**result, key: [*listed_items, *added_items]}})
     end = _core.locate(memoryview(raw).toreadonly(), f"/result/{key}")[1] - 1
-    comma = b"," if listed and added else b""
-    suffix = b",".join(dump(item) for item in added)
+    comma = b"," if listed_items and added_items else b""
+    suffix = b",".join(dump(item) for item in added_items)
     return b"".join((memoryview(raw)[:end], comma, suffix, memoryview(raw)[end:]))

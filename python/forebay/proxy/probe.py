@@ -94,13 +94,13 @@ class ServerProbe:
         self._last_id += 1
         self._send({"id": self._last_id, "method": method, "params": {**(params or {}), **self._meta}})
         while True:
-            message = self._next_message(method)
+            message = self._read_next_message(method)
             if "method" in message:
                 self._reply(message)
             elif message.get("id") == self._last_id:
                 return message
 
-    def _next_message(self, method: str) -> dict[str, Any]:
+    def _read_next_message(self, method: str) -> dict[str, Any]:
         """Return the next message; lines that are not JSON objects are skipped, as other clients do."""
         while True:
             try:

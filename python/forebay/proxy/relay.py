@@ -24,19 +24,19 @@ from forebay.proxy.session import (
 )
 from forebay.proxy.workers import CallOrder, WorkerPool
 from forebay.wire.framing import HeadTail, Line, LostMessage, Message, read_head_tail
-from forebay.wire.messages import INTERNAL_ERROR, dump, error_message, get_meta, id_key, parse
+from forebay.wire.messages import INTERNAL_ERROR, dump, get_meta, make_error_message, make_id_key, parse
 
 __all__ = ["Relay", "Sender"]
 
 _log = logging.getLogger("forebay")
 
 _MAX_IN_FLIGHT = 64
-"""How many requests are prepared at once; further messages wait in the pipe, not in memory."""
+"""Maximum number of requests prepared at once; further messages wait in the pipe, not in memory."""
 
 _STORE_WORKERS = 4
 
 _EXCERPT_BYTES = 1024
-"""How much of a lost or unreadable message is shown."""
+"""Bytes of a lost or unreadable message that an error shows."""
 
 _MessageDict = dict[str, Any]
 
@@ -85,14 +85,14 @@ class Relay:
             request_id = line.head_tail.find_id()
             if line.head_tail.is_request and request_id is not None:
                 data = line.error.to_dict()["error"]
-                self._client.send(error_message(request_id, INTERNAL_ERROR, str(line.error), data))
+                self._client.send(make_error_message(request_id, INTERNAL_ERROR, str(line.error), data))
             return
         message = parse(line)
-        with self._reporting_errors(message):
+        with self._report_errors(message):
             self._on_client_message(message, line)
 
     @contextlib.contextmanager
-    def _reporting_errors(self, message: Any) -> Iterator[None]:
+    def _report_errors(self, message: Any) -> Iterator[None]:
         """Answer a request with an error if handling it fails, so that the client does not wait forever."""
         try:
             yield
@@ -100,7 +100,7 @@ class Relay:
             _log.exception("forebay: a message of the client could not be handled")
             if isinstance(message, dict) and "id" in message:
                 text = "the gateway failed; ask in another way"
-                self._client.send(error_message(message["id"], INTERNAL_ERROR, text))
+                self._client.send(make_error_message(message["id"], INTERNAL_ERROR, text))
 
     def _on_client_message(self, message: Any, raw: Message) -> None:
         if isinstance(message, list) and message and all(isinstance(inner, dict) for inner in message):
@@ -149,12 +149,12 @@ class Relay:
 
         def handle() -> None:
             action: Callable[[], None] | None = None
-            with self._reporting_errors(message):
+            with self._report_errors(message):
                 action = self._prepare_action(message, raw, preparing)
 
             def finish() -> None:
                 try:
-                    with self._reporting_errors(message):
+                    with self._report_errors(message):
                         if action is not None:
                             action()
                 finally:
@@ -232,7 +232,7 @@ class Relay:
             self._on_server_notification(message)
             self._forward_to_client(message, raw, stream_request_id)
             return False
-        if stream_request_id is not None and id_key(message.get("id")) != id_key(stream_request_id):
+        if stream_request_id is not None and make_id_key(message.get("id")) != make_id_key(stream_request_id):
             _log.warning("forebay: the server answered one request with what is for another; clients are spared it")
             return False
         if not self._internal.resolve(message, raw):
@@ -242,7 +242,9 @@ class Relay:
     def _report_unreadable(self, head_tail: HeadTail, stream_request_id: object) -> None:
         """Fail the request whose response is complete but not JSON, for example because it contains NaN."""
         request_id = head_tail.find_id()
-        if request_id is None or (stream_request_id is not None and id_key(request_id) != id_key(stream_request_id)):
+        if request_id is None or (
+            stream_request_id is not None and make_id_key(request_id) != make_id_key(stream_request_id)
+        ):
             return
         if not head_tail.is_request and head_tail.tail.rstrip().endswith(b"}"):
             text = "what the server answered is no JSON that can be read; it may have done what it was asked to"
@@ -263,10 +265,10 @@ class Relay:
 
     def _on_response(self, message: _MessageDict, raw: Message) -> None:
         if self.pending.was_cancelled(message.get("id")):
-            # The client ignores it, so that a large result need not be stored.
+            # The client ignores the response, so that a large result need not be stored.
             _log.debug("forebay: an answer that nobody waits for any more was dropped")
             return
-        pending = self.pending.start_response(message.get("id")) or self._unexpected_request(message)
+        pending = self.pending.start_response(message.get("id")) or self._make_unexpected_request(message)
 
         def respond() -> None:
             try:
@@ -288,28 +290,28 @@ class Relay:
             return raw
         return raw if replacement is None else replacement
 
-    def _unexpected_request(self, message: _MessageDict) -> PendingRequest:
+    def _make_unexpected_request(self, message: _MessageDict) -> PendingRequest:
         """Return a request for a response that no request expects, so that it passes through the pipeline, too."""
         mode, _ = self._policy.resolve_mode("", {})
         result = message.get("result")
         method = "tools/list" if isinstance(result, dict) and "tools" in result else "tools/call"
         return PendingRequest(method, message.get("id"), self._session.version, mode=mode)
 
-    def _report_lost(self, lost: LostMessage, stream_request_id: object) -> bool:
+    def _report_lost(self, lost_message: LostMessage, stream_request_id: object) -> bool:
         """Fail the request whose response could not be kept, with the start of that response."""
-        _log.error("forebay: a message of %d bytes from the server is lost: %s", lost.size, lost.error)
-        if stream_request_id is None and lost.head_tail.is_request:
+        _log.error("forebay: a message of %d bytes from the server is lost: %s", lost_message.size, lost_message.error)
+        if stream_request_id is None and lost_message.head_tail.is_request:
             return False
-        request_id = lost.head_tail.find_id() if stream_request_id is None else stream_request_id
-        self._internal.fail(UpstreamFailed(str(lost.error)), request_id)
+        request_id = lost_message.head_tail.find_id() if stream_request_id is None else stream_request_id
+        self._internal.fail(UpstreamFailed(str(lost_message.error)), request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
-            details: dict[str, Any] = {"size_bytes": lost.size}
+            details: dict[str, Any] = {"size_bytes": lost_message.size}
             if pending.method == "tools/call":
                 details["note"] = HAS_RUN_NOTE
             if not self._policy.store.options.redactions:
-                details["preview"] = _core.preview(lost.head_tail.head, _EXCERPT_BYTES)
-            self._client.send(self._request_handler.error_response(pending, lost.error, **details))
+                details["preview"] = _core.preview(lost_message.head_tail.head, _EXCERPT_BYTES)
+            self._client.send(self._request_handler.error_response(pending, lost_message.error, **details))
         return True
 
     def _learn_tools(self, meta: Mapping[str, Any]) -> None:
@@ -332,7 +334,7 @@ class Relay:
             try:
                 self._internal.wait_result(request_id)
             except UpstreamRejected:
-                # The first server may have rejected it, too; only the handshake is indispensable.
+                # The first server may have rejected the message, too; only the handshake is indispensable.
                 if index == 0:
                     raise
 
@@ -355,7 +357,7 @@ class Relay:
     def on_upstream_end(self, error: UpstreamFailed) -> None:
         """Fail all requests to a server that has ended, and cancel its requests to the client."""
         self._internal.fail(error)
-        # Taken before anything is sent: requests that arrive afterwards are for the next server.
+        # Take all requests before sending anything: requests that arrive afterwards are for the next server.
         cancellations, requests = self._server_requests.cancel_all(), self.pending.take_all()
         for cancellation in cancellations:
             self._client.send(cancellation)

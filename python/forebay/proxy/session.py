@@ -13,7 +13,7 @@ from typing import Any
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.outputs.modes import Mode
 from forebay.wire.framing import Message
-from forebay.wire.messages import dump, id_key, parse_fully, parse_lazy
+from forebay.wire.messages import dump, make_id_key, parse_fully, parse_lazy
 from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_PAGES, PageCursors
 
 __all__ = [
@@ -32,10 +32,10 @@ CANCELLED_METHOD = "notifications/cancelled"
 _LISTEN_METHOD = "subscriptions/listen"
 
 _MAX_CANCELLED = 1024
-"""How many cancelled requests are remembered, to drop their late responses."""
+"""Maximum number of cancelled requests to remember, to drop their late responses."""
 
 _MAX_ABANDONED = 1024
-"""How many requests of servers that ended are remembered, to drop the client's late responses."""
+"""Maximum number of requests to remember of servers that ended, to drop the client's late responses."""
 
 _TIMEOUT_SECONDS = 10.0
 """How long a server may take to respond to a request of our own."""
@@ -97,7 +97,7 @@ _DEFAULT_MODE = Mode()
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class PendingRequest:
-    """Facts about a client request that are needed when its response arrives."""
+    """A client request that waits for its response, with what is needed when that arrives."""
 
     method: str
     id: object
@@ -159,7 +159,7 @@ class PendingRequests:
 
     def begin_preparing(self, request_id: object) -> PreparingRequest:
         """Register a request that is not forwarded yet, so that it can be cancelled and waited for."""
-        preparing = PreparingRequest(id_key(request_id))
+        preparing = PreparingRequest(make_id_key(request_id))
         with self._changed:
             self._preparing.append(preparing)
         return preparing
@@ -172,7 +172,7 @@ class PendingRequests:
 
     def add(self, pending: PendingRequest, preparing: PreparingRequest | None = None) -> bool:
         """Register a request before it is forwarded; return `False` if it was cancelled while it was prepared."""
-        key = id_key(pending.id)
+        key = make_id_key(pending.id)
         with self._changed:
             if preparing is not None and preparing.is_cancelled:
                 return False
@@ -186,12 +186,12 @@ class PendingRequests:
     def is_pending(self, request_id: object) -> bool:
         """Return whether a request waits for its response."""
         with self._changed:
-            return id_key(request_id) in self._in_flight
+            return make_id_key(request_id) in self._in_flight
 
     def take(self, request_id: object) -> PendingRequest | None:
         """Remove and return the request with this id."""
         with self._changed:
-            return self._take(id_key(request_id))
+            return self._take(make_id_key(request_id))
 
     def _take(self, key: bytes) -> PendingRequest | None:
         entries = self._in_flight.get(key)
@@ -206,7 +206,7 @@ class PendingRequests:
     def start_response(self, request_id: object) -> PendingRequest | None:
         """Take a request whose response is about to be sent; `finish_response` must follow."""
         with self._changed:
-            pending = self._take(id_key(request_id))
+            pending = self._take(make_id_key(request_id))
             if pending is not None:
                 self._answering.add(pending)
             return pending
@@ -218,17 +218,17 @@ class PendingRequests:
 
     def wait_settled(self, request_id: object) -> None:
         """Wait until a request is no longer pending and its response has been sent."""
-        key = id_key(request_id)
+        key = make_id_key(request_id)
 
         def is_settled() -> bool:
-            return key not in self._in_flight and not any(id_key(pending.id) == key for pending in self._answering)
+            return key not in self._in_flight and not any(make_id_key(pending.id) == key for pending in self._answering)
 
         with self._changed:
             self._changed.wait_for(is_settled)
 
     def cancel(self, request_id: object) -> None:
         """Forget a request that the client has cancelled."""
-        key = id_key(request_id)
+        key = make_id_key(request_id)
         with self._changed:
             if self._take(key) is not None:
                 self._cancelled.add([key])
@@ -241,16 +241,16 @@ class PendingRequests:
 
     def was_cancelled(self, request_id: object) -> bool:
         with self._changed:
-            return id_key(request_id) in self._cancelled
+            return make_id_key(request_id) in self._cancelled
 
     def extend_deadline(self, progress_token: object) -> None:
         """Restart the timeout of a request that reports progress."""
         if not self._timeout:
             return
-        key = id_key(progress_token)
+        key = make_id_key(progress_token)
         with self._changed:
             for entry in self._entries():
-                if id_key(entry.pending.progress_token) == key:
+                if make_id_key(entry.pending.progress_token) == key:
                     entry.deadline = self._new_deadline(entry.pending)
 
     def _entries(self) -> Iterator[_Entry]:
@@ -264,8 +264,8 @@ class PendingRequests:
                 entry.pending for entry in self._entries() if entry.deadline is not None and entry.deadline <= now
             ]
             for pending in expired:
-                self._take(id_key(pending.id))
-            self._cancelled.add(id_key(pending.id) for pending in expired)
+                self._take(make_id_key(pending.id))
+            self._cancelled.add(make_id_key(pending.id) for pending in expired)
         return expired
 
     def take_all(self) -> list[PendingRequest]:
@@ -379,7 +379,7 @@ class ServerRequests:
         self._ids = _IdSequence()
         self._lock = threading.Lock()
         self._open: dict[bytes, tuple[object, object]] = {}
-        """The client's and the server's id of each request, by the key of the client's."""
+        """Ids of each request at the client and at the server, by the key of the client's id."""
         self._abandoned = _RecentKeys(_MAX_ABANDONED)
         """Keys of requests that the client may still answer although their server has ended."""
 
@@ -391,17 +391,17 @@ class ServerRequests:
             if "id" not in message:
                 return raw
             client_id = server_id = message["id"]
-            if id_key(server_id) in self._abandoned:
+            if make_id_key(server_id) in self._abandoned:
                 client_id = self._ids.next_id()
-            self._open[id_key(client_id)] = client_id, server_id
+            self._open[make_id_key(client_id)] = client_id, server_id
         return raw if client_id is server_id else dump({**message, "id": client_id})
 
     def _translate_cancel(self, message: dict[str, Any], raw: Message) -> Message:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
-        key = id_key(params.get("requestId"))
+        key = make_id_key(params.get("requestId"))
         for client_id, server_id in self._open.values():
-            if id_key(server_id) == key:
-                del self._open[id_key(client_id)]
+            if make_id_key(server_id) == key:
+                del self._open[make_id_key(client_id)]
                 if client_id is server_id:
                     return raw
                 return dump({**message, "params": {**params, "requestId": client_id}})
@@ -409,7 +409,7 @@ class ServerRequests:
 
     def translate_response(self, message: dict[str, Any], raw: Message) -> Message | None:
         """Return a client's response with the server's id; `None` if the server that asked has ended."""
-        key = id_key(message.get("id"))
+        key = make_id_key(message.get("id"))
         with self._lock:
             if key in self._abandoned:
                 self._abandoned.discard(key)

@@ -26,7 +26,7 @@ __all__ = ["Outbox", "PipeClosed", "Process", "RestartBackoff", "StdioClient", "
 _log = logging.getLogger("forebay")
 
 _MAX_QUEUED_BYTES = 64 << 20
-"""How many bytes may be queued behind the message that is being written."""
+"""Maximum bytes to queue behind the message that is being written."""
 
 _POLL_MS = 1000
 """How often a blocked writer checks its pipe, in milliseconds."""
@@ -35,13 +35,13 @@ _KILL_SECONDS = 10.0
 """How long to wait for a server after SIGKILL."""
 
 _RESTART_WAIT_SECONDS = 1.0
-"""Messages are queued for a server that restarts within this time."""
+"""Maximum delay of a restart for which messages to the server are queued."""
 
 _MAX_QUEUED_MESSAGES = 1000
-"""How many messages may be queued for a server that is restarting."""
+"""Maximum number of messages to queue for a server that is restarting."""
 
 _LARGE_MESSAGE_BYTES = 10 << 20
-"""Servers of the TypeScript SDK exit when a message is larger than this."""
+"""Size of a message above which servers of the TypeScript SDK exit."""
 
 _RESTARTING = UpstreamFailed("the server has ended and is being started again; ask again in a while")
 
@@ -137,7 +137,9 @@ class Outbox:
             # The first message may have any size: a server that reads it makes progress.
             if self._queue and self._queued_bytes - self._queue[0][0] > _MAX_QUEUED_BYTES:
                 raise UpstreamFailed("the server does not read what it is sent; ask again in a while")
-            remaining = self._try_write(raw) if not self._queue and not isinstance(raw, Spool) else _line_chunks(raw)
+            remaining = (
+                self._try_write(raw) if not self._queue and not isinstance(raw, Spool) else _iter_line_chunks(raw)
+            )
             if remaining is not None:
                 self._queued_bytes += len(raw)
                 self._queue.append((len(raw), remaining))
@@ -198,7 +200,7 @@ class Outbox:
             return self._changed.wait_for(lambda: not self._queue, timeout)
 
 
-def _line_chunks(raw: Message) -> Iterator[bytes | memoryview]:
+def _iter_line_chunks(raw: Message) -> Iterator[bytes | memoryview]:
     return chain(raw.chunks(), [b"\n"]) if isinstance(raw, Spool) else iter((memoryview(raw), b"\n"))
 
 
@@ -208,7 +210,7 @@ class Process:
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None) -> None:
         self._end_lock = threading.Lock()
         try:
-            # In its own process group, so that Ctrl-C reaches only us, and we end it in order.
+            # In its own process group, so that Ctrl-C reaches only us and we can shut the server down cleanly.
             self._child = subprocess.Popen(  # noqa: S603 - the operator chooses the command
                 list(command),
                 stdin=subprocess.PIPE,
@@ -319,14 +321,14 @@ class StdioUpstream:
         """Messages for a server that is starting; `None` while one runs."""
         self._down_error: UpstreamFailed | None = None
         """Error returned to callers while the server is down."""
-        self._largest_bytes = 0
+        self._largest_message_bytes = 0
         """Size of the largest message to the running server."""
         self._closing = threading.Event()
 
     def send(self, raw: Message) -> None:
         """Send a message to the server, or queue it for the next one. Raises `UpstreamFailed`."""
         with self._lock:
-            self._largest_bytes = max(self._largest_bytes, len(raw))
+            self._largest_message_bytes = max(self._largest_message_bytes, len(raw))
             if self._down_error is not None:
                 raise UpstreamFailed(str(self._down_error))
             if self._queued is not None:
@@ -338,13 +340,13 @@ class StdioUpstream:
         try:
             process.send(raw)
         except PipeClosed:
-            # It has probably exited, and `run` is about to notice.
+            # The server has probably exited, and `run` is about to notice.
             if (code := process.wait_exit(_RESTART_WAIT_SECONDS)) is None:
                 raise
-            raise _exit_error(code, self._largest_bytes) from None
+            raise _make_exit_error(code, self._largest_message_bytes) from None
 
     def run(self, relay: "Relay") -> int:
-        """Read messages until it is closed, or the server ends without a message; return the exit code."""
+        """Read messages until `close` is called, or the server ends before its first message; return the exit code."""
         has_sent_message = False
         while True:
             for line in self._process.read_lines(self._make_reader):
@@ -353,8 +355,8 @@ class StdioUpstream:
             code = self._process.terminate(self._grace)
             with self._lock:
                 self._queued = []
-                largest_bytes, self._largest_bytes = self._largest_bytes, 0
-            relay.on_upstream_end(_exit_error(code, largest_bytes))
+                largest_message_bytes, self._largest_message_bytes = self._largest_message_bytes, 0
+            relay.on_upstream_end(_make_exit_error(code, largest_message_bytes))
             if self._closing.is_set() or not has_sent_message or not self._restart(relay):
                 with self._lock:
                     self._down_error = UpstreamFailed(
@@ -416,8 +418,11 @@ def _describe_exit(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def _exit_error(code: int, largest_bytes: int) -> UpstreamFailed:
+def _make_exit_error(code: int, largest_message_bytes: int) -> UpstreamFailed:
     text = f"the server {_describe_exit(code)} before it answered; it may have done what it was asked to"
-    if largest_bytes > _LARGE_MESSAGE_BYTES:
-        text += f"; it was sent a message of {largest_bytes} bytes, and many end at more than 10 MiB: send less at once"
+    if largest_message_bytes > _LARGE_MESSAGE_BYTES:
+        text += (
+            f"; it was sent a message of {largest_message_bytes} bytes, "
+            "and many end at more than 10 MiB: send less at once"
+        )
     return UpstreamFailed(text)

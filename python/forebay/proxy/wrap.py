@@ -61,13 +61,13 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
 
 def _run_relay(
     settings: "Settings",
-    stop: "_StopSignal",
+    stop_signal: "_StopSignal",
     make_upstream: "Callable[[OutputPolicy, dict[str, Any]], StdioUpstream | HttpUpstream]",
 ) -> int:
     from forebay.outputs.policy import OutputPolicy
     from forebay.proxy.relay import Relay
 
-    client = StdioClient(claim_stdout(), lambda: stop.set("the client is gone"))
+    client = StdioClient(claim_stdout(), lambda: stop_signal.set("the client is gone"))
     with contextlib.closing(OutputPolicy(**settings.policy_options())) as policy:
         make_spool = partial(create_spool, policy.store)
         limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
@@ -79,26 +79,26 @@ def _run_relay(
             try:
                 exit_codes.append(upstream.run(relay))
             finally:
-                stop.set("the server has ended")
+                stop_signal.set("the server has ended")
 
         def read_client() -> None:
             try:
                 for line in LineReader(sys.stdin.fileno(), **limits):
                     relay.receive_from_client(line)
             finally:
-                stop.set("the client has nothing more to say")
+                stop_signal.set("the client has nothing more to say")
 
         server_thread = _start_thread(read_server)
         _start_thread(read_client)
         if timeout := settings.call_timeout_seconds:
-            _start_thread(lambda: _expire_periodically(relay, timeout, stop))
-        stop.wait()
-        _log.info("forebay: %s", stop.reason)
+            _start_thread(lambda: _expire_periodically(relay, timeout, stop_signal))
+        stop_signal.wait()
+        _log.info("forebay: %s", stop_signal.reason)
         if exit_codes:
             # A client that has just started is about to send a request, and should get the reason.
             relay.has_reported_failure.wait(_FAILURE_REPORT_SECONDS)
         # Read before the server is closed: the exit code that this causes is not an error.
-        code = exit_codes[0] if exit_codes and not stop.was_signalled else 0
+        code = exit_codes[0] if exit_codes and not stop_signal.was_signalled else 0
         grace = settings.shutdown_grace_seconds
         relay.wait_idle(grace)
         upstream.close()
@@ -138,6 +138,6 @@ class _StopSignal:
         return self._event.wait(seconds)
 
 
-def _expire_periodically(relay: "Relay", seconds: float, stop: _StopSignal) -> None:
-    while not stop.wait(_CHECK_SECONDS):
+def _expire_periodically(relay: "Relay", seconds: float, stop_signal: _StopSignal) -> None:
+    while not stop_signal.wait(_CHECK_SECONDS):
         relay.expire_requests(seconds)

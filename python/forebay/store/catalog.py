@@ -31,21 +31,21 @@ class Catalog:
         self._clock = clock
         self._lock = fork_safe_lock()
         self._footers: LRUCache[str, tuple[object, Footer]] = LRUCache(_MAX_CACHED_FOOTERS)
-        self._payloads: LRUCache[str, tuple[object, Buffer]] = LRUCache(_MAX_CACHED_PAYLOAD_BYTES, _payload_size)
+        self._payloads: LRUCache[str, tuple[object, Buffer]] = LRUCache(_MAX_CACHED_PAYLOAD_BYTES, _get_payload_size)
 
     def open(self, handle: str, principal: Principal) -> PayloadReader:
         """Open a payload. Raises `HandleNotFound` if it does not exist, has expired or belongs to someone else."""
         if not is_handle(handle):
-            raise _not_found_error(handle)
+            raise _make_not_found_error(handle)
         try:
             blob = self._backend.open(handle)
         except KeyError:
-            raise _not_found_error(handle) from None
+            raise _make_not_found_error(handle) from None
         try:
             footer = self.read_footer(handle, blob)
             is_owner = principal is OPERATOR or footer.meta["principal"] == principal
             if not is_owner or footer.meta["expires_at"] <= self._clock():
-                raise _not_found_error(handle)
+                raise _make_not_found_error(handle)
         except BaseException:
             blob.close()
             raise
@@ -86,13 +86,13 @@ class Catalog:
             self._payloads.pop(handle, None)
 
 
-def _payload_size(entry: tuple[object, Buffer]) -> int:
-    # A payload larger than the cache counts as all of it: it replaces the others.
+def _get_payload_size(entry: tuple[object, Buffer]) -> int:
+    # A payload larger than the cache is counted with the cache's size, so that it replaces all others.
     return min(memoryview(entry[1]).nbytes, _MAX_CACHED_PAYLOAD_BYTES)
 
 
-def _not_found_error(handle: object) -> HandleNotFound:
-    # Anything may come from a model; only a text about as short as a handle is repeated in full.
+def _make_not_found_error(handle: object) -> HandleNotFound:
+    # A model may send anything; only a text about as short as a handle is repeated in full.
     text = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else short_repr(handle)
     return HandleNotFound(
         f"nothing is stored under {text}: it never was, or it has expired; call the tool again for a new handle"

@@ -159,7 +159,7 @@ def _decompress(frame: bytes | memoryview, entry: SeekEntry) -> bytes:
             zstandard.frame_content_size(frame) != entry.plain_bytes
             or SeekEntry.from_last_part(len(frame), entry.plain_bytes, frame) != entry
         ):
-            raise _corrupt_error()
+            raise _make_corrupt_error()
         plain = _get_decompressor().decompress(frame, max_output_size=entry.plain_bytes, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise HandleCorrupt(f"a frame of the stored file is damaged ({error}); call the tool again") from None
@@ -205,7 +205,7 @@ def read_footer(source: ByteSource) -> Footer:
     except (struct.error, CorruptIndex, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, HandleCorrupt):
             raise
-        raise _corrupt_error() from None
+        raise _make_corrupt_error() from None
 
 
 def _read_footer(source: ByteSource) -> Footer:
@@ -215,7 +215,7 @@ def _read_footer(source: ByteSource) -> Footer:
     count, descriptor, magic = _SEEK_TABLE_FOOTER.unpack_from(tail, len(tail) - _SEEK_TABLE_FOOTER.size)
     table_size = _SKIPPABLE_HEADER.size + count * _SEEK_ENTRY.size + _SEEK_TABLE_FOOTER.size
     if magic != _SEEKABLE_MAGIC or descriptor != _HAS_CHECKSUMS or count == 0 or table_size > size:
-        raise _corrupt_error()
+        raise _make_corrupt_error()
     if table_size > len(tail):
         start = max(0, size - table_size - TAIL_BYTES)
         tail = source.read(start, size - start)
@@ -228,7 +228,7 @@ def _read_footer(source: ByteSource) -> Footer:
     meta_start = table_start - meta_size
     if meta_start < 0:
         if meta_size + table_size > size:
-            raise _corrupt_error()
+            raise _make_corrupt_error()
         start = size - table_size - meta_size
         tail = source.read(start, size - start)
         table_start, meta_start = meta_size, 0
@@ -239,15 +239,15 @@ def _read_footer(source: ByteSource) -> Footer:
         or sum(lengths) != len(content) - _META_FOOTER.size
         or checksum(content[:-8] + bytes(8) + tail[table_start:]) != seal
     ):
-        raise _corrupt_error()
+        raise _make_corrupt_error()
     meta_end, items_end = lengths[0], lengths[0] + lengths[1]
     items, lines = content[meta_end:items_end], content[items_end : items_end + lengths[2]]
     frames, meta = entries[:-1], orjson.loads(content[:meta_end])
     frame_offsets = [0, *itertools.accumulate(frame.stored_bytes for frame in frames)]
     if frame_offsets[-1] != start + meta_start or not _is_valid_meta(meta):
-        raise _corrupt_error()
+        raise _make_corrupt_error()
     if not _are_valid_frame_sizes([frame.plain_bytes for frame in frames], meta["size_bytes"]):
-        raise _corrupt_error()
+        raise _make_corrupt_error()
     return Footer(
         meta=meta,
         items=ItemIndex.from_bytes(items) if items else None,
@@ -272,7 +272,7 @@ _META_TYPES: dict[str, type | UnionType] = {
 }
 _NATURES = {"json", "ndjson", "text", "binary"}
 _MAX_FRAME_BYTES = 64 << 20
-"""Upper bound for the payload bytes in a frame, whatever a file claims, so that it fits in memory."""
+"""Maximum payload bytes in a frame, whatever a file claims, so that a frame fits in memory."""
 
 
 def _is_valid_meta(meta: object) -> bool:
@@ -295,12 +295,12 @@ def _are_valid_frame_sizes(sizes: list[int], size_bytes: int) -> bool:
     return is_even and sum(sizes) == size_bytes
 
 
-def _corrupt_error() -> HandleCorrupt:
+def _make_corrupt_error() -> HandleCorrupt:
     return HandleCorrupt("the stored file is torn or was changed; call the tool again")
 
 
 _MAX_CHUNKS_IN_FLIGHT = 8
-"""Chunks that may be in flight at once; this bounds the memory."""
+"""Maximum number of chunks in flight at once, which limits the memory they take."""
 
 _MAX_RAW_BYTES = 3072
 """Payloads up to this size are not compressed: with its footer, the file fills a block of the disk anyway."""

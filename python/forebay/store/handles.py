@@ -39,7 +39,7 @@ LONG_HANDLE_LENGTH = 26
 """Characters of a handle that nobody can guess: 130 bits."""
 
 MAX_PREVIEW_BYTES = 2048
-"""Longest preview in a descriptor."""
+"""Maximum bytes of the preview in a descriptor."""
 
 # Repeated to 256 characters: each random byte selects one by its low five bits, all equally likely.
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
@@ -48,7 +48,7 @@ _HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]
 
 
 MAX_NAME_LENGTH = 1024
-"""Longest name of a tool or principal, in characters: every journal event repeats it."""
+"""Maximum characters in the name of a tool or principal, which every journal event repeats."""
 
 
 def new_handle(length: int = SHORT_HANDLE_LENGTH) -> str:
@@ -128,7 +128,7 @@ class Descriptor:
 
 def _cut_preview(text: Buffer | str, max_bytes: int, escape_levels: int, *, is_ascii: bool) -> str | None:
     if not is_ascii:
-        # In the descriptor it is escaped once more than the descriptor is.
+        # The preview is escaped once more than the descriptor that contains it.
         return preview(text, MAX_PREVIEW_BYTES, max_escaped_bytes=max_bytes, escape_levels=1 + escape_levels)
 
     def size(length: int) -> int:

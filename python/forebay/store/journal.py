@@ -69,10 +69,10 @@ class Journal:
         """Open the last file of the day, or a new one if it is full, and remove the oldest files beyond the limit."""
         self._close()
         self._folders.refresh()
-        folder_fd = self._folders.get_fd(_FOLDER, make=True)
-        newest = next(iter(self._file_names()), "")
-        # Continue from the newest number: a lower one that is free belongs to a removed file, and sorts as older.
-        number = _sort_key(newest)[1] if newest.startswith(day) else 0
+        folder_fd = self._folders.get_fd(_FOLDER, create=True)
+        newest = next(iter(self._list_file_names()), "")
+        # Continue from the newest number: a lower number that is free belongs to a removed file, and sorts as older.
+        number = _make_sort_key(newest)[1] if newest.startswith(day) else 0
         while True:
             name = f"{day}.{number}.jsonl" if number else f"{day}.jsonl"
             fd = os.open(name, _APPEND_FLAGS, 0o600, dir_fd=folder_fd)
@@ -83,15 +83,15 @@ class Journal:
         self._fd, self._day = fd, day
         _terminate_last_line(fd)
         # If the clock was set back, files of later days are newer than the one in use, which must stay.
-        for old in [old for old in self._file_names()[self._max_files :] if old != name]:
+        for old in [old for old in self._list_file_names()[self._max_files :] if old != name]:
             with ignore_missing:
                 os.unlink(old, dir_fd=folder_fd)
 
-    def _file_names(self) -> list[str]:
+    def _list_file_names(self) -> list[str]:
         """Return the names of the journal files, newest first."""
         with translate_os_errors, ignore_missing:
             names = self._folders.retry(lambda: list_names(self._folders.get_fd(_FOLDER)))
-            return sorted(filter(_FILE_PATTERN.fullmatch, names), key=_sort_key, reverse=True)
+            return sorted(filter(_FILE_PATTERN.fullmatch, names), key=_make_sort_key, reverse=True)
         return []
 
     def recent(
@@ -123,12 +123,12 @@ class Journal:
             size = event.get("size_bytes")
             if kind == "output_handle_created" and isinstance(size, int):
                 stored += size
-                shown += _int_or_zero(event.get("shown_bytes"))
+                shown += _to_int_or_zero(event.get("shown_bytes"))
                 tool = tools.setdefault(event.get("source_tool") or "unknown", {"handles": 0, "bytes": 0})
                 tool["handles"] += 1
                 tool["bytes"] += size
             elif kind == "output_handle_fetched":
-                shown += _int_or_zero(event.get("returned_bytes"))
+                shown += _to_int_or_zero(event.get("returned_bytes"))
         kept_out = max(0, stored - shown)
         return {
             "handles": events["output_handle_created"],
@@ -141,7 +141,7 @@ class Journal:
         }
 
     def _read_backward(self) -> Iterator[dict[str, Any]]:
-        for name in self._file_names():
+        for name in self._list_file_names():
             for line in reversed(self._read_lines(name)):
                 # A crash or a full disk may have cut a line short.
                 with contextlib.suppress(orjson.JSONDecodeError):
@@ -177,12 +177,12 @@ def _terminate_last_line(fd: int) -> None:
         os.write(fd, b"\n")
 
 
-def _int_or_zero(value: object) -> int:
+def _to_int_or_zero(value: object) -> int:
     """Return a number from a journal line, or 0 if the line was damaged."""
     return value if isinstance(value, int) else 0
 
 
-def _sort_key(name: str) -> tuple[str, int]:
+def _make_sort_key(name: str) -> tuple[str, int]:
     """Return the day and the number of a journal file."""
     day, _, rest = name.partition(".")
     return day, int(rest.partition(".")[0]) if rest != "jsonl" else 0

@@ -36,9 +36,9 @@ class Options:
     ttl: float = 24 * 3600
     """How long a payload is kept; with 0 it expires at once."""
     quota_bytes: int | None = 4 << 30
-    """The most that all payloads together may take on disk; `None` for no limit."""
+    """Maximum bytes that all payloads together may take on disk; `None` for no limit."""
     principal_quota_bytes: int | None = 1 << 30
-    """The most that the payloads of one principal may take; those without a principal have no such limit."""
+    """Maximum bytes that the payloads of one principal may take. Payloads without a principal have no such limit."""
     on_full: _OnFull = "refuse"
     """What a full store does with a new payload: `evict` removes the principal's oldest ones for it."""
     compression: _Compression = "zstd"

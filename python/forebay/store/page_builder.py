@@ -41,16 +41,16 @@ _ENVELOPE_BYTES = 256
 """Estimated size of a page without its content."""
 
 _MIN_CONTENT_BYTES = 16
-"""The least content worth building a page for."""
+"""Minimum bytes of content in a page."""
 
 _INDEX_BLOCK_BYTES = 64 * 1024
-"""Largest distance from an index entry to the item or line it is used to find."""
+"""Maximum bytes between an index entry and the item or line that it is used to find."""
 
 _READ_AHEAD_BYTES = 1 << 20
-"""Items read at a time when they are projected to some fields."""
+"""Bytes of items to read at a time when only some of their fields are returned."""
 
 _MAX_SCAN_BYTES = 16 << 20
-"""Payload bytes read for one projected page, which the fields that are left may never fill."""
+"""Maximum payload bytes to read for one page of selected fields, which may be too few to fill the page."""
 
 
 def build_page(view: View, handle: str, request: PageRequest) -> Page:
@@ -71,8 +71,8 @@ def build_page(view: View, handle: str, request: PageRequest) -> Page:
     return builder.build(page_format)
 
 
-def _choose_format(view: View, requested: Format, fields: Sequence[str] | None) -> _PageFormat:
-    chosen = requested
+def _choose_format(view: View, requested_format: Format, fields: Sequence[str] | None) -> _PageFormat:
+    chosen = requested_format
     if chosen == "auto":
         has_items = is_mostly_items(view.items, view.size) if fields is None else view.items is not None
         chosen = "items" if has_items else "bytes" if view.nature == "binary" else "text"
@@ -131,7 +131,7 @@ class _PageBuilder:
         encoding: Literal["json", "utf-8", "base64"],
         content: bytes | str,
         *,
-        returned: int,
+        returned_count: int,
         end: int,
         total: int,
         start: int | None = None,
@@ -139,12 +139,12 @@ class _PageBuilder:
     ) -> Page:
         """Return a page that ends before `end` and starts at `start`, or else at the requested offset."""
         is_last = end >= total
-        default_limit = _DEFAULT_LIMIT if page_format in ("items", "lines") else returned
+        default_limit = _DEFAULT_LIMIT if page_format in ("items", "lines") else returned_count
         return Page(
             output_handle=self._handle,
             offset=self._offset if start is None else start,
             limit=self._request.limit or default_limit,
-            returned=returned,
+            returned=returned_count,
             total=total,
             next_offset=None if is_last else end,
             content=content,
@@ -152,11 +152,11 @@ class _PageBuilder:
             format=page_format,
             encoding=encoding,
             path=self._request.path,
-            items_path=self._inner_items_path() if page_format == "items" else None,
+            items_path=self._get_inner_items_path() if page_format == "items" else None,
             truncated=truncated,
         )
 
-    def _inner_items_path(self) -> str | None:
+    def _get_inner_items_path(self) -> str | None:
         """Return where the items are inside the view, unless that takes too much of the page."""
         path = self._view.items_path
         size = escaped_size(orjson.dumps(path), self._request.escape_levels)
@@ -164,7 +164,7 @@ class _PageBuilder:
 
     @property
     def _text_escape_levels(self) -> int:
-        """How often text on the page is escaped: in the page, and then with it. The core counts to two."""
+        """How often text on the page is escaped: once in the page, then with the page. The core supports two levels."""
         return min(1 + self._request.escape_levels, 2)
 
     def _build_bytes(self, budget: int) -> Page:
@@ -174,7 +174,7 @@ class _PageBuilder:
         max_length = budget // 4 * 3
         data = self._view.read(start, min(start + min(self._request.limit or max_length, max_length), total))
         content = base64.b64encode(data).decode()
-        return self._make_page("bytes", "base64", content, returned=len(data), end=start + len(data), total=total)
+        return self._make_page("bytes", "base64", content, returned_count=len(data), end=start + len(data), total=total)
 
     def _build_text(self, budget: int) -> Page:
         total = self._view.size
@@ -193,7 +193,7 @@ class _PageBuilder:
             "text",
             "utf-8",
             page.text,
-            returned=page.end - page.start,
+            returned_count=page.end - page.start,
             # An offset inside a character moves to its start; one past the end stays.
             start=None if start == total else base + page.start,
             end=base + page.end,
@@ -207,7 +207,7 @@ class _PageBuilder:
         limit = self._request.limit or _DEFAULT_LIMIT
         span = index.span(self._offset, limit)
         if span.count == 0:
-            return self._make_page("lines", "utf-8", "", returned=0, end=len(index), total=len(index))
+            return self._make_page("lines", "utf-8", "", returned_count=0, end=len(index), total=len(index))
         end = min(span.end, span.start + _INDEX_BLOCK_BYTES + budget + _MAX_CHAR_BYTES)
         data = self._view.read(span.start, end)
         page = read_lines(data, self._offset - span.first, limit, budget, escape_levels=self._text_escape_levels)
@@ -216,7 +216,7 @@ class _PageBuilder:
             "lines",
             "utf-8",
             page.text,
-            returned=page.returned,
+            returned_count=page.returned,
             end=self._offset + page.returned,
             total=len(index),
             truncated=tuple(self._describe_cut_line(cut, index, span, content_size, end) for cut in page.truncated),
@@ -249,7 +249,7 @@ class _PageBuilder:
             "items",
             "json",
             page.content,
-            returned=page.returned,
+            returned_count=page.returned,
             end=page.offset + page.returned,
             total=len(index),
             truncated=tuple(
@@ -289,7 +289,7 @@ class _PageBuilder:
             "items",
             "json",
             content,
-            returned=returned,
+            returned_count=returned,
             end=self._offset + returned,
             total=len(index),
             truncated=cuts,
@@ -329,7 +329,7 @@ def _truncate_text(text: str, max_bytes: int) -> str:
 
 
 def _read_items(view: View, index: ItemIndex, offset: int, limit: int, budget: int) -> ItemPage:
-    """Read items from as few bytes of the payload as may hold them."""
+    """Read items, and no more bytes of the payload than they may take."""
     span = index.span(offset, limit)
     end = min(span.end, span.start + _INDEX_BLOCK_BYTES + budget + 1)
     data = view.read(span.start - view.origin, end - view.origin)

@@ -19,7 +19,7 @@ __all__ = [
 Format: TypeAlias = Literal["auto", "items", "bytes", "text", "lines"]
 
 MAX_OFFSET = (1 << 63) - 1
-"""Upper bound for offsets and limits; larger values are lowered to it."""
+"""Maximum offset and limit; larger values are lowered to it."""
 
 DEFAULT_MAX_BYTES = 65536
 """Budget of a page unless the request has its own."""

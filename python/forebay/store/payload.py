@@ -44,7 +44,7 @@ Redaction: TypeAlias = Callable[[bytes], bytes]
 
 
 _MAX_BYTES_AROUND_ITEMS = 1024
-"""Payload bytes outside the items that do not matter: the preview shows them."""
+"""Maximum payload bytes outside the items for which the items always count as most of the payload."""
 
 
 class SerializedJSON(abc.ABC):
@@ -98,18 +98,18 @@ def encode(value: object, default: Callable[[object], object] | None = None) -> 
     `default` converts objects that JSON cannot represent; one that it returns unchanged is converted as usual.
     """
 
-    def convert(inner: object) -> object:
-        converted = inner if default is None else default(inner)
-        return _to_serializable(inner) if converted is inner else converted
+    def convert(value: object) -> object:
+        converted = value if default is None else default(value)
+        return _to_serializable(value) if converted is value else converted
 
     def dumps(inner: object) -> bytes:
         return orjson.dumps(inner, default=convert, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
-    def encode_unknown(inner: object) -> bytes:
+    def encode_unknown(unknown: object) -> bytes:
         try:
-            return dumps(inner)
+            return dumps(unknown)
         except TypeError:
-            return encode(convert(inner), default)
+            return encode(convert(unknown), default)
 
     try:
         return dumps(value)
@@ -124,19 +124,19 @@ def _encode_with_json_module(value: object, encode_unknown: Callable[[object], b
     # Random, so that the value does not contain it.
     marker = os.urandom(16).hex()
 
-    def add_fragment(inner: object) -> str:
-        fragments.append(encode_unknown(inner))
+    def add_fragment(unknown: object) -> str:
+        fragments.append(encode_unknown(unknown))
         return f"{marker}{len(fragments) - 1}"
 
-    def dumps(inner: object, *, ensure_ascii: bool = False) -> bytes:
+    def dumps(converted: object, *, ensure_ascii: bool = False) -> bytes:
         text = json.dumps(
-            inner, default=add_fragment, allow_nan=False, separators=(",", ":"), ensure_ascii=ensure_ascii
+            converted, default=add_fragment, allow_nan=False, separators=(",", ":"), ensure_ascii=ensure_ascii
         )
         try:
             return text.encode()
         except UnicodeEncodeError:
             # A lone surrogate can only be written as an escape.
-            return dumps(inner, ensure_ascii=True)
+            return dumps(converted, ensure_ascii=True)
 
     try:
         text = dumps(value)
@@ -273,8 +273,8 @@ _COMPRESSED_MIME_TYPES = {
 # A heading, a code fence, a link in a list or the ruler of a table, at the start of a line. The later-line pattern
 # begins with the line end, so that the search skips from line to line.
 _MARKDOWN_LINE = rb"#{2,6} \S|```|[ \t]*[-*] \[[^\]\n]+\]\([^)\n]+\)|\|(?: *:?-+:? *\|)+[ \t\r]*(?:\n|\Z)"
-_MARKDOWN_FIRST_LINE = re.compile(rb"\s*(?:# \S|" + _MARKDOWN_LINE + rb")")
-_MARKDOWN_LATER_LINE = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
+_MARKDOWN_FIRST_LINE_PATTERN = re.compile(rb"\s*(?:# \S|" + _MARKDOWN_LINE + rb")")
+_MARKDOWN_LATER_LINE_PATTERN = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
 
 
 def sniff_mime_type(head: bytes) -> str | None:
@@ -292,7 +292,7 @@ def detect_mime_type(nature: str, head: bytes) -> str:
         case "ndjson":
             return "application/x-ndjson"
         case "text":
-            is_markdown = _MARKDOWN_FIRST_LINE.match(head) or _MARKDOWN_LATER_LINE.search(head)
+            is_markdown = _MARKDOWN_FIRST_LINE_PATTERN.match(head) or _MARKDOWN_LATER_LINE_PATTERN.search(head)
             return "text/markdown" if is_markdown else "text/plain"
         case _:
             return sniff_mime_type(head) or "application/octet-stream"
@@ -315,7 +315,7 @@ def is_json_mime_type(mime_type: str | None) -> bool | None:
 
 
 def is_compressed(head: bytes) -> bool:
-    """Return whether a payload that starts so is in a compressed format already."""
+    """Return whether a payload with these first bytes is compressed already."""
     return sniff_mime_type(head) in _COMPRESSED_MIME_TYPES
 
 

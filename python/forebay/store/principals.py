@@ -10,10 +10,10 @@ from forebay.store.handles import MAX_NAME_LENGTH
 __all__ = [
     "OPERATOR",
     "Principal",
-    "client_principal",
     "format_principal",
-    "possible_principals",
-    "subject_principal",
+    "list_possible_principals",
+    "make_client_principal",
+    "make_subject_principal",
 ]
 
 
@@ -35,12 +35,12 @@ _CLIENT_PREFIX = "client:"
 """Marks a client's name when it is displayed: a program may use the same word as a principal."""
 
 
-def client_principal(client: str) -> str:
+def make_client_principal(client: str) -> str:
     """Return the principal of a token that names only a client, such as one from a token file."""
     return _encode_parts("client", client)
 
 
-def subject_principal(issuer: str | None, subject: str) -> str:
+def make_subject_principal(issuer: str | None, subject: str) -> str:
     """Return the principal of a token's subject."""
     return _encode_parts("subject", issuer, subject)
 
@@ -49,15 +49,15 @@ def format_principal(principal: str | None) -> str | None:
     """Return a principal as it is displayed: `client:ann` for a client."""
     with contextlib.suppress(TypeError, ValueError):
         _, name = json.loads(principal or "")
-        if isinstance(name, str) and principal == client_principal(name):
+        if isinstance(name, str) and principal == make_client_principal(name):
             return f"{_CLIENT_PREFIX}{name}"
     return principal
 
 
-def possible_principals(name: str) -> tuple[str, ...]:
+def list_possible_principals(name: str) -> tuple[str, ...]:
     """Return every principal a user may mean by a name: the name itself, or the client of that name."""
     clients = [name, name.removeprefix(_CLIENT_PREFIX)] if name.startswith(_CLIENT_PREFIX) else [name]
-    return (name, *map(client_principal, clients))
+    return (name, *map(make_client_principal, clients))
 
 
 def _encode_parts(*parts: str | None) -> str:

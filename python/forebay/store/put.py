@@ -55,18 +55,18 @@ _MAX_DESCRIPTOR_BYTES = 4096 - 512
 _MAX_OUTLINE_BYTES = 512
 
 _MAX_EVICTION_ATTEMPTS = 10
-"""How often payloads are evicted for a new one before it is refused."""
+"""Maximum number of times that payloads are evicted for a new one before it is refused."""
 
 _MAX_WATCHED_PRINCIPALS = 4096
-"""Principals whose totals an open store keeps for its warning."""
+"""Maximum number of principals whose totals an open store keeps for its warning."""
 
 _SNIFFED_BYTES = 16384
-"""Bytes from which the MIME type is detected."""
+"""Bytes at the start of a payload from which its MIME type is detected."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PutRequest:
-    """The parameters of `Store.put`, beside the payload."""
+    """The parameters of `Store.put`, except the payload."""
 
     mime_type: str | None = None
     source_tool: str | None = None
@@ -100,14 +100,14 @@ class PayloadWriter:
         quota: Quota,
         journal: Journal,
         options: Options,
-        free_space: Callable[[str | None, int], None],
+        make_space: Callable[[str | None, int], None],
     ) -> None:
         self._backend = backend
         self._quota = quota
         self._journal = journal
         self._options = options
         self._redactions = options.redactions
-        self._free_space = free_space
+        self._make_space = make_space
         self._lock = fork_safe_lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
@@ -207,7 +207,7 @@ class PayloadWriter:
         else:
             shortage = self._quota.explain_shortage(principal, size)
             if shortage is not None:
-                self._free_space(principal, size)
+                self._make_space(principal, size)
                 shortage = self._quota.explain_shortage(principal, size)
         if shortage is not None:
             raise StoreFull(shortage)
@@ -218,7 +218,7 @@ class PayloadWriter:
                 upload.commit(extension)
                 return
             # Another writer may take the freed space first; then the next round frees more.
-            self._free_space(principal, size)
+            self._make_space(principal, size)
         with self._quota.reserve(principal, size):
             upload.commit(extension)
 
@@ -281,25 +281,25 @@ def apply_redactions(payload: Payload, redactions: Sequence[Redaction]) -> bytes
 
 
 def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
-    """Return the MIME type of the request, or else the detected one; also where JSON was promised and is not."""
+    """Return the MIME type of the request, or the detected one if it has none or wrongly says JSON."""
     if mime_type is None or (is_json_mime_type(mime_type) and nature not in ("json", "ndjson")):
         return detect_mime_type(nature, head)
     return mime_type
 
 
 def _finish_outline(
-    outline_future: Future[str] | None, data: Buffer | None, written: WriteProgress, findings: Findings
+    outline_future: Future[str] | None, data: Buffer | None, progress: WriteProgress, findings: Findings
 ) -> str | None:
     # A payload that fits into the preview needs no outline.
-    if findings.nature not in ("json", "ndjson") or written.payload_bytes <= MAX_PREVIEW_BYTES:
+    if findings.nature not in ("json", "ndjson") or progress.payload_bytes <= MAX_PREVIEW_BYTES:
         return None
     if outline_future is not None:
         return outline_future.result()
-    if data is None and written.payload_bytes == len(memoryview(written.first_chunk)):
-        data = written.first_chunk
+    if data is None and progress.payload_bytes == len(memoryview(progress.first_chunk)):
+        data = progress.first_chunk
     if data is not None:
         return outline(data, _MAX_OUTLINE_BYTES)
-    return _outline_first_items(written.first_chunk, findings.items)
+    return _outline_first_items(progress.first_chunk, findings.items)
 
 
 def _outline_first_items(head: Buffer, items: ItemIndex | None) -> str | None:

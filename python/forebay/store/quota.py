@@ -12,7 +12,7 @@ __all__ = ["Quota", "QuotaExceeded"]
 
 
 class QuotaExceeded(StoreFull):
-    """A quota has no room, according to the counters. A recount may show that it has."""
+    """A quota is exceeded according to the counters. A recount may show that it is not."""
 
 
 class Quota:
@@ -43,18 +43,18 @@ class Quota:
             for principal, size in list_objects():
                 sums[TOTAL_COUNTER] += size
                 if principal is not None:
-                    sums[_counter_name(principal)] += size
+                    sums[_get_counter_name(principal)] += size
             for name, value in sums.items():
                 counters.set(name, value)
 
     def explain_shortage(self, principal: str | None, size: int) -> str | None:
-        """Return why `size` more bytes do not fit now, or `None` if they do. Only `reserve` makes sure."""
+        """Return why `size` more bytes do not fit now, or `None` if they do. Only `reserve` guarantees it."""
         with self._backend.counters() as counters:
             return self._explain_shortage(_read_usage(counters, principal), size)
 
     def explain_oversize(self, principal: str | None, size: int) -> str | None:
         """Return why `size` bytes would not fit even into an empty store, or `None` if they would."""
-        if self._explain_shortage(dict.fromkeys(_counter_names(principal), 0), size) is None:
+        if self._explain_shortage(dict.fromkeys(_list_counter_names(principal), 0), size) is None:
             return None
         limits = [self._total, self._per_principal if principal is not None else None]
         smallest = min(limit for limit in limits if limit is not None)
@@ -93,7 +93,7 @@ class Quota:
                 raise
 
     def release(self, principal: str | None, size: int, delete: Callable[[], bool]) -> bool:
-        """Delete an object and subtract its size, if `delete` returns that it existed."""
+        """Delete an object, and subtract its size if `delete` returns that it existed."""
         with self._backend.counters() as counters:
             if not delete():
                 return False
@@ -101,12 +101,12 @@ class Quota:
             return True
 
 
-def _counter_names(principal: str | None) -> list[str]:
-    return [TOTAL_COUNTER] if principal is None else [TOTAL_COUNTER, _counter_name(principal)]
+def _list_counter_names(principal: str | None) -> list[str]:
+    return [TOTAL_COUNTER] if principal is None else [TOTAL_COUNTER, _get_counter_name(principal)]
 
 
 def _read_usage(counters: Counters, principal: str | None) -> dict[str, int | None]:
-    return {name: counters.get(name) for name in _counter_names(principal)}
+    return {name: counters.get(name) for name in _list_counter_names(principal)}
 
 
 def _write_usage(counters: Counters, usage: dict[str, int | None], change: int) -> None:
@@ -114,6 +114,6 @@ def _write_usage(counters: Counters, usage: dict[str, int | None], change: int) 
         counters.set(name, max(0, (amount or 0) + change))
 
 
-def _counter_name(principal: str) -> str:
+def _get_counter_name(principal: str) -> str:
     """Return the counter of a principal: a hash, because a principal may be no valid file name."""
     return "p-" + hashlib.blake2b(principal.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

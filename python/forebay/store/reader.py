@@ -21,13 +21,13 @@ from forebay.store.frames import Footer
 __all__ = ["ArrayView", "PayloadFile", "PayloadReader", "ValueView", "View", "read_value"]
 
 _MAX_IN_MEMORY_BYTES = 16 << 20
-"""Largest payload that is read whole into memory; larger ones go into a temporary file that is mapped."""
+"""Maximum size of a payload that is read into memory. A larger one is written to a temporary file and mapped."""
 
 _SCAN_BYTES = 1 << 20
 """Bytes read at a time while scanning a value."""
 
-_ITEM_NUMBER = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
-"""The number of an item, at the start of what follows the items' path."""
+_ITEM_NUMBER_PATTERN = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
+"""Matches the number of an item, at the start of a path relative to the items."""
 
 
 class View(Protocol):
@@ -201,7 +201,7 @@ def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buff
         rest = path[len(index.path) :]
         if rest == "" and index.kind == "array":
             return reader.read(index.start, index.end)
-        match = _ITEM_NUMBER.match(rest)
+        match = _ITEM_NUMBER_PATTERN.match(rest)
         if match is not None:
             return _read_inside_item(reader, index, path, int(match[1]), rest[match.end() :])
     data = memoryview(read_payload())
@@ -209,11 +209,11 @@ def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buff
     return data[start:end]
 
 
-def _read_inside_item(reader: PayloadReader, index: ItemIndex, path: str, number: int, rest: str) -> memoryview:
+def _read_inside_item(reader: PayloadReader, index: ItemIndex, path: str, number: int, inner_path: str) -> memoryview:
     try:
         if number < len(index):
             item = reader.read_item(index, number)
-            start, end = locate(item, rest)
+            start, end = locate(item, inner_path)
             return item[start:end]
     except PathNotFound:
         pass

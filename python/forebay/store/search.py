@@ -20,10 +20,10 @@ from forebay.store.reader import View
 __all__ = ["search_payload"]
 
 _FIRST_SEARCH_BYTES = 4 << 20
-"""Payload bytes that are searched before the whole payload is read."""
+"""Size of the first part of a payload, which is searched before the whole payload is read."""
 
 _MIN_MATCH_BYTES = 48
-"""The least that a match takes on a page, without context."""
+"""Minimum bytes that a match takes on a page, without its context."""
 
 _LOOK_AHEAD_BYTES = 16
 """Bytes needed after a context to end it between characters and escapes."""
@@ -70,10 +70,10 @@ def search_payload(
         data, result = find_matches(start=next_start, limit=count, context=context)
         for match in result.matches:
             described = _describe_match(match, match.context)
-            if not matches and _match_size(described, size_of) > remaining:
+            if not matches and _measure_match(described, size_of) > remaining:
                 read_context = functools.partial(_read_context, find, data, match)
                 described = _shorten_match(match, read_context, context, remaining, size_of)
-            size = _match_size(described, size_of)
+            size = _measure_match(described, size_of)
             if size > remaining:
                 return _build_page(handle, request, matches, next_start)
             remaining -= size
@@ -104,7 +104,7 @@ def _find_matches(
     """Find matches, and return them with the data they were found in.
 
     With `try_first_part`, the first part of the payload is searched first. That is only for literals: a regular
-    expression may match longer, or otherwise, in the whole payload.
+    expression may match a longer or another text in the whole payload.
     """
     if try_first_part and start < _FIRST_SEARCH_BYTES < view.size:
         part = view.read(0, _FIRST_SEARCH_BYTES)
@@ -120,13 +120,13 @@ def _describe_match(match: Match, context: str | None) -> dict[str, Any]:
     return {"byte_offset": match.start, "size_bytes": match.end - match.start, **number, "context": context}
 
 
-def _match_size(described: dict[str, Any], size_of: Callable[[bytes], int]) -> int:
+def _measure_match(description: dict[str, Any], size_of: Callable[[bytes], int]) -> int:
     """Return the size of a match on a page, with the comma after it."""
-    return size_of(orjson.dumps(described)) + 1
+    return size_of(orjson.dumps(description)) + 1
 
 
 def _read_context(find: Callable[..., SearchResult], data: Buffer, match: Match, size: int) -> str:
-    """Return a context of another size, by searching from the start of the match."""
+    """Return the match with `size` bytes of context, by repeating the search at the start of the match."""
     return find(data, start=match.start, limit=1, context=size).matches[0].context or ""
 
 
@@ -146,5 +146,5 @@ def _shorten_match(
         return _describe_match(match, context or None)
 
     sizes = range(text_size + max_context + 1)
-    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _match_size(cut_to(size), size_of))
+    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _measure_match(cut_to(size), size_of))
     return cut_to(max(fitting - 1, 0))

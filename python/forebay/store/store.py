@@ -33,7 +33,7 @@ from forebay.store.threads import BlockingChunks, start_in_thread
 __all__ = ["Store", "StoredOutput"]
 
 _MAX_REFUSALS_PER_SECOND = 20
-"""Refused handles recorded in the journal per second; more would push other events out of it."""
+"""Maximum number of refused handles to record in the journal per second; more would push other events out of it."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -108,7 +108,7 @@ class Store:
         self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
         self._catalog = Catalog(backend, options.clock)
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
-        self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper.free_space)
+        self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper.make_space)
         self._refusals = (0, 0)
         self.journal = journal
 
@@ -161,11 +161,11 @@ class Store:
         """`put`, awaited. Also takes an async iterable of chunks. If it is cancelled, nothing stays stored."""
         is_cancelled = False
 
-        def report_progress(done: int) -> None:
+        def report_progress(stored_bytes: int) -> None:
             if is_cancelled:
                 raise CancelledError
             if progress is not None:
-                progress(done)
+                progress(stored_bytes)
 
         def undo(future: "Future[Descriptor]") -> None:
             if not future.cancelled() and future.exception() is None:
@@ -258,7 +258,7 @@ class Store:
         if self._refusals[1] <= _MAX_REFUSALS_PER_SECOND:
             self.journal.record(
                 "output_handle_refused",
-                # Both come from outside, and may be anything, of any size.
+                # Principal and handle come from outside, and may be any value of any size.
                 principal=principal if is_valid_name(principal) else None,
                 handle=handle if is_handle(handle) else None,
                 code=code,
@@ -378,7 +378,7 @@ class Store:
     def list(self, *, principal: Principal = None) -> Iterator[StoredOutput]:
         """Return the payloads of a principal, in no particular order."""
         for stored in self._backend.list():
-            # Skips payloads that are gone meanwhile, damaged, or of others.
+            # Skips payloads that were deleted meanwhile, are damaged, or belong to others.
             with (
                 contextlib.suppress(HandleNotFound, HandleCorrupt),
                 self._catalog.open(stored.handle, principal) as reader,

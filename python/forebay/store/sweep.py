@@ -140,7 +140,7 @@ class Sweeper:
         )
 
     def _recount(self) -> list[tuple[_Entry, ObjectInfo]]:
-        """Set the counters from the stored objects, and return these."""
+        """Set the counters from the stored objects, and return the objects with their entries."""
         entries: list[tuple[_Entry, ObjectInfo]] = []
 
         def list_objects() -> Iterator[tuple[str | None, int]]:
@@ -153,7 +153,7 @@ class Sweeper:
         self._entries = {stored.handle: entry for entry, stored in entries}
         return entries
 
-    def free_space(self, principal: str | None, size: int) -> None:
+    def make_space(self, principal: str | None, size: int) -> None:
         """Remove expired payloads, and then, with `on_full="evict"`, a principal's oldest until `size` bytes fit.
 
         Nothing is evicted if `size` bytes would not fit even without all payloads of the principal.
@@ -187,26 +187,26 @@ class Sweeper:
         wall, monotonic = self._last_clocks
         return abs((now - wall) - (time.monotonic() - monotonic)) >= _MAX_CLOCK_DRIFT_SECONDS
 
-    def _read_entry(self, stored: ObjectInfo) -> _Entry:
-        entry = self._entries.get(stored.handle)
+    def _read_entry(self, object_info: ObjectInfo) -> _Entry:
+        entry = self._entries.get(object_info.handle)
         if entry is not None and not entry.is_corrupt:
             return entry
         try:
-            with self._backend.open(stored.handle) as blob:
-                meta = self._catalog.read_footer(stored.handle, blob).meta
+            with self._backend.open(object_info.handle) as blob:
+                meta = self._catalog.read_footer(object_info.handle, blob).meta
         except KeyError:
             # Another process removed it.
-            return _Entry(None, stored.modified_at, stored.modified_at)
+            return _Entry(None, object_info.modified_at, object_info.modified_at)
         except HandleCorrupt:
-            # Its expiry cannot be read, so it is kept for the default time.
-            return _Entry(None, stored.modified_at, stored.modified_at + self._options.ttl, is_corrupt=True)
-        entry = self._entries[stored.handle] = _Entry(meta["principal"], meta["created_at"], meta["expires_at"])
+            # The expiry of a damaged payload cannot be read, so it is kept for the default time.
+            return _Entry(None, object_info.modified_at, object_info.modified_at + self._options.ttl, is_corrupt=True)
+        entry = self._entries[object_info.handle] = _Entry(meta["principal"], meta["created_at"], meta["expires_at"])
         return entry
 
-    def _remove(self, stored: ObjectInfo, entry: _Entry, event: str) -> bool:
-        self._catalog.forget(stored.handle)
-        self._entries.pop(stored.handle, None)
-        if not self._quota.release(entry.principal, stored.size, lambda: self._backend.delete(stored.handle)):
+    def _remove(self, object_info: ObjectInfo, entry: _Entry, event: str) -> bool:
+        self._catalog.forget(object_info.handle)
+        self._entries.pop(object_info.handle, None)
+        if not self._quota.release(entry.principal, object_info.size, lambda: self._backend.delete(object_info.handle)):
             return False
-        self._journal.record(event, principal=entry.principal, handle=stored.handle, size_bytes=stored.size)
+        self._journal.record(event, principal=entry.principal, handle=object_info.handle, size_bytes=object_info.size)
         return True

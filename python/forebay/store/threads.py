@@ -98,7 +98,7 @@ def fork_safe_lock() -> "threading.RLock":
 
 def _reset_locks() -> None:
     for lock in list(_locks):
-        # The way in which the standard library's own modules reset their locks.
+        # The standard library's own modules reset their locks in the same way.
         lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 

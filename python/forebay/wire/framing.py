@@ -43,14 +43,14 @@ _PIPE_BYTES = 1024 * 1024
 """Pipe capacity to ask the kernel for."""
 
 _END_BYTES = 64 * 1024
-"""How much of the head and the tail of a message is kept when the rest is lost."""
+"""Bytes to keep of the start and of the end of a message whose middle is lost."""
 
 _SCALAR_PATTERN = rb'(-?\d{1,20}|"(?:[^"\\]|\\.){0,256}")'
 _JSONRPC_PATTERN = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _ID_PATTERN = rb'"id"\s*:\s*' + _SCALAR_PATTERN
-_ID_FIRST = re.compile(rb"\s*\{\s*" + _JSONRPC_PATTERN + _ID_PATTERN + rb"\s*,")
-_REQUEST = re.compile(rb"\s*\{\s*" + _JSONRPC_PATTERN + rb"(?:" + _ID_PATTERN + rb'\s*,\s*)?"method"')
-_ID_LAST = re.compile(
+_ID_FIRST_PATTERN = re.compile(rb"\s*\{\s*" + _JSONRPC_PATTERN + _ID_PATTERN + rb"\s*,")
+_REQUEST_PATTERN = re.compile(rb"\s*\{\s*" + _JSONRPC_PATTERN + rb"(?:" + _ID_PATTERN + rb'\s*,\s*)?"method"')
+_ID_LAST_PATTERN = re.compile(
     rb"\}\s*,\s*" + _JSONRPC_PATTERN + _ID_PATTERN + rb"[^{}\"]*(?:,\s*\"jsonrpc\"\s*:\s*\"2\.0\"\s*)?\}\s*$"
 )
 
@@ -143,11 +143,11 @@ class HeadTail:
     @property
     def is_request(self) -> bool:
         """Whether the message starts like a request or notification; otherwise it may be a response."""
-        return _REQUEST.match(self.head) is not None
+        return _REQUEST_PATTERN.match(self.head) is not None
 
     def find_id(self) -> object:
         """Return the message id, which is usually the first or the last member, or `None` if it is not found."""
-        match = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
+        match = _ID_FIRST_PATTERN.match(self.head) or _ID_LAST_PATTERN.search(self.tail)
         with contextlib.suppress(orjson.JSONDecodeError):
             return None if match is None else orjson.loads(match[1])
         return None
@@ -216,9 +216,9 @@ class LineBuffer:
         return spool
 
     @staticmethod
-    def _append_lost(lost: LostMessage, chunk: bytes | memoryview) -> None:
-        lost.size += len(chunk)
-        lost.head_tail.tail = (lost.head_tail.tail + bytes(chunk))[-_END_BYTES:]
+    def _append_lost(lost_message: LostMessage, chunk: bytes | memoryview) -> None:
+        lost_message.size += len(chunk)
+        lost_message.head_tail.tail = (lost_message.head_tail.tail + bytes(chunk))[-_END_BYTES:]
 
     def take(self) -> Line:
         """Return the message and start an empty one."""

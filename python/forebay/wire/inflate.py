@@ -8,7 +8,7 @@ __all__ = ["ACCEPT_ENCODING", "Inflater", "is_compression"]
 
 ACCEPT_ENCODING = "gzip, deflate"
 
-_IDENTITY_CODINGS = re.compile(
+_IDENTITY_CODING_PATTERN = re.compile(
     r"|identity|none|binary|[78]bit|utf-?(8|16|32)([bl]e)?|(us-)?ascii|iso-8859-\d+|windows-\d+|shift[_-]jis|gb\w+|euc-\w+"
 )
 """Values of `Content-Encoding` that servers send for uncompressed bodies: mail encodings and charsets.
@@ -19,12 +19,12 @@ Any other unknown name is an error, since it may be an unknown compression.
 _GZIP_FIRST_BYTE = 0x1F
 
 _MAX_CHUNK_BYTES = 1024 * 1024
-"""Size limit of a decompressed chunk: a few compressed bytes can expand to very many."""
+"""Maximum bytes of a decompressed chunk: a few compressed bytes can expand to very many."""
 
 
 def is_compression(name: str) -> bool:
     """Return whether a `Content-Encoding` names a compression."""
-    return not _IDENTITY_CODINGS.fullmatch(name)
+    return not _IDENTITY_CODING_PATTERN.fullmatch(name)
 
 
 class Inflater:

@@ -32,30 +32,30 @@ __all__ = [
     "as_lazy",
     "dump",
     "dump_chunks",
-    "error_message",
     "get_meta",
-    "id_key",
+    "make_error_message",
+    "make_id_key",
+    "make_result_message",
     "open_span",
     "parse",
     "parse_fully",
     "parse_lazy",
     "protocol_version",
-    "result_message",
 ]
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 
 MAX_STRING_BYTES = 1024
-"""Longer strings stay `LazyJSON`."""
+"""Maximum bytes of a string to parse; longer ones stay `LazyJSON`."""
 
 MAX_CONTAINER_BYTES = 8192
-"""Larger objects and arrays stay `LazyJSON`."""
+"""Maximum bytes of an object or array to parse; larger ones stay `LazyJSON`."""
 
 MAX_DEPTH = 64
-"""Values nested more deeply stay `LazyJSON`; `orjson` reads at most 1,024 levels."""
+"""Maximum nesting depth to parse; deeper values stay `LazyJSON`. `orjson` reads at most 1,024 levels."""
 
 _MAX_ENVELOPE_BYTES = 1 << 20
-"""Container size for a second attempt, if `params` or `result` was too large to parse."""
+"""Maximum bytes of a container in a second attempt, if `params` or `result` was too large in the first."""
 
 _UNLIMITED = 1 << 62
 _FULL_DEPTH = 512
@@ -165,7 +165,7 @@ class ChunkSource:
 
     open: Callable[[], Iterator[bytes | memoryview]]
     max_size: int
-    """Upper bound of its size in bytes."""
+    """Maximum size of the payload in bytes."""
     folder: str | None = None
     """Folder that has room for a copy."""
 
@@ -270,10 +270,10 @@ def dump_chunks(value: object) -> bytes | ChunkSource:
     """Return a value as JSON like `dump`, or as chunks if some of it is spooled."""
     holes: list[LazyJSON] = []
 
-    def add_hole(inner: object) -> object:
-        if not isinstance(inner, LazyJSON):
-            return inner
-        holes.append(inner)
+    def add_hole(nested_value: object) -> object:
+        if not isinstance(nested_value, LazyJSON):
+            return nested_value
+        holes.append(nested_value)
         return f"{_HOLE_TOKEN}:{len(holes) - 1}"
 
     skeleton = encode(value, add_hole)
@@ -308,18 +308,18 @@ def open_span(value: object) -> Iterator[SourceSpan]:
         yield spool.path, 0, spool.size
 
 
-def result_message(request_id: object, result: Mapping[str, Any]) -> bytes:
+def make_result_message(request_id: object, result: Mapping[str, Any]) -> bytes:
     """Return a JSON-RPC response with a result."""
     return dump({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
-def error_message(request_id: object, code: int, message: str, data: object = None) -> bytes:
+def make_error_message(request_id: object, code: int, message: str, data: object = None) -> bytes:
     """Return a JSON-RPC error response."""
     error = {"code": code, "message": message, **({} if data is None else {"data": data})}
     return dump({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
-def id_key(request_id: object) -> bytes:
+def make_id_key(request_id: object) -> bytes:
     """Return a request id as a dictionary key: 7, 7.0 and 70e-1 have the same key, "7" has another."""
     if isinstance(request_id, LazyJSON):
         text = request_id.json()

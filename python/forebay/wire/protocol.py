@@ -33,7 +33,7 @@ PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 
 MAX_LIST_PAGES = 1000
-"""How many pages of a list are followed."""
+"""Maximum number of pages of a list to request."""
 
 _CACHEABLE_METHODS = {"tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 """Methods whose results must state how long they may be cached, since `MODERN_VERSION`."""

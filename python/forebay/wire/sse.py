@@ -10,7 +10,7 @@ __all__ = ["Event", "EventParser"]
 _DATA_FIELD = b"data:"
 _BOM = b"\xef\xbb\xbf"
 _MAX_FIELD_BYTES = 64 * 1024
-"""Lines other than `data` are cut at this length."""
+"""Maximum bytes of a line other than `data`; longer ones are cut."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Event:
 class EventParser:
     """Parser of an event stream that also keeps what is needed to resume it."""
 
-    def __init__(self, data: LineBuffer) -> None:
-        self._data = data
+    def __init__(self, data_buffer: LineBuffer) -> None:
+        self._data_buffer = data_buffer
         self.last_event_id = ""
         """Id of the last complete event."""
         self.retry_seconds: float | None = None
@@ -52,7 +52,7 @@ class EventParser:
 
     def discard(self) -> None:
         """Drop an incomplete event at the end of a stream and get ready for the stream that resumes it."""
-        self._data.discard()
+        self._data_buffer.discard()
         self._reset_stream()
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
@@ -63,7 +63,7 @@ class EventParser:
         start = 1 if self._ends_with_cr and chunk[:1] == b"\n" else 0
         if chunk:
             self._ends_with_cr = False
-        # Both are searched only once over the chunk, to stay linear when only one of them occurs.
+        # Search the chunk only once for each line end, to stay linear when only one of the two occurs.
         newline, carriage = chunk.find(b"\n", start), chunk.find(b"\r", start)
         while newline >= 0 or carriage >= 0:
             end = newline if carriage < 0 or 0 <= newline < carriage else carriage
@@ -90,7 +90,7 @@ class EventParser:
     def _append(self, chunk: memoryview) -> None:
         """Append part of a line; data goes straight to the data buffer."""
         if self._is_data_line:
-            self._data.append(chunk)
+            self._data_buffer.append(chunk)
             return
         # One byte more than the field name: a space after it is not part of the data.
         missing = len(_DATA_FIELD) + 1 - len(self._line)
@@ -99,15 +99,15 @@ class EventParser:
             chunk = chunk[missing:]
             if len(self._line) > len(_DATA_FIELD) and self._line.startswith(_DATA_FIELD):
                 self._begin_data(bytes(self._line[len(_DATA_FIELD) :]).removeprefix(b" "))
-                self._data.append(chunk)
+                self._data_buffer.append(chunk)
                 return
         self._line += chunk[: _MAX_FIELD_BYTES - len(self._line)]
 
     def _begin_data(self, start: bytes) -> None:
         if self._has_data:
-            self._data.append(b" ")
+            self._data_buffer.append(b" ")
         self._has_data = self._is_data_line = True
-        self._data.append(start)
+        self._data_buffer.append(start)
 
     def _end_line(self) -> Event | None:
         line, self._line = bytes(self._line), bytearray()
@@ -134,6 +134,6 @@ class EventParser:
 
     def _end_event(self) -> Event | None:
         self.last_event_id = self._id
-        event = Event(self._name or "message", self._data.take()) if self._has_data else None
+        event = Event(self._name or "message", self._data_buffer.take()) if self._has_data else None
         self._reset_event()
         return event

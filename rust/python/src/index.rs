@@ -12,14 +12,14 @@ use crate::convert::{int, optional_text, page_range, repr};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
-/// The bytes `data[start:end]`, which contain the requested items whole.
+/// A byte range, `data[start:end]`, that contains the requested items completely.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Span {
     /// Offset of the first byte to read.
     start: u64,
     /// Offset after the last byte to read.
     end: u64,
-    /// Number of the item that starts at `start`, at most a block before the first requested one.
+    /// Position of the item that starts at byte `start`. The first requested item follows within one block.
     first: u64,
     /// How many of the requested items exist.
     count: u64,
@@ -93,7 +93,7 @@ impl ItemIndex {
         self.0.end()
     }
 
-    /// Return the bytes to read to get `limit` items from `offset` on whole.
+    /// Return a byte range that contains `limit` complete items, the first of which is item `offset`.
     fn span(
         &self,
         #[pyo3(from_py_with = int::offset)] offset: i64,

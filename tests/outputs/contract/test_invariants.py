@@ -19,7 +19,7 @@ from forebay.outputs.contract import (
     retrieve_artifact,
     wrap_response,
 )
-from forebay.outputs.contract.response import PayloadView, find_largest
+from forebay.outputs.contract.response import PayloadView, find_largest_excerpt
 from forebay.store.payload import encode, escaped_size
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -117,7 +117,7 @@ def test_the_excerpt_nearly_fills_the_budget(payload: Any, max_bytes: int) -> No
     def measure(excerpt: bytes) -> int:
         return escaped_size(excerpt, 1)
 
-    largest = measure(find_largest(view.truncate, measure, max_bytes))
+    largest = measure(find_largest_excerpt(view.truncate, measure, max_bytes))
     assert largest <= max_bytes
     # The naive twin tries every budget.
     best = max(size for budget in range(13, max_bytes + 1) if (size := measure(view.truncate(budget))) <= max_bytes)

@@ -84,12 +84,12 @@ _IDENTITY: dict[str, Any] = {
 }
 
 
-def _schema(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+def _schema(required_properties: dict[str, Any], **optional: Any) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
-        "properties": {"requestId": _STRING, **required, **optional},
-        "required": ["requestId", *required],
+        "properties": {"requestId": _STRING, **required_properties, **optional},
+        "required": ["requestId", *required_properties],
     }
 
 

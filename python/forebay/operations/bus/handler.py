@@ -29,12 +29,14 @@ __all__ = ["CallHandler"]
 _log = logging.getLogger("forebay")
 
 _MAX_SETTLED_IDS = 4096
-"""How many ids of settled calls are remembered, to ignore requests that are delivered again."""
+"""Maximum number of ids of settled calls to remember, so that a request that is delivered again is ignored."""
 
 _Task: TypeAlias = asyncio.Task[None]
 
-_enclosing_calls: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar("answering", default=frozenset())
-"""The tasks of the calls that enclose the current code."""
+_enclosing_calls: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar(
+    "enclosing_calls", default=frozenset()
+)
+"""Tasks of the calls that the current code runs in: the innermost call and all calls around it."""
 
 
 class CallHandler:
@@ -52,7 +54,7 @@ class CallHandler:
         self._tasks: dict[_Task, frozenset[_Task]] = {}
         """All unfinished tasks, aborted ones included, each with its enclosing tasks and itself."""
         self._closing_tasks: set[_Task] = set()
-        """Tasks of calls that close this handler themselves. Two of them would wait for each other."""
+        """Tasks of calls that close this handler themselves. Without it, two of them would wait for each other."""
         self._deadline_scopes: dict[_Task, DeadlineScope] = {}
         """Deadlines of the running calls that have one."""
         self._settled_ids: dict[str, None] = {}
@@ -91,9 +93,9 @@ class CallHandler:
         self._closing_tasks |= enclosing
         return self._closing_tasks
 
-    async def _shut_down(self, spared: Set[_Task]) -> None:
+    async def _shut_down(self, spared_tasks: Set[_Task]) -> None:
         try:
-            if others := self._tasks.keys() - spared:
+            if others := self._tasks.keys() - spared_tasks:
                 # Let new tasks start: one cancelled before its start would never publish its outcome.
                 await asyncio.sleep(0)
                 for task in others & {*self._running.values()}:
@@ -130,11 +132,11 @@ class CallHandler:
             self._remember_settled(request_id)
 
         task = asyncio.create_task(self._handle_call(request_id, event, is_closing=self._is_closing))
-        self._tasks[task] = self._caller_tasks(event) | {task}
+        self._tasks[task] = self._find_caller_tasks(event) | {task}
         self._running[request_id] = task
         task.add_done_callback(on_done)
 
-    def _caller_tasks(self, event: Mapping[str, Any]) -> frozenset[_Task]:
+    def _find_caller_tasks(self, event: Mapping[str, Any]) -> frozenset[_Task]:
         """Return the tasks that wait for a call: by its parent id, or by the current context."""
         match event:
             case {"parentRequestId": str(parent)} if parent in self._running:
@@ -149,7 +151,7 @@ class CallHandler:
     def _on_aborted(self, event: Any) -> None:
         match event:
             case {"requestId": str(request_id)}:
-                # Also if its request arrives later, or again.
+                # Also ignore a request of this call that arrives later, or again.
                 self._remember_settled(request_id)
                 task = self._running.pop(request_id, None)
                 # If its deadline has passed, it is ending already, and a second cancellation would disturb its cleanup.

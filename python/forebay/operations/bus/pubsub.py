@@ -43,7 +43,7 @@ class InProcessPubSub:
         self._receivers: dict[str, dict[object, Receiver]] = {}
 
     async def publish(self, topic: CallEventName, event: CallEvent) -> None:
-        """Call all receivers with an event. One that raises is logged and does not stop the others."""
+        """Call all receivers with an event. An exception of a receiver is logged and does not stop the others."""
         if topic == "call.requested" and not self._receivers.get(topic):
             _log.warning("forebay: nobody answers this call; start one with `async with CallHandler(registry, calls)`")
         for receive in [*self._receivers.get(topic, {}).values()]:
@@ -68,7 +68,7 @@ async def subscribe_all(pubsub: PubSub, receivers: Mapping[CallEventName, Receiv
     subscriptions: list[Unsubscribe] = []
 
     async def unsubscribe() -> None:
-        # Concurrently, so that one that hangs does not delay the others.
+        # Concurrently, so that a subscription that hangs does not delay the others.
         ending = [wait_bounded(subscriptions.pop()()) for _ in range(len(subscriptions))]
         for outcome in await asyncio.gather(*ending, return_exceptions=True):
             if isinstance(outcome, BaseException):

@@ -37,7 +37,7 @@ __all__ = [
 _BASE64_KEY = "$base64"
 
 _LETTERS = b"".join(rb"(?:%c|\\u00%x)" % (letter, letter) for letter in b"base64")
-_RESERVED_KEY = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
+_RESERVED_KEY_PATTERN = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
 """The opening quote of a `$base64` key in JSON text, whichever of its letters are escaped.
 
 A quote after a backslash is part of a string and opens nothing.
@@ -45,10 +45,10 @@ A quote after a backslash is part of a string and opens nothing.
 
 _PASSTHROUGH = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
-_LONG_NUMBER = r"[0-9]{19}"
+_LONG_INTEGER_PATTERN = r"[0-9]{19}"
 """Matches every integer beyond 64 bits, which `orjson` would read as a float."""
 
-_POSSIBLE_OVERFLOW = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
+_HUGE_NUMBER_PATTERN = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
 """Matches every number beyond the range of a float, and every integer with more digits than Python reads."""
 
 
@@ -111,7 +111,7 @@ def is_json_type(content_type: str) -> bool:
 
 def parse(data: bytes) -> Any:
     """Parse JSON exactly. Long integers and lone surrogates take the slower `json` module."""
-    if not _core.search(data, _LONG_NUMBER, regex=True, limit=1, context=0).matches:
+    if not _core.search(data, _LONG_INTEGER_PATTERN, regex=True, limit=1, context=0).matches:
         # `orjson` rejects lone surrogates, which `json` reads.
         with contextlib.suppress(orjson.JSONDecodeError):
             return orjson.loads(data)
@@ -178,7 +178,7 @@ def to_jsonable(data: Any) -> Any:
     """Replace bytes with `{"$base64": …}`, escape keys that look like that, and embed JSON bodies."""
     match data:
         case Body(is_json=True) if _can_parse(data):
-            return orjson.Fragment(_RESERVED_KEY.sub(b'"$', data.content))
+            return orjson.Fragment(_RESERVED_KEY_PATTERN.sub(b'"$', data.content))
         case Body():
             return to_jsonable(data.content)
         case bytes() | bytearray() | memoryview():
@@ -196,7 +196,7 @@ def to_jsonable(data: Any) -> Any:
 
 def _can_parse(body: Body) -> bool:
     """Return whether `parse` can read all numbers of a body. Only a body with a suspicious number is parsed."""
-    if _core.search(body.content, _POSSIBLE_OVERFLOW, regex=True, limit=1, context=0).matches:
+    if _core.search(body.content, _HUGE_NUMBER_PATTERN, regex=True, limit=1, context=0).matches:
         try:
             body.json()
         except ValueError:
@@ -250,7 +250,7 @@ def _is_reserved_key(key: str) -> bool:
     return key.startswith("$") and key.lstrip("$") == "base64"
 
 
-_CHARSET = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
+_CHARSET_PATTERN = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
 
 _EXCLUDED_CODECS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
 """Text codecs of Python that are no charsets; some take very long on large input."""
@@ -258,7 +258,7 @@ _EXCLUDED_CODECS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefin
 
 def decode_text(content: bytes, content_type: str) -> str | None:
     """Decode bytes with the charset of their content type; return `None` if they are not valid in it."""
-    charset = _CHARSET.search(content_type)
+    charset = _CHARSET_PATTERN.search(content_type)
     try:
         codec = codecs.lookup(charset[1] if charset else "utf-8")
         if not codec._is_text_encoding or codec.name in _EXCLUDED_CODECS:

@@ -224,7 +224,7 @@ def meta_from_dict(data: Mapping[str, Any]) -> ResponseMeta:
 
 
 _MAX_EPOCH_MS = 1e18
-"""Bound for timestamps, in milliseconds."""
+"""Maximum timestamp, in milliseconds since 1970."""
 
 _REQUIRED_KEYS = {
     "local": "operationId and timestamp",

@@ -24,11 +24,11 @@ _ANNOTATIONS: dict[str, Any] = {
 }
 
 
-def _block(kind: str, required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+def _block(kind: str, required_properties: dict[str, Any], **optional: Any) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {"type": {"const": kind}, **required, **optional, "annotations": _ANNOTATIONS},
-        "required": ["type", *required],
+        "properties": {"type": {"const": kind}, **required_properties, **optional, "annotations": _ANNOTATIONS},
+        "required": ["type", *required_properties],
     }
 
 
@@ -49,11 +49,11 @@ MCP_CONTENT_BLOCK_SCHEMA: dict[str, Any] = {
 }
 
 
-def _meta(source: str, required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+def _meta(source: str, required_properties: dict[str, Any], **optional: Any) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {"source": {"const": source}, **required, **optional},
-        "required": ["source", *required],
+        "properties": {"source": {"const": source}, **required_properties, **optional},
+        "required": ["source", *required_properties],
     }
 
 

@@ -15,7 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from forebay.adapters.sdk_internals import get_message_handler, set_message_handler
 
-__all__ = ["Refresh", "follow_changes", "observe_messages"]
+__all__ = ["RefreshCallback", "follow_changes", "observe_messages"]
 
 _log = logging.getLogger("forebay")
 
@@ -23,11 +23,11 @@ _MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 60.0
 """Bounds of the delay before a lost subscription is opened again."""
 
 _LISTING_INTERVAL_SECONDS = 1.0
-"""Shortest time between two listings, however many changes a server announces."""
+"""Minimum time between two listings, however many changes a server announces."""
 
 _UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
 
-Refresh = Callable[[bool], Awaitable[None]]
+RefreshCallback = Callable[[bool], Awaitable[None]]
 """Lists the tools again. Its argument is whether the server has announced a change."""
 
 _Observer = Callable[[IncomingMessage], Awaitable[None]]
@@ -52,7 +52,7 @@ class _ChangeSignal:
         return is_announced
 
 
-async def follow_changes(client: Client, refresh: Refresh, is_open: Callable[[], bool]) -> None:
+async def follow_changes(client: Client, refresh: RefreshCallback, is_open: Callable[[], bool]) -> None:
     """Await `refresh` whenever the tools may have changed, until cancelled."""
     signal = _ChangeSignal()
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -67,14 +67,17 @@ async def follow_changes(client: Client, refresh: Refresh, is_open: Callable[[],
             stop()
 
 
-async def _refresh_on_change(signal: _ChangeSignal, refresh: Refresh) -> None:
+async def _refresh_on_change(signal: _ChangeSignal, refresh: RefreshCallback) -> None:
     while True:
         await refresh(await signal.wait())
         await asyncio.sleep(_LISTING_INTERVAL_SECONDS)
 
 
 def _observe_changes(session: ClientSession, signal: _ChangeSignal) -> Callable[[], object]:
-    """Observe the notifications that servers send unasked up to 2025-11-25. Return a function that stops this."""
+    """Observe the notifications that servers send without a subscription, up to protocol version 2025-11-25.
+
+    Return a function that ends this.
+    """
 
     async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
@@ -84,7 +87,7 @@ def _observe_changes(session: ClientSession, signal: _ChangeSignal) -> Callable[
 
 
 def observe_messages(session: ClientSession, observer: _Observer) -> Callable[[], object]:
-    """Await `observer` with every message before earlier observers. Return a function that stops this."""
+    """Await `observer` with every message, before the earlier observers. Return a function that removes it."""
     handler = get_message_handler(session)
     if not isinstance(handler, _ObservedHandler):
         handler = _ObservedHandler(handler)
@@ -101,10 +104,10 @@ def observe_messages(session: ClientSession, observer: _Observer) -> Callable[[]
 
 
 class _ObservedHandler:
-    """A message handler that awaits observers, which may stop in any order, and then the original handler."""
+    """A message handler that awaits each observer, then the original handler. Observers are removed in any order."""
 
-    def __init__(self, original: MessageHandlerFnT) -> None:
-        self.original = original
+    def __init__(self, original_handler: MessageHandlerFnT) -> None:
+        self.original = original_handler
         self.observers: list[_Observer] = []
 
     async def __call__(self, message: IncomingMessage) -> None:

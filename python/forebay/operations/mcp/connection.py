@@ -25,7 +25,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from forebay.adapters import sdk_internals
-from forebay.operations.mcp.changes import Refresh, follow_changes, observe_messages
+from forebay.operations.mcp.changes import RefreshCallback, follow_changes, observe_messages
 from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
 from forebay.operations.mcp.targets import HTTPRefusal, Refusals, ServerTarget, is_connected
 from forebay.wire.protocol import next_cursor
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("forebay")
 
 FIRST_REQUEST_ID = 1_000_000
-"""The first id of requests sent here; the SDK's own start at 1. Numbers, as some servers accept no others."""
+"""The first id of requests sent here; the SDK's own ids start at 1. Ids are numbers: some servers reject others."""
 
 _MAX_PAGES = 1000
-"""How many pages of tools are read: the lists of some servers never end."""
+"""Maximum number of pages of tools to read: the lists of some servers never end."""
 
 _PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
 
 _NOT_FOUND = 404
 
-_SESSION_LOST = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
+_SESSION_LOST_PATTERN = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
 
 _SDK_PLACEHOLDERS = ("Server returned an error response", "Not Found")
 """Messages the SDK makes up for an HTTP status without a JSON-RPC error."""
@@ -94,17 +94,17 @@ class ClientConnection:
             raise
         return connection
 
-    async def _run_client(self, ready: "asyncio.Future[None]") -> None:
+    async def _run_client(self, connected: "asyncio.Future[None]") -> None:
         try:
             async with self.client:
                 self._observe_unreadable()
-                ready.set_result(None)
+                connected.set_result(None)
                 await self._close_requested.wait()
         except BaseException as error:
-            if not ready.done():
-                ready.set_exception(_root_cause(error))
+            if not connected.done():
+                connected.set_exception(_find_root_cause(error))
                 # Mark the exception as retrieved: the caller may have been cancelled.
-                ready.exception()
+                connected.exception()
             elif not isinstance(error, asyncio.CancelledError):
                 _log.debug("forebay: a connection broke off", exc_info=True)
         finally:
@@ -145,10 +145,10 @@ class ClientConnection:
                 if error.code == METHOD_NOT_FOUND:
                     break
                 raise
-            tools += sdk_internals.absorb_tool_listing(self.client.session, _valid_tools(page)).tools
+            tools += sdk_internals.absorb_tool_listing(self.client.session, _select_valid_tools(page)).tools
             listed += [tool for tool in page.get("tools") or () if isinstance(tool, dict)]
             extras |= {key: value for key, value in page.items() if key not in _PAGE_KEYS}
-            name = name or _server_name(page.get("_meta"))
+            name = name or _get_server_name(page.get("_meta"))
             cursor = next_cursor(page)
             if not isinstance(cursor, str):
                 break
@@ -202,10 +202,10 @@ class ClientConnection:
             raise ConnectionLost(error.message) from error
         # With a custom transport the HTTP status is unknown, and only the message can show that a session expired. It
         # may be a tool's own message, so the request is not repeated: the next one opens a new connection.
-        if self._has_custom_transport and _SESSION_LOST.search(error.message):
+        if self._has_custom_transport and _SESSION_LOST_PATTERN.search(error.message):
             self.is_lost = True
 
-    def start_following(self, refresh: Refresh) -> None:
+    def start_following(self, refresh: RefreshCallback) -> None:
         """Await `refresh` whenever the tools may have changed, until the connection is closed."""
         self._changes_task = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
 
@@ -219,7 +219,7 @@ class ClientConnection:
         self._stop_observing = observe_messages(session, on_message)
 
 
-def _valid_tools(page: dict[str, Any]) -> ListToolsResult:
+def _select_valid_tools(page: dict[str, Any]) -> ListToolsResult:
     """Return the valid tools of a page; invalid ones are logged and left out."""
     listed = page.get("tools")
     tools: list[Tool] = []
@@ -232,7 +232,7 @@ def _valid_tools(page: dict[str, Any]) -> ListToolsResult:
     return ListToolsResult(tools=tools)
 
 
-def _server_name(meta: Any) -> str | None:
+def _get_server_name(meta: Any) -> str | None:
     """Return the server's name from the `_meta` of a result, where versions without a handshake have it."""
     match meta:
         case {"io.modelcontextprotocol/serverInfo": {"name": str(name)}}:
@@ -240,7 +240,7 @@ def _server_name(meta: Any) -> str | None:
     return None
 
 
-def _root_cause(error: BaseException) -> BaseException:
+def _find_root_cause(error: BaseException) -> BaseException:
     """Return the first exception inside the groups that the SDK's tasks raise."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

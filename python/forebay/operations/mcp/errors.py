@@ -14,12 +14,12 @@ __all__ = ["ConnectionLost", "HTTPStatusError", "SessionExpired", "to_call_error
 
 _MAX_MESSAGE_CHARS = 1000
 _MAX_DATA_BYTES = 4096
-"""How much of a server's error message and error data is passed on."""
+"""Maximum bytes of a server's error message, and of its error data, to pass on."""
 
-_SDK_TIMEOUT = re.compile(r"Request '[a-z/]+' timed out")
+_SDK_TIMEOUT_PATTERN = re.compile(r"Request '[a-z/]+' timed out")
 """The SDK's message for a timeout. Other SDKs use the same code for other errors."""
 
-_UNKNOWN_TOOL = re.compile(r"unknown tool|tool .{0,300}not found|no such tool", re.IGNORECASE | re.DOTALL)
+_UNKNOWN_TOOL_PATTERN = re.compile(r"unknown tool|tool .{0,300}not found|no such tool", re.IGNORECASE | re.DOTALL)
 
 _NOT_FOUND = 404
 
@@ -54,21 +54,23 @@ def to_connect_error(error: BaseException, target: ServerTarget, status: int | N
     if isinstance(error, HTTPStatusError):
         status = error.status
     if status == _NOT_FOUND:
-        return _execution_error(f"there is no MCP server at {label}; check the path of the URL", {"status": status})
+        return _make_execution_error(
+            f"there is no MCP server at {label}; check the path of the URL", {"status": status}
+        )
     if status in _UNAUTHORIZED:
         hint = "give from_mcp() an mcp.Client whose transport sends what the server asks for"
-        return _execution_error(f"{label} answered HTTP {status}; {hint}", {"status": status})
+        return _make_execution_error(f"{label} answered HTTP {status}; {hint}", {"status": status})
     if status is not None:
-        return _execution_error(
+        return _make_execution_error(
             f"{label} answered HTTP {status}; try again later, or look at the server", {"status": status}
         )
     if target.is_command and isinstance(error, OSError):
-        return _execution_error(f"the command {label} cannot be started: {cause}", {"type": type(error).__name__})
+        return _make_execution_error(f"the command {label} cannot be started: {cause}", {"type": type(error).__name__})
     if target.is_command and isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
-        return _execution_error(
+        return _make_execution_error(
             f"the command {label} ended before it answered; run it by hand to see why", {"code": error.code}
         )
-    return _execution_error(f"{label} cannot be connected: {cause}", {"type": type(error).__name__})
+    return _make_execution_error(f"{label} cannot be connected: {cause}", {"type": type(error).__name__})
 
 
 def to_call_error(error: BaseException, operation_id: str) -> CallError:
@@ -80,34 +82,34 @@ def to_call_error(error: BaseException, operation_id: str) -> CallError:
     cause = _describe(error)
     match error:
         case ConnectionLost():
-            return _execution_error(
+            return _make_execution_error(
                 f"{operation_id} may or may not have run: the connection to its server was lost ({cause}); "
                 "the next call connects again",
                 {"code": CONNECTION_CLOSED},
             )
         case SessionExpired():
-            return _execution_error(f"{operation_id} has not run: its server forgets every session at once", {})
+            return _make_execution_error(f"{operation_id} has not run: its server forgets every session at once", {})
         case HTTPStatusError(status=status):
-            return _execution_error(f"{operation_id} failed: {cause}", {"status": status})
+            return _make_execution_error(f"{operation_id} failed: {cause}", {"status": status})
         case MCPError():
             return _protocol_to_call_error(error, cause, operation_id)
-    return _execution_error(f"{operation_id} could not be called: {cause}", {"type": type(error).__name__})
+    return _make_execution_error(f"{operation_id} could not be called: {cause}", {"type": type(error).__name__})
 
 
 def _protocol_to_call_error(error: MCPError, message: str, operation_id: str) -> CallError:
     details: dict[str, Any] = {"code": error.code}
     if error.data is not None and len(encode(error.data)) <= _MAX_DATA_BYTES:
         details["data"] = error.data
-    if error.code == METHOD_NOT_FOUND or (error.code == INVALID_PARAMS and _UNKNOWN_TOOL.search(message)):
+    if error.code == METHOD_NOT_FOUND or (error.code == INVALID_PARAMS and _UNKNOWN_TOOL_PATTERN.search(message)):
         return CallError("OPERATION_NOT_FOUND", f"{operation_id} is not there any more: {message}", details)
-    if error.code == REQUEST_TIMEOUT and _SDK_TIMEOUT.fullmatch(message):
+    if error.code == REQUEST_TIMEOUT and _SDK_TIMEOUT_PATTERN.fullmatch(message):
         return CallError("TIMEOUT", f"{operation_id} took too long: {message}", details)
-    return _execution_error(f"{operation_id} failed: {message}", details)
+    return _make_execution_error(f"{operation_id} failed: {message}", details)
 
 
 def _describe(error: BaseException) -> str:
     return (str(error) or type(error).__name__)[:_MAX_MESSAGE_CHARS]
 
 
-def _execution_error(message: str, details: dict[str, Any]) -> CallError:
+def _make_execution_error(message: str, details: dict[str, Any]) -> CallError:
     return CallError("EXECUTION_ERROR", message, details)

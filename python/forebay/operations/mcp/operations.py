@@ -28,7 +28,7 @@ from forebay.operations.mcp.shared_connection import SharedConnection
 from forebay.operations.mcp.targets import Target
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import CallContext, Operation, OperationSpec
-from forebay.operations.validation import is_meaningful
+from forebay.operations.validation import has_rules
 
 __all__ = ["MCPOperations", "from_mcp", "result_to_envelope"]
 
@@ -187,7 +187,7 @@ class MCPOperations:
         for registry, registered in self._registered:
             for operation_id, operation in [*registered.items()]:
                 if listed.get(operation_id) != operation:
-                    # It may have been replaced with another operation.
+                    # The operation may have been replaced by another one.
                     if registry.get_handler(operation_id) is operation.handler:
                         registry.unregister(operation_id)
                     del registered[operation_id]
@@ -229,9 +229,9 @@ class MCPOperations:
             return await self._send_once(spec, arguments, context)
 
     async def _send_once(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
-        async with asyncio.timeout(_seconds_left(context)):
+        async with asyncio.timeout(_get_seconds_left(context)):
             connection = await self._shared.get_connection()
-        timeout = _seconds_left(context) or connection.client.read_timeout_seconds or self._call_timeout
+        timeout = _get_seconds_left(context) or connection.client.read_timeout_seconds or self._call_timeout
         return await connection.call_tool(spec.name, arguments, timeout)
 
 
@@ -251,7 +251,7 @@ def _check_arguments(spec: OperationSpec, input_data: Any) -> dict[str, Any]:
     return arguments
 
 
-def _seconds_left(context: CallContext) -> float | None:
+def _get_seconds_left(context: CallContext) -> float | None:
     """Return the seconds until the deadline, or `None` without one. Raises `TimeoutError` if it has passed."""
     if context.deadline is None:
         return None
@@ -282,7 +282,7 @@ def result_to_envelope(result: dict[str, Any], spec: OperationSpec, *, parse_jso
     meta = envelope.meta
     if envelope.data is not None or not isinstance(meta, MCPResponseMeta):
         return envelope
-    should_parse = parse_json and not meta.is_error and is_meaningful(spec.output_schema)
+    should_parse = parse_json and not meta.is_error and has_rules(spec.output_schema)
     return dataclasses.replace(envelope, data=_parse_single_text(meta.content) if should_parse else meta.content)
 
 

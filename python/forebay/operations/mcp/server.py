@@ -40,7 +40,7 @@ from forebay.operations.registry import OperationRegistry
 from forebay.operations.responses import error_to_call_tool_result, needs_result_wrapper, to_call_tool_result
 from forebay.operations.results import is_large
 from forebay.operations.spec import CallContext, Identity, OperationSpec
-from forebay.operations.validation import Schema, is_meaningful
+from forebay.operations.validation import Schema, has_rules
 from forebay.outputs.listing import allow_alternative
 from forebay.outputs.result import UNSTRUCTURED
 from forebay.store.threads import run_in_thread
@@ -56,7 +56,7 @@ _MAX_NAME_CHARS = 128
 _INPUT_KEY = "input"
 
 _MAX_DEPTH = 180
-"""Nesting limit of structured content. The SDK writes messages up to 254 levels deep, and reads up to 200."""
+"""Maximum nesting depth of structured content. The SDK writes messages up to 254 levels deep, and reads up to 200."""
 
 _UNSTRUCTURED_SCHEMA = {
     "type": "object",
@@ -146,11 +146,11 @@ class OperationTools:
         # Names depend on the order of operations, so that it must not depend on which server connected first.
         self._namespace_ranks = {namespace: rank for rank, namespace in enumerate(namespace_order)}
         self._prefixes = prefixes
-        self._identity = identity or _identity_from_token
+        self._identity = identity or _get_identity_from_token
         self._assigned_ids: dict[str, str] = {} if assigned_ids is None else assigned_ids
         self._call_timeout = call_timeout
 
-    def _visible_tools(self, identity: Identity | None) -> dict[str, OperationSpec]:
+    def _list_visible_tools(self, identity: Identity | None) -> dict[str, OperationSpec]:
         ranks = self._namespace_ranks
         ordered = sorted(self._registry, key=lambda spec: ranks.get(spec.namespace, len(ranks)))
         tools = assign_tool_names(ordered, self._assigned_ids, self._prefixes)
@@ -158,12 +158,12 @@ class OperationTools:
 
     async def list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
         del params
-        visible = self._visible_tools(self._identity(ctx))
+        visible = self._list_visible_tools(self._identity(ctx))
         return ListToolsResult(tools=[_to_tool(name, spec, _is_legacy(ctx)) for name, spec in visible.items()])
 
     async def call(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
         identity = self._identity(ctx)
-        visible = self._visible_tools(identity)
+        visible = self._list_visible_tools(identity)
         spec = self._find_visible(params.name, visible)
         if spec is None:
             # The same error for a tool the caller may not call: its existence is not revealed.
@@ -178,21 +178,21 @@ class OperationTools:
 
     def find(self, ctx: _Context, name: str) -> OperationSpec | None:
         """Return the operation of a tool, or `None` if the caller may not call it."""
-        return self._find_visible(name, self._visible_tools(self._identity(ctx)))
+        return self._find_visible(name, self._list_visible_tools(self._identity(ctx)))
 
     def find_all(self, ctx: _Context, names: Iterable[str]) -> dict[str, OperationSpec]:
         """Return the operations of several tools, without unknown ones."""
-        visible = self._visible_tools(self._identity(ctx))
+        visible = self._list_visible_tools(self._identity(ctx))
         by_id = {spec.id: spec for spec in visible.values()}
         specs = ((name, visible.get(name) or by_id.get(self._assigned_ids.get(name, ""))) for name in names)
         return {name: spec for name, spec in specs if spec is not None}
 
-    def _find_visible(self, name: str, visible: Mapping[str, OperationSpec]) -> OperationSpec | None:
+    def _find_visible(self, name: str, visible_specs: Mapping[str, OperationSpec]) -> OperationSpec | None:
         """Find a tool by its current name, or by an earlier one from before another operation clashed with it."""
-        if name in visible:
-            return visible[name]
+        if name in visible_specs:
+            return visible_specs[name]
         operation_id = self._assigned_ids.get(name)
-        return next((spec for spec in visible.values() if spec.id == operation_id), None)
+        return next((spec for spec in visible_specs.values() if spec.id == operation_id), None)
 
     async def _execute(
         self, ctx: _Context, spec: OperationSpec, arguments: Mapping[str, Any], identity: Identity | None
@@ -243,16 +243,16 @@ def _is_too_deep(value: Any) -> bool:
 
 
 def _lists_output_schema(spec: OperationSpec) -> bool:
-    """Return whether the output schema is listed: clients would reject all results of an invalid one."""
-    return is_meaningful(spec.output_schema) and spec.output._validator is not None
+    """Return whether the output schema is listed. An invalid one is not: clients would reject all results."""
+    return has_rules(spec.output_schema) and spec.output._validator is not None
 
 
 def _to_tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
     return Tool(
         name=name,
         description=_replace_surrogates(spec.description) or None,
-        input_schema=_replace_surrogates(_input_schema(spec.input_schema)),
-        output_schema=_replace_surrogates(_output_schema(spec.output_schema, is_legacy))
+        input_schema=_replace_surrogates(_make_input_schema(spec.input_schema)),
+        output_schema=_replace_surrogates(_make_output_schema(spec.output_schema, is_legacy))
         if _lists_output_schema(spec)
         else None,
         annotations=ToolAnnotations(read_only_hint=spec.type == "query"),
@@ -260,7 +260,7 @@ def _to_tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, as of a cut text: the SDK's server ends when it cannot serialize one."""
+    """Replace lone surrogates, such as those of a cut text: the SDK's server ends if it cannot serialize a result."""
     try:
         orjson.dumps(value)
     except TypeError:
@@ -270,7 +270,7 @@ def _replace_surrogates(value: Any) -> Any:
     return value
 
 
-def _input_schema(schema: Schema | None) -> dict[str, Any]:
+def _make_input_schema(schema: Schema | None) -> dict[str, Any]:
     """Return the listed input schema, which is always of an object."""
     original = schema if isinstance(schema, Mapping) else {}
     if not _takes_input_argument(schema):
@@ -280,22 +280,22 @@ def _input_schema(schema: Schema | None) -> dict[str, Any]:
 
 
 def _takes_input_argument(schema: Schema | None) -> bool:
-    """Return whether the input is not an object, such as a list, and is passed as the argument `input`."""
+    """Return whether the input is a list or a scalar, which has to be passed as the argument `input`."""
     if not isinstance(schema, Mapping) or "type" not in schema:
         return False
     return "object" not in (schema["type"] if isinstance(schema["type"], list) else [schema["type"]])
 
 
-def _output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any]:
+def _make_output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         schema = {"not": {}}
     # Clients do not understand the OpenAPI 3.0 dialect.
     converted: Mapping[str, Any] = cast("Mapping[str, Any]", modernize(schema)) if is_openapi_3_0(schema) else schema
     if not (is_legacy and needs_result_wrapper(schema)):
         return allow_alternative(converted, _UNSTRUCTURED_SCHEMA)
-    # With an `$id` of its own, references inside it still resolve.
-    inner = {"$id": "forebay:result", **converted}
-    wrapped = {"properties": {"result": inner}, "required": ["result"]}
+    # With an `$id` of its own, references inside the schema still resolve.
+    result_schema = {"$id": "forebay:result", **converted}
+    wrapped = {"properties": {"result": result_schema}, "required": ["result"]}
     return {"type": "object", "anyOf": [wrapped, _UNSTRUCTURED_SCHEMA]}
 
 
@@ -303,7 +303,7 @@ def _is_legacy(ctx: _Context) -> bool:
     return ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
 
 
-def _identity_from_token(ctx: _Context) -> Identity | None:
+def _get_identity_from_token(ctx: _Context) -> Identity | None:
     del ctx
     token = get_access_token()
     return None if token is None else Identity(cast("str", get_principal(token)), frozenset(token.scopes))

@@ -55,12 +55,12 @@ class SharedConnection:
 
     @property
     def has_connected(self) -> bool:
-        """Whether it was connected and is not closed; a lost connection will be reopened."""
+        """Whether the server was connected and `close` was not called; a lost connection will be reopened."""
         return self._connection is not None and not self.is_closed
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it was connected, or a caller waits for the connection."""
+        """Whether the server was connected, or a caller waits for the connection."""
         return self._connection is not None or self._waiter_count > 0
 
     async def get_connection(self, attempts: int | None = None) -> ClientConnection:

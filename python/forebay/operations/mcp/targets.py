@@ -85,9 +85,9 @@ def resolve_target(target: Target, mode: str) -> ServerTarget:
             _check_url(url)
             return ServerTarget(_strip_secrets(url), lambda refusals: _connect_http(url, refusals), make_client)
         case StdioServerParameters():
-            return _command_target(server, make_client)
+            return _make_command_target(server, make_client)
         case [str(command), *arguments] if all(isinstance(argument, str) for argument in arguments):
-            return _command_target(StdioServerParameters(command=command, args=arguments), make_client)
+            return _make_command_target(StdioServerParameters(command=command, args=arguments), make_client)
         case Server() | MCPServer():
             return ServerTarget(f"the server {server.name:.64}", lambda _: server, make_client)
     if hasattr(server, "__aenter__"):
@@ -100,7 +100,7 @@ def resolve_target(target: Target, mode: str) -> ServerTarget:
     )
 
 
-def _command_target(parameters: StdioServerParameters, make_client: Callable[[Any], Client]) -> ServerTarget:
+def _make_command_target(parameters: StdioServerParameters, make_client: Callable[[Any], Client]) -> ServerTarget:
     if "encoding_error_handler" not in parameters.model_fields_set:
         # In the SDK, one invalid byte ends reading but not the connection, so that every call would wait forever.
         parameters = parameters.model_copy(update={"encoding_error_handler": "replace"})

@@ -142,7 +142,7 @@ async def from_openapi(
         descriptions = await asyncio.to_thread(
             read_operations,
             document,
-            namespace or _default_namespace(document),
+            namespace or _get_default_namespace(document),
             check_base_url(base) if base else None,
             include,
             has_output=store is None,
@@ -210,7 +210,7 @@ async def _load_document(
     return Document(await read_document(bytes(content)), url)
 
 
-def _default_namespace(document: Document) -> str:
+def _get_default_namespace(document: Document) -> str:
     info = document.root.get("info")
     title = str(info.get("title") or "") if isinstance(info, Mapping) else ""
     return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:64] or "http"

@@ -23,12 +23,12 @@ _Kind: TypeAlias = Literal["json", "form", "multipart", "text", "binary"]
 _Part: TypeAlias = tuple[str | None, bytes, str | None]
 """File name, content and content type of a part of a multipart form."""
 
-_CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s;"']+)["']?""", re.IGNORECASE)
+_CHARSET_PATTERN = re.compile(r"""charset\s*=\s*["']?([^\s;"']+)["']?""", re.IGNORECASE)
 
 _TEXT_TYPES = frozenset({"application/xml", "application/yaml", "application/graphql", "application/javascript"})
 
 _MAX_SCHEMA_DEPTH = 8
-"""Levels of nested `allOf` that are searched for the fields of a form."""
+"""Maximum depth of nested `allOf` to search for the fields of a form."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class RequestBody:
 
     def _encode_form(self, form: Any) -> bytes:
         pairs: styles.Pairs = []
-        for name, value in _form_fields(form):
-            encoding = self._field_encoding(name)
+        for name, value in _iter_form_fields(form):
+            encoding = self._get_field_encoding(name)
             if value is None:
                 continue
             is_json = isinstance(value, Mapping) or (
@@ -84,14 +84,14 @@ class RequestBody:
 
     def _iter_parts(self, form: Any) -> Iterator[tuple[str, _Part]]:
         """Yield the parts of a multipart form in the shape of httpx's `files` argument."""
-        for name, value in _form_fields(form):
+        for name, value in _iter_form_fields(form):
             schema = self.properties.get(name, {})
             for item in value if isinstance(value, list | tuple) else [value]:
                 if item is not None:
                     yield name, self._encode_part(name, item, holds_file(schema))
 
     def _encode_part(self, name: str, value: Any, is_file: bool) -> _Part:
-        content_type = str(self._field_encoding(name).get("contentType") or "").partition(",")[0].strip()
+        content_type = str(self._get_field_encoding(name).get("contentType") or "").partition(",")[0].strip()
         content_type = "" if "*" in content_type else content_type
         match value:
             case {"content": content} if is_file:
@@ -105,7 +105,7 @@ class RequestBody:
                 return name, _decode_bytes(value, name), content_type or "application/octet-stream"
         return None, styles.to_text(value).encode("utf-8", "surrogatepass"), content_type or None
 
-    def _field_encoding(self, name: str) -> Mapping[str, Any]:
+    def _get_field_encoding(self, name: str) -> Mapping[str, Any]:
         encoding = self.encoding.get(name)
         return encoding if isinstance(encoding, Mapping) else {}
 
@@ -124,7 +124,7 @@ def read_body(document: Document, node: Any) -> RequestBody | None:
     kind, schema = _classify(content_type), media.get("schema", {})
     return RequestBody(
         kind=kind,
-        content_type=_concrete_type(content_type, kind),
+        content_type=_to_concrete_type(content_type, kind),
         schema=schema,
         properties=dict(_iter_form_properties(document, schema)) if kind == "multipart" else {},
         encoding=document.resolve(media.get("encoding") or {}, "an encoding"),
@@ -144,7 +144,7 @@ def _classify(content_type: str) -> _Kind:
     return "text" if name.startswith("text/") or name.endswith("+xml") or name in _TEXT_TYPES else "binary"
 
 
-def _concrete_type(content_type: str, kind: _Kind) -> str:
+def _to_concrete_type(content_type: str, kind: _Kind) -> str:
     """Replace wildcards in a content type, and add the charset of a text without one."""
     if "*" not in content_type:
         return f"{content_type}; charset=utf-8" if kind == "text" and "charset" not in content_type else content_type
@@ -165,7 +165,7 @@ def _iter_form_properties(document: Document, schema: Any, depth: int = _MAX_SCH
         yield name, document.resolve(items, f"items of {name}") if isinstance(items, Mapping) else field
 
 
-def _form_fields(form: Any) -> list[tuple[str, Any]]:
+def _iter_form_fields(form: Any) -> list[tuple[str, Any]]:
     if not isinstance(form, Mapping):
         type_name = type(form).__name__
         raise CallError("VALIDATION_ERROR", f"body is a form: give an object with its fields, not {type_name}")
@@ -183,7 +183,7 @@ def _encode_text(value: Any, content_type: str) -> tuple[bytes, str]:
     """Encode a text in the documented charset, or in UTF-8 if that charset is unknown or lacks a character."""
     if isinstance(value, bytes):
         return value, content_type
-    text, charset = styles.to_text(value), _CHARSET.search(content_type)
+    text, charset = styles.to_text(value), _CHARSET_PATTERN.search(content_type)
     try:
         return text.encode(charset[1] if charset else "utf-8"), content_type
     except (LookupError, UnicodeError):
@@ -191,7 +191,7 @@ def _encode_text(value: Any, content_type: str) -> tuple[bytes, str]:
 
 
 def _with_utf8_charset(content_type: str) -> str:
-    return _CHARSET.sub("charset=utf-8", content_type)
+    return _CHARSET_PATTERN.sub("charset=utf-8", content_type)
 
 
 def _decode_bytes(value: Any, label: str) -> bytes:

@@ -29,9 +29,9 @@ __all__ = [
 MAX_DOCUMENT_BYTES = 20 * 1024 * 1024
 
 _MAX_INDEX_DIGITS = 9
-"""Digits of an array index in a `$ref`. Python refuses to convert very long numbers."""
+"""Maximum digits of an array index in a `$ref`. Python refuses to convert very long numbers."""
 
-_SERVER_VARIABLE = re.compile(r"\{([^{}]+)\}")
+_SERVER_VARIABLE_PATTERN = re.compile(r"\{([^{}]+)\}")
 
 
 class Document:
@@ -198,4 +198,4 @@ def _expand_variables(server: Mapping[str, Any]) -> str:
             raise InvalidArgument(f"the server variable {match[1]!r:.64} has no default; give base_url")
         return str(variable["default"])
 
-    return _SERVER_VARIABLE.sub(get_default, str(server.get("url") or "/"))
+    return _SERVER_VARIABLE_PATTERN.sub(get_default, str(server.get("url") or "/"))

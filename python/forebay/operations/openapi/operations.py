@@ -255,26 +255,28 @@ class HTTPCall:
                 principal = context.identity.id if context.identity else None
                 return await read_envelope(response, self._limits, self._large_bodies, tool=tool, principal=principal)
 
-    def _build_request(self, arguments: Any, applied: AppliedSecurity) -> httpx2.Request:
+    def _build_request(self, arguments: Any, applied_security: AppliedSecurity) -> httpx2.Request:
         try:
-            return self._assemble_request(arguments, applied)
+            return self._assemble_request(arguments, applied_security)
         except (TypeError, ValueError, httpx2.InvalidURL) as error:
             # A lone surrogate, a value that JSON cannot express, or a URL that is too long.
             raise CallError("VALIDATION_ERROR", f"the input cannot be sent: {error!s:.200}") from None
 
-    def _assemble_request(self, arguments: Any, applied: AppliedSecurity) -> httpx2.Request:
+    def _assemble_request(self, arguments: Any, applied_security: AppliedSecurity) -> httpx2.Request:
         if not isinstance(arguments, Mapping):
             raise CallError("VALIDATION_ERROR", f"the input is an object, not {type(arguments).__name__}")
         operation = self._operation
         target = fill_path(operation.path, operation.parameters, arguments)
         # Some documents distinguish operations of one path by a query or a fragment in the path.
         path, _, fixed_query = target.partition("#")[0].partition("?")
-        query = "&".join(filter(None, [fixed_query, build_query(operation.parameters, arguments), *applied.query]))
-        cookies = [*build_cookies(operation.parameters, arguments), *applied.cookies]
+        query = "&".join(
+            filter(None, [fixed_query, build_query(operation.parameters, arguments), *applied_security.query])
+        )
+        cookies = [*build_cookies(operation.parameters, arguments), *applied_security.cookies]
         content, content_type = self._encode_body(arguments)
         headers = httpx2.Headers({"Accept": _ACCEPT}, encoding="utf-8")
         # Later headers replace earlier ones of the same name.
-        for source in (self._headers, build_headers(operation.parameters, arguments), applied.headers):
+        for source in (self._headers, build_headers(operation.parameters, arguments), applied_security.headers):
             for name, value in source.items():
                 headers[name] = value
         if cookies:

@@ -52,7 +52,7 @@ _IGNORED_HEADERS = frozenset(
 )
 """Headers that cannot be parameters: OpenAPI excludes the first three, the HTTP client sets the others."""
 
-_PLACEHOLDER = re.compile(r"\{([^{}/]+)\}")
+_PLACEHOLDER_PATTERN = re.compile(r"\{([^{}/]+)\}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Parameter:
     """One parameter of an operation."""
 
     key: str
-    """Its key in the input: the name, unless another parameter has the same name."""
+    """Key of the parameter in the input: its name, unless another parameter has the same name."""
     name: str
     location: Location
     schema: Any
@@ -73,17 +73,19 @@ class Parameter:
     """Content type of the value, for a parameter that is described by `content` instead of a style."""
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the value to apply the style to: JSON text for a parameter described by `content`."""
+        """Return the value as JSON text if the parameter is described by `content`, otherwise unchanged."""
         if self.content_type is None or (isinstance(value, str) and not _is_json(self.content_type)):
             return value
         return styles.dump_strict(value).decode()
 
 
-def read_parameters(document: Document, path: str, shared: Any, own: Any, *, has_body: bool) -> list[Parameter]:
+def read_parameters(
+    document: Document, path: str, path_parameters: Any, operation_parameters: Any, *, has_body: bool
+) -> list[Parameter]:
     """Read the parameters of an operation from its own list, its path's list and the placeholders of the path."""
     parameters: dict[tuple[str, str], Parameter] = {}
-    placeholders = _PLACEHOLDER.findall(path)
-    for node in [*_as_list(shared), *_as_list(own)]:
+    placeholders = _PLACEHOLDER_PATTERN.findall(path)
+    for node in [*_as_list(path_parameters), *_as_list(operation_parameters)]:
         parameter = _parse_parameter(document, document.resolve(node, "a parameter"))
         is_ignored = parameter.location == "header" and parameter.name.lower() in _IGNORED_HEADERS
         has_no_placeholder = parameter.location == "path" and parameter.name not in placeholders
@@ -147,7 +149,7 @@ def _iter_values(
 
 
 def _fill_segment(segment: str, fill: Callable[[re.Match[str]], str], path: str) -> str:
-    result = _PLACEHOLDER.sub(fill, segment)
+    result = _PLACEHOLDER_PATTERN.sub(fill, segment)
     if result != segment and result in ("", ".", ".."):
         raise CallError("VALIDATION_ERROR", f"a value of the path {path} cannot be empty, '.' or '..'")
     return result
@@ -187,14 +189,14 @@ def _is_json(content_type: str) -> bool:
     return is_json_type(content_type) or "*" in content_type
 
 
-def _assign_keys(parameters: list[Parameter], reserved: set[str]) -> list[Parameter]:
+def _assign_keys(parameters: list[Parameter], reserved_names: set[str]) -> list[Parameter]:
     """Prefix ambiguous names with their location, such as `query_id`.
 
     A name is ambiguous if several parameters have it or if it is reserved.
     """
     counts = Counter(parameter.name for parameter in parameters)
-    unambiguous = {name for name, count in counts.items() if count == 1 and name not in reserved}
-    used = reserved | unambiguous
+    unambiguous = {name for name, count in counts.items() if count == 1 and name not in reserved_names}
+    used = reserved_names | unambiguous
     result = []
     for parameter in parameters:
         key = parameter.name

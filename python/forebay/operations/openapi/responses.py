@@ -23,7 +23,7 @@ _REPORTED_PREFIXES = ("ratelimit", "x-ratelimit")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """Upper bounds for how much of a response is read."""
+    """Limits for how much of a response is read."""
 
     max_error_bytes: int
     max_body_bytes: int
@@ -72,32 +72,32 @@ async def read_envelope(
 
 async def read_error(
     response: httpx2.Response,
-    applied: AppliedSecurity,
+    applied_security: AppliedSecurity,
     limits: ResponseLimits,
     requirement: Requirement,
-    alternatives: list[Requirement],
+    accepted_requirements: list[Requirement],
     *,
     tool: str,
 ) -> CallError:
     """Build the error for a status of 400 or more, with our credentials redacted.
 
-    `requirement` is the security requirement the request met; `alternatives` are all that the operation accepts.
+    `requirement` is the security requirement the request met, one of the operation's `accepted_requirements`.
     """
-    longest_secret = max(map(len, applied.secrets), default=0)
+    longest_secret = max(map(len, applied_security.secrets), default=0)
     # Read on so that a secret at the cut is whole and can be redacted; a character has up to 4 bytes.
     max_bytes = limits.max_error_bytes + 4 * longest_secret
     head = await _read_error_body(response, max_bytes, tool)
     is_complete = len(head) <= max_bytes
     content_type = response.headers.get("Content-Type", "")
-    text = redact(_decode_error_text(head, content_type, is_complete=is_complete), applied.secrets)
+    text = redact(_decode_error_text(head, content_type, is_complete=is_complete), applied_security.secrets)
     if not is_complete and longest_secret:
-        text = text[:-longest_secret]  # it may end with the start of a secret
+        text = text[:-longest_secret]  # the text may end with the start of a secret
     body = text.encode("utf-8", "replace")[: limits.max_error_bytes].decode("utf-8", "ignore")
-    size = len(head) if is_complete else _declared_size(response)
+    size = len(head) if is_complete else _get_declared_size(response)
     details: dict[str, Any] = {
         "status": response.status_code,
         "headers": {
-            name: redact(value, applied.secrets)
+            name: redact(value, applied_security.secrets)
             for name, value in _join_headers(response.headers).items()
             if name in _REPORTED_HEADERS or name.startswith(_REPORTED_PREFIXES)
         },
@@ -105,12 +105,12 @@ async def read_error(
     }
     if body != text or not is_complete:
         details["body_cut"] = f"the first {len(body.encode())} of {size or f'more than {len(head)}'} bytes"
-    reason = redact(response.reason_phrase, applied.secrets)
+    reason = redact(response.reason_phrase, applied_security.secrets)
     message = f"{tool} was answered {response.status_code} {reason}".rstrip()
     if response.status_code == 401 and requirement:
         message += f"; what was given for the security scheme {' and '.join(requirement)} was refused"
-    elif response.status_code == 401 and alternatives:
-        schemes = " or ".join(" and ".join(names) for names in alternatives)
+    elif response.status_code == 401 and accepted_requirements:
+        schemes = " or ".join(" and ".join(names) for names in accepted_requirements)
         message += f"; it wants the security scheme {schemes}: give it in security="
     return CallError("EXECUTION_ERROR", message, details)
 
@@ -134,14 +134,14 @@ async def _take_chunks(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIte
             return
 
 
-async def _chain_chunks(head: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _chain_chunks(head: list[bytes], remaining_chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     for chunk in head:
         yield chunk
-    async for chunk in rest:
+    async for chunk in remaining_chunks:
         yield chunk
 
 
-def _declared_size(response: httpx2.Response) -> int | None:
+def _get_declared_size(response: httpx2.Response) -> int | None:
     """Return the size of an uncompressed body from its Content-Length, or None."""
     length = response.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() and "Content-Encoding" not in response.headers else None

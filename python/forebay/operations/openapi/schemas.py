@@ -117,13 +117,13 @@ class _DefinitionCache:
             ref, optional = target
             targets: dict[_Target, None] = {}
             schema = self.convert(self._document.lookup(ref), targets, optional)
-            self._definitions[target] = _Definition(self._definition_name(target), schema, targets)
+            self._definitions[target] = _Definition(self._make_definition_name(target), schema, targets)
         return self._definitions[target]
 
-    def convert(self, schema: Any, targets: dict[_Target, None], optional: Set[str] = frozenset()) -> Schema:
+    def convert(self, schema: Any, targets: dict[_Target, None], optional_names: Set[str] = frozenset()) -> Schema:
         """Convert a schema. Its references are added to `targets`, not followed.
 
-        Names in `optional` are removed from its `required`.
+        Names in `optional_names` are removed from its `required`.
         """
         if isinstance(schema, bool):
             return schema
@@ -133,50 +133,52 @@ class _DefinitionCache:
             return {**_FILE, **{key: schema[key] for key in ("title", "description") if key in schema}}
         ref = schema.get("$ref")
         if isinstance(ref, str) and self._document.is_3_0:
-            return {"$ref": self._add_reference(ref, targets, optional)}
-        optional = optional | self._optional_names(schema)
+            return {"$ref": self._add_reference(ref, targets, optional_names)}
+        optional_names = optional_names | self._find_optional_names(schema)
         converted = {
-            key: self._convert_keyword(key, value, targets, optional)
+            key: self._convert_keyword(key, value, targets, optional_names)
             for key, value in schema.items()
             if _is_valid_keyword(key, value)
         }
         if isinstance(ref, str):
-            converted["$ref"] = self._add_reference(ref, targets, optional)
+            converted["$ref"] = self._add_reference(ref, targets, optional_names)
         return modernize_keywords(converted) if self._document.is_3_0 else converted
 
-    def _convert_keyword(self, key: str, value: Any, targets: dict[_Target, None], optional: Set[str]) -> Any:
+    def _convert_keyword(self, key: str, value: Any, targets: dict[_Target, None], optional_names: Set[str]) -> Any:
         if key in _SCHEMA_MAP_KEYS and isinstance(value, Mapping):
             return {str(name): self.convert(schema, targets) for name, schema in value.items()}
         if key in _SCHEMA_LIST_KEYS and isinstance(value, list):
-            return [self.convert(schema, targets, optional if key == "allOf" else frozenset()) for schema in value]
+            return [
+                self.convert(schema, targets, optional_names if key == "allOf" else frozenset()) for schema in value
+            ]
         if key in _SCHEMA_KEYS and isinstance(value, Mapping | bool):
             return self.convert(value, targets)
         if key == "required":
-            return [name for name in value if isinstance(name, str) and name not in optional]
+            return [name for name in value if isinstance(name, str) and name not in optional_names]
         return value
 
-    def _add_reference(self, ref: str, targets: dict[_Target, None], optional: Set[str]) -> str:
+    def _add_reference(self, ref: str, targets: dict[_Target, None], optional_names: Set[str]) -> str:
         """Add the target of a reference to `targets` and return the new reference."""
-        target = (ref, self._optional_at(ref, optional))
+        target = (ref, self._find_optional_at(ref, optional_names))
         targets[target] = None
-        return f"#/$defs/{self._definition_name(target)}"
+        return f"#/$defs/{self._make_definition_name(target)}"
 
-    def _definition_name(self, target: _Target) -> str:
+    def _make_definition_name(self, target: _Target) -> str:
         if target not in self._names:
             name = re.sub(r"[^A-Za-z0-9._-]", "_", target[0].rsplit("/", 1)[-1]) or "schema"
             self._names[target] = self._unique_names.claim(name)
         return self._names[target]
 
-    def _optional_at(self, ref: str, optional: Set[str]) -> frozenset[str]:
-        """Return those of the `optional` names that the target requires and does not make optional itself."""
-        if not optional:
+    def _find_optional_at(self, ref: str, optional_names: Set[str]) -> frozenset[str]:
+        """Return those of `optional_names` that the target requires and does not make optional itself."""
+        if not optional_names:
             return frozenset()
         schema = self._document.lookup(ref)
         lists = [part["required"] for part in self._iter_parts(schema) if isinstance(part.get("required"), list)]
         required = {name for names in lists for name in names if isinstance(name, str)}
-        return frozenset(required & optional - self._optional_names(schema)) if required else frozenset()
+        return frozenset(required & optional_names - self._find_optional_names(schema)) if required else frozenset()
 
-    def _optional_names(self, schema: Mapping[str, Any]) -> set[str]:
+    def _find_optional_names(self, schema: Mapping[str, Any]) -> set[str]:
         """Return the properties that need not be present: `readOnly` in requests, `writeOnly` in responses."""
         if not {"required", "allOf"} & schema.keys() and not {"$ref", "properties"} <= schema.keys():
             return set()

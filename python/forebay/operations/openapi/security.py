@@ -14,7 +14,7 @@ from urllib.parse import quote_plus
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.document import Document
-from forebay.operations.openapi.styles import PUBLIC_HEADERS, check_header_value, percent_encode
+from forebay.operations.openapi.styles import NON_SECRET_HEADERS, check_header_value, percent_encode
 
 __all__ = ["AppliedSecurity", "Credential", "Requirement", "Security", "redact"]
 
@@ -29,7 +29,7 @@ Requirement: TypeAlias = Sequence[str]
 _REDACTED = "[hidden]"
 
 _MIN_SECRET_CHARS = 4
-"""Shorter secrets are not redacted: they occur in ordinary text."""
+"""Minimum characters of a secret to redact: shorter ones occur in ordinary text."""
 
 
 @dataclasses.dataclass(slots=True, repr=False)
@@ -50,7 +50,7 @@ class AppliedSecurity:
         """Return an instance that adds nothing and redacts header values, also without a prefix such as `Bearer`."""
         applied = cls()
         for name, value in headers.items():
-            if name.lower() not in PUBLIC_HEADERS:
+            if name.lower() not in NON_SECRET_HEADERS:
                 applied.add_secret(value)
                 applied.add_secret(value.rpartition(" ")[2])
         return applied
@@ -137,35 +137,39 @@ def _read_schemes(document: Document) -> dict[str, Mapping[str, Any]]:
     return {name: document.resolve(node, f"security scheme {name}") for name, node in schemes.items()}
 
 
-def _apply_scheme(scheme: Mapping[str, Any], name: str, secret: Secret, applied: AppliedSecurity) -> None:
+def _apply_scheme(scheme: Mapping[str, Any], name: str, secret: Secret, applied_security: AppliedSecurity) -> None:
     match scheme:
         case {"type": "apiKey", "in": "header" | "query" | "cookie" as location, "name": str(key)}:
-            applied.add_key(location, key, _check_token(name, secret))
+            applied_security.add_key(location, key, _check_token(name, secret))
         case {"type": "http", "scheme": str(kind)} if kind.lower() == "basic":
-            user, password = _check_pair(name, secret)
+            user, password = _check_user_and_password(name, secret)
             token = base64.b64encode(f"{user}:{password}".encode()).decode()
-            applied.add_secret(password)
-            applied.add_header("Authorization", f"Basic {token}", token)
+            applied_security.add_secret(password)
+            applied_security.add_header("Authorization", f"Basic {token}", token)
         case {"type": "http" | "oauth2" | "openIdConnect"}:
             kind = str(scheme.get("scheme") or "Bearer")
             token = _check_token(name, secret)
-            applied.add_header("Authorization", f"{kind.capitalize() if kind.islower() else kind} {token}", token)
+            applied_security.add_header(
+                "Authorization", f"{kind.capitalize() if kind.islower() else kind} {token}", token
+            )
         case _:
             raise CallError("EXECUTION_ERROR", f"security scheme {name} is of a type that nothing is known of")
 
 
 def _check_token(name: str, secret: object) -> str:
     if not isinstance(secret, str) or not secret:
-        raise CallError("EXECUTION_ERROR", f"the credential for {name} must be a text, not {_type_name(secret)}")
+        raise CallError("EXECUTION_ERROR", f"the credential for {name} must be a text, not {_get_type_name(secret)}")
     return secret
 
 
-def _check_pair(name: str, secret: object) -> tuple[str, str]:
+def _check_user_and_password(name: str, secret: object) -> tuple[str, str]:
     match secret:
         case (str(user), str(password)):
             return user, password
-    raise CallError("EXECUTION_ERROR", f"the credential for {name} must be (user, password), not {_type_name(secret)}")
+    raise CallError(
+        "EXECUTION_ERROR", f"the credential for {name} must be (user, password), not {_get_type_name(secret)}"
+    )
 
 
-def _type_name(secret: object) -> str:
+def _get_type_name(secret: object) -> str:
     return type(secret).__name__ if secret else "nothing"

@@ -11,7 +11,7 @@ from forebay.operations.errors import CallError
 from forebay.store.payload import encode
 
 __all__ = [
-    "PUBLIC_HEADERS",
+    "NON_SECRET_HEADERS",
     "Pairs",
     "check_header_value",
     "dump_strict",
@@ -25,7 +25,7 @@ __all__ = [
 
 Pairs = list[tuple[str, str]]
 
-PUBLIC_HEADERS = frozenset(
+NON_SECRET_HEADERS = frozenset(
     {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
     | {"host", "transfer-encoding", "user-agent"}
 )
@@ -36,7 +36,7 @@ _UNESCAPED_RESERVED = ":/?@!$'()*,;="
 
 _DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 
-_FORBIDDEN_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_FORBIDDEN_IN_HEADER_PATTERN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def percent_encode(text: str, *, allow_reserved: bool = False) -> str:
@@ -155,15 +155,15 @@ def _iter_deep_pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def check_header_value(name: str, text: str) -> str:
     """Return a header value without surrounding spaces. Raises `CallError` for line breaks and control characters."""
-    if _FORBIDDEN_IN_HEADER.search(text):
+    if _FORBIDDEN_IN_HEADER_PATTERN.search(text):
         # The value may be a secret, so the message shows only the name.
         raise CallError("VALIDATION_ERROR", f"the header {name!r:.64} cannot have line breaks or control characters")
     return text.strip(" \t")
 
 
-def merge_cookies(cookies: str, more: str) -> str:
-    """Append the cookies of `more` whose names are not in `cookies` yet."""
+def merge_cookies(cookies: str, additional_cookies: str) -> str:
+    """Append the cookies of `additional_cookies` whose names are not in `cookies` yet."""
     first = [cookie.strip() for cookie in cookies.split(";")]
     names = {cookie.partition("=")[0] for cookie in first}
-    others = (cookie.strip() for cookie in more.split(";"))
+    others = (cookie.strip() for cookie in additional_cookies.split(";"))
     return "; ".join(filter(None, [*first, *(cookie for cookie in others if cookie.partition("=")[0] not in names)]))

@@ -8,7 +8,7 @@ import httpx2
 
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.security import AppliedSecurity, redact
-from forebay.operations.openapi.styles import PUBLIC_HEADERS, merge_cookies
+from forebay.operations.openapi.styles import NON_SECRET_HEADERS, merge_cookies
 from forebay.wire.inflate import ACCEPT_ENCODING, Inflater, is_compression
 
 __all__ = ["carries_identity", "iter_decoded", "new_client", "new_request", "send"]
@@ -16,7 +16,7 @@ __all__ = ["carries_identity", "iter_decoded", "new_client", "new_request", "sen
 _MAX_REDIRECTS = 10
 
 _CALL_COOKIES = "forebay.own_cookies"
-"""Request extension with the cookies of this call, which redirects inherit; the client's cookie jar has the others."""
+"""Request extension with the cookies of this call, which its redirects send too. Others are in the client's jar."""
 
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
@@ -43,7 +43,7 @@ def new_client() -> httpx2.AsyncClient:
 
 def carries_identity(client: httpx2.AsyncClient) -> bool:
     """Whether the client adds anything to its requests that may be a credential."""
-    has_headers = any(name.lower() not in PUBLIC_HEADERS for name in client.headers)
+    has_headers = any(name.lower() not in NON_SECRET_HEADERS for name in client.headers)
     return client.auth is not None or has_headers or bool(client.params) or any(True for _ in client.cookies.jar)
 
 
@@ -66,7 +66,7 @@ def new_request(
 
 @asynccontextmanager
 async def send(
-    client: httpx2.AsyncClient, request: httpx2.Request, applied: AppliedSecurity, label: str
+    client: httpx2.AsyncClient, request: httpx2.Request, applied_security: AppliedSecurity, label: str
 ) -> AsyncIterator[httpx2.Response]:
     """Send a request and yield the response with its body unread.
 
@@ -74,13 +74,13 @@ async def send(
     """
     response: httpx2.Response | None = None
     try:
-        response = await _send_following_redirects(client, request, applied, label)
+        response = await _send_following_redirects(client, request, applied_security, label)
         yield response
     except httpx2.TimeoutException:
         # Only a client passed in by the user has a timeout; ours relies on the deadline.
         raise CallError("TIMEOUT", f"{label} was not answered in time; it may have been carried out") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-        reason = redact(str(error) or "the connection broke", applied.secrets)
+        reason = redact(str(error) or "the connection broke", applied_security.secrets)
         location = f" at {_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
         raise CallError(
             "EXECUTION_ERROR", f"{label} failed{location}: {type(error).__name__}: {reason[:300]}"
@@ -95,12 +95,12 @@ def _address(url: httpx2.URL) -> str:
 
 
 async def _send_following_redirects(
-    client: httpx2.AsyncClient, request: httpx2.Request, applied: AppliedSecurity, label: str
+    client: httpx2.AsyncClient, request: httpx2.Request, applied_security: AppliedSecurity, label: str
 ) -> httpx2.Response:
     # httpx would send all headers except Authorization to the host of a redirect.
     is_trusted, has_body = True, bool(request.content)
     for _ in range(_MAX_REDIRECTS + 1):
-        if applied.query or any(secret in str(request.url) for secret in applied.secrets):
+        if applied_security.query or any(secret in str(request.url) for secret in applied_security.secrets):
             request.url = _MaskedURL(request.url)
         response = await client.send(
             request, stream=True, follow_redirects=False, auth=httpx2.USE_CLIENT_DEFAULT if is_trusted else None
@@ -128,7 +128,7 @@ async def _send_following_redirects(
             _add_call_cookies(redirect, redirect)
         else:
             # Also for later redirects within the other host: the client adds its cookies every time.
-            _strip_private_parts(redirect, applied)
+            _strip_private_parts(redirect, applied_security)
         request = redirect
     raise httpx2.TooManyRedirects(f"more than {_MAX_REDIRECTS} redirects", request=request)
 
@@ -140,11 +140,11 @@ def _add_call_cookies(request: httpx2.Request, jar_request: httpx2.Request) -> N
         request.headers["Cookie"] = cookies
 
 
-def _strip_private_parts(request: httpx2.Request, applied: AppliedSecurity) -> None:
+def _strip_private_parts(request: httpx2.Request, applied_security: AppliedSecurity) -> None:
     for name in [*request.headers]:
-        if name.lower() not in PUBLIC_HEADERS:
+        if name.lower() not in NON_SECRET_HEADERS:
             del request.headers[name]
-    for name in applied.query_names:
+    for name in applied_security.query_names:
         if name in request.url.params:
             request.url = request.url.copy_remove_param(name)
 

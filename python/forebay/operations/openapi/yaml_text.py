@@ -10,13 +10,13 @@ from forebay.errors import InvalidArgument
 __all__ = ["parse_yaml"]
 
 _MAX_KEYS = 100_000
-"""Keys of one mapping. Nested merges (`<<`) can double them with each line."""
+"""Maximum number of keys in one mapping. Nested merges (`<<`) can double them with each line."""
 
 _MAX_NODES = 5_000_000
-"""Values in the document with every alias expanded. Code that walks the document visits each use of an alias."""
+"""Maximum number of values in the document with every alias expanded: code that walks it visits each use."""
 
 _MAX_DEPTH = 250
-"""Levels of nesting. The C loader recurses for each level and crashes the process when the stack overflows."""
+"""Maximum nesting depth. The C loader recurses for each level, and a stack overflow crashes the process."""
 
 # The scalars of YAML 1.2. PyYAML implements 1.1, where `no` is false and a date is not a string.
 _INTEGER = r"[-+]?(?:0|[1-9][0-9]*)"

@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 _DOMAIN_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_INVALID_DOMAIN_CHARS = re.compile(r"[^A-Za-z0-9._-]+")
+_INVALID_DOMAIN_CHARS_PATTERN = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_ID_LENGTH = 128
-"""Upper bound for an artifact id, in characters after percent-encoding."""
+"""Maximum characters in an artifact id after percent-encoding."""
 
 _REFERENCE_PATTERN = re.compile(r"ax://[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[A-Za-z0-9._%-]{1,128}~(?P<handle>oh_[A-Z2-7]+)")
 
@@ -99,7 +99,7 @@ def make_reference(domain: str, artifact_id: str, handle: str) -> str:
 
 def sanitize_domain(name: str) -> str:
     """Turn any name, such as a tool's, into a valid domain."""
-    return _INVALID_DOMAIN_CHARS.sub("-", name).strip("._-")[:64] or "tool"
+    return _INVALID_DOMAIN_CHARS_PATTERN.sub("-", name).strip("._-")[:64] or "tool"
 
 
 def format_artifact_name(domain: str, artifact_id: str) -> str:

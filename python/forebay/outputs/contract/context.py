@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 class ResponseContext:
     """Where responses of the current tool call are stored, for which principal, and within what limits.
 
-    A context manager: inside `with`, `find_context` returns it. One is created for every tool call, so it is kept
+    A context manager: inside `with`, `find_context` returns it. Every tool call creates a context, so it is kept
     cheap: the dataclass is not frozen, and `__enter__` is not built on a generator.
     """
 
@@ -42,7 +42,7 @@ class ResponseContext:
     responses: list[str] = dataclasses.field(default_factory=list)
     """Responses built during this call; the server does not wrap them a second time."""
     failure: "ForebayError | None" = None
-    """Last error raised here. An SDK may hide its message, which tells the caller what to do."""
+    """Last error raised in this call. An SDK may hide its message, which tells the caller what to do."""
     _token: "contextvars.Token[ResponseContext | None] | None" = dataclasses.field(default=None, init=False, repr=False)
 
     def __enter__(self) -> "ResponseContext":

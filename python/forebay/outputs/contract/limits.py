@@ -33,10 +33,10 @@ _CATEGORY_PATTERNS: tuple[tuple[str, Category], ...] = (
 )
 
 _MIN_BYTES = 1024
-"""Smallest `max_bytes`: room for a summary, a reference and the message around them."""
+"""Minimum of `max_bytes`: room for a summary, a reference and the message around them."""
 
 _MAX_DEPTH = 64
-"""Largest `max_json_depth`: the core does not look deeper."""
+"""Maximum of `max_json_depth`: the core does not look deeper."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["paginated_list"]
 
-_CURSOR_KEY = os.urandom(32)
+_CURSOR_SIGNING_KEY = os.urandom(32)
 """Signs cursors. A new key in each process: cursors do not survive a restart."""
 
 _SIGNATURE_BYTES = 12
@@ -178,5 +178,7 @@ def _parse_cursor(
 
 
 def _sign_cursor(state: bytes, domain: str, principal: str | None) -> str:
-    signature = hmac.digest(_CURSOR_KEY, orjson.dumps([domain, principal]) + state, hashlib.sha256)[:_SIGNATURE_BYTES]
+    signature = hmac.digest(_CURSOR_SIGNING_KEY, orjson.dumps([domain, principal]) + state, hashlib.sha256)[
+        :_SIGNATURE_BYTES
+    ]
     return base64.urlsafe_b64encode(signature + state).decode().rstrip("=")

@@ -32,7 +32,7 @@ __all__ = [
     "PayloadView",
     "Response",
     "build_response",
-    "find_largest",
+    "find_largest_excerpt",
     "format_error",
     "redact_text",
     "wrap_response",
@@ -45,28 +45,28 @@ ENVELOPE_BYTES = 256
 """Bytes reserved for the message around a response, if its exact size is not known."""
 
 _MAX_ERROR_BYTES = 256
-"""Upper bound for an error message inside a response, after escaping."""
+"""Maximum bytes of an error message inside a response, after escaping."""
 
 _SUMMARY_LENGTHS = (MAX_SUMMARY_LENGTH, 40, 10)
 """Summary lengths to try, in characters, until there is room for `data`."""
 
 _MIN_DATA_BYTES = 32
-"""Upper bound for the smallest excerpt, even if every character is escaped."""
+"""Minimum bytes to leave for `data`: room for the smallest excerpt, even if every character is escaped."""
 
 ResponseHead: TypeAlias = dict[str, Any]
 """The fields of a response without `data`."""
 
 _MIN_EXCERPT_BYTES = 13
-"""The core can shorten any payload to this many bytes of JSON."""
+"""Bytes of JSON to which the core can shorten any payload."""
 
 _SLACK_BYTES = 64
 """Unused bytes of the budget that are accepted to save another pass over the payload."""
 
 _MAX_COMPARED_BYTES = 1 << 18
-"""Larger payloads are not compared with their excerpt beyond plain equality of bytes."""
+"""Maximum bytes of a payload that is compared with its excerpt as JSON. Of larger ones only the bytes are compared."""
 
-_STRING_OR_SPACE = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
-_LONE_SURROGATE = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\[^u])|\\u[dD][89a-fA-F]..")
+_STRING_OR_SPACE_PATTERN = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
+_LONE_SURROGATE_PATTERN = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\[^u])|\\u[dD][89a-fA-F]..")
 _SNIFFED_BYTES = 4096
 """Bytes read to detect the MIME type of a binary payload."""
 
@@ -107,7 +107,8 @@ class PayloadView:
     def read_start(self) -> str:
         """Return the start of a text, or "" for a binary payload.
 
-        It is at least one character longer than the limit if there is more, so that truncation marks the cut.
+        A text over `max_string_length` keeps at least one character more than that, so that the caller truncates it
+        and adds the truncation marker.
         """
         if self.nature == "binary":
             return ""
@@ -136,7 +137,9 @@ class PayloadView:
             # The response itself is the first level.
             max_depth=limits.max_json_depth - 1,
         )
-        return _LONE_SURROGATE.sub(lambda match: match[1] or rb"\ufffd", excerpt) if b"\\u" in excerpt else excerpt
+        return (
+            _LONE_SURROGATE_PATTERN.sub(lambda match: match[1] or rb"\ufffd", excerpt) if b"\\u" in excerpt else excerpt
+        )
 
     def is_complete(self, excerpt: bytes) -> bool:
         """Return whether the excerpt holds the whole payload; `False` if comparing would take long."""
@@ -152,8 +155,8 @@ class PayloadView:
     def _strip_whitespace(self) -> bytes:
         data = bytes(self._data)
         if self.nature == "json":
-            return _STRING_OR_SPACE.sub(_keep_string, data)
-        rows = [_STRING_OR_SPACE.sub(_keep_string, row) for row in data.splitlines()]
+            return _STRING_OR_SPACE_PATTERN.sub(_keep_string, data)
+        rows = [_STRING_OR_SPACE_PATTERN.sub(_keep_string, row) for row in data.splitlines()]
         return b"[" + b",".join(row for row in rows if row) + b"]"
 
 
@@ -161,7 +164,7 @@ def _keep_string(token: re.Match[bytes]) -> bytes:
     return token[1] or b""
 
 
-def find_largest(truncate: Callable[[int], bytes], measure: Callable[[bytes], int], max_bytes: int) -> bytes:
+def find_largest_excerpt(truncate: Callable[[int], bytes], measure: Callable[[bytes], int], max_bytes: int) -> bytes:
     """Return about the largest excerpt whose measured size is at most `max_bytes`.
 
     The escaped size depends on the content: a quote takes two bytes. So each excerpt is measured, and its size gives
@@ -309,7 +312,7 @@ def _fit_response(
         remaining = limits.max_bytes - measure_envelope(fitted) - measure(_dump_response(fitted, b""))
         if remaining >= _MIN_DATA_BYTES:
             break
-    return fitted, find_largest(view.truncate, measure_excerpt, max(_MIN_DATA_BYTES, remaining))
+    return fitted, find_largest_excerpt(view.truncate, measure_excerpt, max(_MIN_DATA_BYTES, remaining))
 
 
 def _dump_response(head: ResponseHead, excerpt: bytes) -> bytes:

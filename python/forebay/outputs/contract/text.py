@@ -22,18 +22,18 @@ MAX_SUMMARY_LENGTH = 100
 MAX_LABEL_LENGTH = 50
 SEVERITIES = ("critical", "high", "medium", "low")
 
-_INVALID_CHARACTERS = re.compile("[\ud800-\udfff\x00]")
-_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_INVALID_CHARACTERS_PATTERN = re.compile("[\ud800-\udfff\x00]")
+_CONTROL_CHARACTERS_PATTERN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def to_single_line(text: str, max_length: int) -> str:
     """Return the text on one line of at most `max_length` characters, without control characters or lone surrogates."""
-    return shorten(" ".join(replace_invalid_characters(_CONTROL_CHARACTERS.sub(" ", text)).split()), max_length)
+    return shorten(" ".join(replace_invalid_characters(_CONTROL_CHARACTERS_PATTERN.sub(" ", text)).split()), max_length)
 
 
 def replace_invalid_characters(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, and NUL, which marks a text as binary."""
-    return _INVALID_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _INVALID_CHARACTERS_PATTERN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def shorten(text: str, max_length: int) -> str:

@@ -92,10 +92,10 @@ class FileRoots:
                     return self._split_below_root(resolved / requested.relative_to(root), path)
         raise FileRefDenied(f"{short_repr(path)} is not among the files that may be read, {self._describe_roots()}")
 
-    def _split_below_root(self, resolved: PurePosixPath, path: str) -> list[str]:
-        if any(resolved == root for _, root in self._roots):
+    def _split_below_root(self, resolved_path: PurePosixPath, path: str) -> list[str]:
+        if any(resolved_path == root for _, root in self._roots):
             raise FileRefDenied(f"{short_repr(path)} is a folder; name a file {self._describe_roots()}")
-        return list(resolved.parts[1:])
+        return list(resolved_path.parts[1:])
 
     def _open_folder(self, names: list[str], path: str, stack: contextlib.ExitStack) -> int:
         store_status = self._stat_store_folder()
@@ -106,7 +106,7 @@ class FileRoots:
                 folder = _close_on_exit(os.open(name, _FOLDER_FLAGS, dir_fd=folder), stack)
             except OSError:
                 if is_link:
-                    raise _link_error(path) from None
+                    raise _make_link_error(path) from None
                 raise
             if store_status is not None and os.path.samestat(os.fstat(folder), store_status):
                 raise FileRefDenied(
@@ -159,7 +159,7 @@ def _open_regular(name: str, folder: int, path: str, stack: contextlib.ExitStack
 
 def _check_regular(status: os.stat_result, path: str) -> None:
     if stat.S_ISLNK(status.st_mode):
-        raise _link_error(path)
+        raise _make_link_error(path)
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
         raise FileRefDenied(f"{short_repr(path)} is {kind}; name a file")
@@ -170,7 +170,7 @@ def _check_regular(status: os.stat_result, path: str) -> None:
         )
 
 
-def _link_error(path: str) -> FileRefDenied:
+def _make_link_error(path: str) -> FileRefDenied:
     return FileRefDenied(f"{short_repr(path)} is a symbolic link or leads through one; name the file itself")
 
 

@@ -96,12 +96,12 @@ def _match_kind(key: str) -> Kind | None:
     return next(matches, None) or _COMMON_MISTAKES.get(name)
 
 
-def _is_near_match(name: str, expected: str) -> bool:
+def _is_near_match(name: str, valid_name: str) -> bool:
     """Return whether the names differ by at most one letter added, missing or wrong, or two neighbours swapped."""
     prefix = 0
-    while name[prefix : prefix + 1] == expected[prefix : prefix + 1] != "":
+    while name[prefix : prefix + 1] == valid_name[prefix : prefix + 1] != "":
         prefix += 1
-    rest, wanted = name[prefix:], expected[prefix:]
+    rest, wanted = name[prefix:], valid_name[prefix:]
     is_swapped = rest[:2] == wanted[1::-1] and rest[2:] == wanted[2:]
     return is_swapped or rest == wanted[1:] or rest[1:] in (wanted, wanted[1:])
 

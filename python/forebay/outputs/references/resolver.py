@@ -45,13 +45,13 @@ __all__ = [
 ]
 
 MAX_REFERENCE_BYTES = 64 << 20
-"""Upper bound for the bytes that all references of one call read together."""
+"""Maximum bytes that all references of one call read together."""
 
 _MAX_ARGUMENT_DEPTH = 200
 _MAX_JOURNAL_PATH_LENGTH = 256
-"""Characters of a path that go into the journal; clients may send paths of any length."""
+"""Maximum characters of a path in the journal; clients may send paths of any length."""
 _MAX_LEADING_SPACE = 64
-"""Bytes of whitespace skipped to find out whether a JSON value is a string."""
+"""Maximum bytes of whitespace to skip to find out whether a JSON value is a string."""
 _UTF8_BOM = b"\xef\xbb\xbf"
 _READ_CHUNK_BYTES = 1 << 20
 _ESCAPE_CHUNK_BYTES = 1 << 20
@@ -83,7 +83,7 @@ def _read_bytes(source: RangeSource, part: ByteRange, max_bytes: int) -> bytes:
     start = min(part.offset, source.size)
     end = source.size if part.length is None else min(start + part.length, source.size)
     if end - start > max_bytes:
-        raise _too_large_error(max_bytes)
+        raise _make_too_large_error(max_bytes)
     return bytes(source.read(start, end))
 
 
@@ -92,7 +92,7 @@ def _read_lines(source: RangeSource, part: LineRange, max_bytes: int, chunk_byte
     offset = line = 0
     while line < part.end and offset < source.size:
         if offset >= max_bytes:
-            raise _too_large_error(max_bytes)
+            raise _make_too_large_error(max_bytes)
         chunk = bytes(source.read(offset, min(offset + chunk_bytes, max_bytes, source.size)))
         if not chunk:
             break
@@ -103,17 +103,17 @@ def _read_lines(source: RangeSource, part: LineRange, max_bytes: int, chunk_byte
     return b"".join(pieces)
 
 
-def _skip_lines(chunk: bytes, newlines: int) -> int:
+def _skip_lines(chunk: bytes, newline_count: int) -> int:
     """Return the offset after that many newlines, or the end if the chunk has fewer."""
-    if newlines > chunk.count(b"\n"):
+    if newline_count > chunk.count(b"\n"):
         return len(chunk)
     offset = 0
-    for _ in range(newlines):
+    for _ in range(newline_count):
         offset = chunk.index(b"\n", offset) + 1
     return offset
 
 
-def _too_large_error(max_bytes: int) -> FileRefTooLarge:
+def _make_too_large_error(max_bytes: int) -> FileRefTooLarge:
     return FileRefTooLarge(
         f"this is more than the {max_bytes} bytes that a call may still take in by reference; "
         "name a part of it with offset and length, or refer to less in one call"
@@ -149,19 +149,21 @@ def _map_resolved(arguments: Any, convert: Callable[[ResolvedValue], Any]) -> An
     return arguments
 
 
-def _to_object(resolved: ResolvedValue) -> Any:
-    if not resolved.is_json:
-        return resolved.data.decode()
+def _to_object(resolved_value: ResolvedValue) -> Any:
+    if not resolved_value.is_json:
+        return resolved_value.data.decode()
     try:
         # Not orjson: it turns integers of more than 64 bits into floats.
-        return json.loads(resolved.data)
+        return json.loads(resolved_value.data)
     except (RecursionError, ValueError):
         raise InvalidJSON("this JSON is too deep, or has a number of too many digits; refer to a part of it") from None
 
 
-def _to_fragment(resolved: ResolvedValue) -> orjson.Fragment:
+def _to_fragment(resolved_value: ResolvedValue) -> orjson.Fragment:
     # A message is one line; in valid JSON, line breaks occur only between values and can be dropped.
-    return orjson.Fragment(resolved.data.translate(None, b"\r\n") if resolved.is_json else escape_text(resolved.data))
+    return orjson.Fragment(
+        resolved_value.data.translate(None, b"\r\n") if resolved_value.is_json else escape_text(resolved_value.data)
+    )
 
 
 def escape_text(text: bytes, chunk_bytes: int = _ESCAPE_CHUNK_BYTES) -> bytes:
@@ -190,7 +192,7 @@ class ReferenceResolver:
         check_integer("file_ref_max_bytes", max_bytes, 1)
         self._store = store
         self._max_bytes = max_bytes
-        self._roots = FileRoots(_default_roots() if roots is None else roots, store.folder, secret_files)
+        self._roots = FileRoots(_list_default_roots() if roots is None else roots, store.folder, secret_files)
 
     def resolve(
         self, arguments: Any, schema: object = None, principal: str | None = None, *, tool: str | None = None
@@ -242,7 +244,7 @@ class ReferenceResolver:
         self._store.journal.record(event, **target, **details)  # type: ignore[arg-type]
 
 
-def _default_roots() -> list[str]:
+def _list_default_roots() -> list[str]:
     """Return the working and the temporary directory, without `/`: some clients start servers there."""
     cwd = Path.cwd()
     return [*([] if cwd == cwd.parent else [str(cwd)]), tempfile.gettempdir()]

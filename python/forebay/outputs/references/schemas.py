@@ -10,10 +10,10 @@ TypeNames: TypeAlias = frozenset[str] | None
 """The JSON Schema types that a schema accepts; `None` if it does not restrict them."""
 
 _MAX_STEPS = 1000
-"""Subschemas visited for one tool."""
+"""Maximum number of subschemas to visit for one tool."""
 
 _MAX_DEPTH = 32
-"""Nested `$ref`, `allOf`, `anyOf` and `oneOf` that are followed."""
+"""Maximum nesting depth to which `$ref`, `allOf`, `anyOf` and `oneOf` are followed."""
 
 _ANY_SCHEMA: dict[str, Any] = {}
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
@@ -118,7 +118,7 @@ class _SchemaWalker:
         constraints += [self.get_types(inner, depth + 1) for inner in _get_list(schema, "allOf")]
         for name in ("anyOf", "oneOf"):
             if branches := _get_list(schema, name):
-                constraints.append(_union_types([self.get_types(inner, depth + 1) for inner in branches]))
+                constraints.append(_get_union_types([self.get_types(inner, depth + 1) for inner in branches]))
         known = [types for types in constraints if types is not None]
         return frozenset.intersection(*known) if known else None
 
@@ -150,7 +150,7 @@ def _get_declared_types(schema: Schema) -> TypeNames:
     )
 
 
-def _union_types(branches: list[TypeNames]) -> TypeNames:
+def _get_union_types(branches: list[TypeNames]) -> TypeNames:
     known = [types for types in branches if types is not None]
     return frozenset().union(*known) if len(known) == len(branches) else None
 

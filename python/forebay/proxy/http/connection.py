@@ -14,7 +14,7 @@ import forebay
 from forebay.errors import InvalidArgument, UpstreamFailed
 from forebay.wire.framing import Message, Spool
 from forebay.wire.inflate import ACCEPT_ENCODING, Inflater, is_compression
-from forebay.wire.messages import id_key, protocol_version
+from forebay.wire.messages import make_id_key, protocol_version
 
 if TYPE_CHECKING:
     import ssl
@@ -26,13 +26,13 @@ _CONNECT_SECONDS = 10.0
 _MAX_REDIRECTS = 5
 
 _MIN_QUERY_SECRET_CHARS = 8
-"""Shorter values of a URL's query are hardly secrets, but may be words of an error message."""
+"""Minimum characters of a query value to redact: shorter ones are hardly secrets, but may be words of a message."""
 
 _MIN_SECRET_CHARS = 4
-"""Shorter secrets are not redacted: they would match anywhere."""
+"""Minimum characters of a secret to redact: shorter ones would match anywhere."""
 
 _IDLE_SECONDS = 2.0
-"""How long an idle connection is kept: less than servers do, so that they do not close it just as it is used."""
+"""How long an idle connection is kept: not as long as by servers, so that none closes it just as it is used."""
 
 _KEEPALIVE_OPTIONS = [
     (getattr(socket, level), getattr(socket, name), value)
@@ -64,7 +64,7 @@ class UpstreamConnection:
             method,
             url,
             headers=_with_content_length(headers, body),
-            content=_request_content(body),
+            content=_get_request_content(body),
             timeout=httpx2.Timeout(read_timeout, connect=_CONNECT_SECONDS),
             extensions={"trace": self._trace},
         )
@@ -250,7 +250,7 @@ def _find_secrets(url: httpx2.URL, headers: Sequence[tuple[str, str]]) -> list[s
     return sorted((secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True)
 
 
-def _request_content(body: Message | None) -> bytes | Iterator[bytes] | None:
+def _get_request_content(body: Message | None) -> bytes | Iterator[bytes] | None:
     if isinstance(body, Spool):
         return iter(body.chunks())
     return None if body is None else bytes(body)
@@ -301,14 +301,14 @@ class OutgoingRequests:
 
     def add(self, request: OutgoingMessage) -> None:
         with self._lock:
-            self._by_id[id_key(request.id)] = request
+            self._by_id[make_id_key(request.id)] = request
 
     def remove(self, request: OutgoingMessage) -> None:
         with self._lock:
             # The client may have reused the id.
-            if self._by_id.get(id_key(request.id)) is request:
-                del self._by_id[id_key(request.id)]
+            if self._by_id.get(make_id_key(request.id)) is request:
+                del self._by_id[make_id_key(request.id)]
 
     def get(self, request_id: object) -> OutgoingMessage | None:
         with self._lock:
-            return self._by_id.get(id_key(request_id))
+            return self._by_id.get(make_id_key(request_id))

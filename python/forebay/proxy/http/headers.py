@@ -19,9 +19,9 @@ _NAME_PARAMS = {"tools/call": "name", "prompts/get": "name", "resources/read": "
 _ANNOTATION = "x-mcp-header"
 _MIRRORED_TYPES = ("string", "integer", "boolean")
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_PLAIN = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
-_ENCODED = re.compile(r"=\?base64\?.*\?=")
+_HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_PLAIN_VALUE_PATTERN = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
+_ENCODED_VALUE_PATTERN = re.compile(r"=\?base64\?.*\?=")
 
 # Keywords with further schemas, which hold for some values only.
 _SUBSCHEMA_KEYS = {
@@ -40,7 +40,7 @@ def parse_headers(lines: Sequence[str]) -> list[tuple[str, str]]:
     headers = []
     for line in lines:
         name, colon, value = line.partition(":")
-        if not colon or not _TOKEN.fullmatch(name.strip()):
+        if not colon or not _HEADER_NAME_PATTERN.fullmatch(name.strip()):
             raise InvalidArgument("a header is given as 'Name: value'; one of those given is not")
         if not re.fullmatch(r"[\t\x20-\x7e]*", value):
             raise InvalidArgument(f"the value of the header {name.strip()} has characters that no header can have")
@@ -59,11 +59,11 @@ def mirror_headers(message: Mapping[str, Any], raw: Message, find_schema: _FindS
     if isinstance(name, str):
         values["mcp-name"] = name
         if method == "tools/call":
-            values |= _argument_headers(raw, find_schema(name))
+            values |= _build_argument_headers(raw, find_schema(name))
     return {header: text for header, value in values.items() if (text := _encode_value(value)) is not None}
 
 
-def _argument_headers(raw: Message, schema: Mapping[str, Any] | None) -> dict[str, str]:
+def _build_argument_headers(raw: Message, schema: Mapping[str, Any] | None) -> dict[str, str]:
     annotations = find_annotations(schema)
     if not annotations or isinstance(raw, Spool):
         return {}
@@ -83,7 +83,7 @@ def find_annotations(schema: object) -> dict[_Path, str]:
         if _ANNOTATION not in inner:
             continue
         token = inner[_ANNOTATION]
-        is_token = path and isinstance(token, str) and _TOKEN.fullmatch(token)
+        is_token = path and isinstance(token, str) and _HEADER_NAME_PATTERN.fullmatch(token)
         if not is_token or inner.get("type") not in _MIRRORED_TYPES:
             return {}
         if token.lower() in map(str.lower, annotations.values()):
@@ -123,7 +123,7 @@ def _format_value(value: object) -> str | None:
 
 def _encode_value(value: str) -> str | None:
     """Return a value as header text, in base64 if necessary; `None` if it contains half of a surrogate pair."""
-    if _PLAIN.fullmatch(value) and not _ENCODED.fullmatch(value):
+    if _PLAIN_VALUE_PATTERN.fullmatch(value) and not _ENCODED_VALUE_PATTERN.fullmatch(value):
         return value
     try:
         return f"=?base64?{base64.b64encode(value.encode()).decode()}?="

@@ -23,7 +23,7 @@ __all__ = [
     "HttpStatusError",
     "LegacyStream",
     "ResponseStreams",
-    "media_type",
+    "get_media_type",
     "redact_errors",
 ]
 
@@ -33,12 +33,12 @@ JSON_TYPE, EVENT_STREAM_TYPE = "application/json", "text/event-stream"
 
 _MAX_ERROR_BODY_BYTES = 64 * 1024
 _MAX_SHOWN_CHARS = 300
-"""How much of an error body is shown in our own error."""
+"""Maximum characters of an error body to show in our own error."""
 
 _RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
 
 _MAX_RESUMES = 5
-"""How often a stream is resumed without a new event."""
+"""Maximum number of times that a stream is resumed without a new event."""
 
 _LINGER_SECONDS = 1.0
 """How long a stream may continue after its response; a connection that the server ends can be reused."""
@@ -83,18 +83,17 @@ class ResponseStreams:
             self._on_error_status(response, message)
         elif not message.is_request:
             return None
-        elif media_type(response) == EVENT_STREAM_TYPE:
+        elif get_media_type(response) == EVENT_STREAM_TYPE:
             events = EventParser(self._new_buffer())
             if not self._read_events(response, events, message, connection):
                 return events
-        elif media_type(response) == JSON_TYPE:
+        elif get_media_type(response) == JSON_TYPE:
             self._read_json(response, message)
         elif response.status_code == 202:
             raise UpstreamFailed("the server accepted the request, but does not answer it")
         else:
-            raise UpstreamFailed(
-                f"the server answered {media_type(response)[:100] or 'nothing'!r}, which is no message; check the URL"
-            )
+            media_type = get_media_type(response)[:100]
+            raise UpstreamFailed(f"the server answered {media_type or 'nothing'!r}, which is no message; check the URL")
         return None
 
     def _read_json(self, response: httpx2.Response, message: OutgoingMessage) -> None:
@@ -139,7 +138,7 @@ class ResponseStreams:
         tries = 0
         while not message.is_modern and events.last_event_id and tries < _MAX_RESUMES:
             last_event_id = events.last_event_id
-            if self._closing.wait(_retry_delay(events, tries)):
+            if self._closing.wait(_get_retry_delay(events, tries)):
                 break
             if not self._relay.is_pending(message.id):
                 return
@@ -157,7 +156,7 @@ class ResponseStreams:
         self, message: OutgoingMessage, events: EventParser, headers: dict[str, str], connection: UpstreamConnection
     ) -> bool:
         with self._open_stream(connection, {**headers, "last-event-id": events.last_event_id}) as response:
-            if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
+            if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
                 raise UpstreamFailed(
                     "the server's stream broke off and cannot be resumed; it may have done what it was asked to"
                 )
@@ -173,7 +172,7 @@ class ResponseStreams:
                 with self._open_stream(connection, {**make_headers(), **resumption}) as response:
                     if response.status_code >= 500:
                         raise UpstreamFailed("the server cannot be listened to just now")
-                    if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
+                    if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
                         return
                     for chunk in iter_body(response):
                         for event in events.feed(chunk):
@@ -181,7 +180,7 @@ class ResponseStreams:
                             if event.is_message:
                                 self._deliver(event.data)
             events.discard()
-            self._closing.wait(_retry_delay(events, tries))
+            self._closing.wait(_get_retry_delay(events, tries))
 
     def _open_stream(
         self, connection: UpstreamConnection, headers: dict[str, str]
@@ -222,14 +221,14 @@ class ResponseStreams:
         return self._deliver(dump({**response, "id": message.id}), message.id)
 
 
-def media_type(response: httpx2.Response) -> str:
+def get_media_type(response: httpx2.Response) -> str:
     """Return the content type without its parameters."""
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-def _retry_delay(events: EventParser, tries: int) -> float:
+def _get_retry_delay(events: EventParser, attempt_count: int) -> float:
     first = _RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
-    return min(first * 2.0 ** max(tries - 1, 0), _MAX_RETRY_SECONDS)
+    return min(first * 2.0 ** max(attempt_count - 1, 0), _MAX_RETRY_SECONDS)
 
 
 class LegacyStream:
@@ -246,7 +245,7 @@ class LegacyStream:
         self.is_closed = False
         threading.Thread(target=self._run, daemon=True).start()
 
-    def post_url(self) -> httpx2.URL | None:
+    def get_post_url(self) -> httpx2.URL | None:
         """Return the URL to post messages to; `None` if the server does not have this transport."""
         try:
             return self._post_url.result(_ENDPOINT_SECONDS)
@@ -270,7 +269,7 @@ class LegacyStream:
         with self._endpoint.connection() as connection:
             response = self._endpoint.open(connection, "GET", self._endpoint.url, {"accept": EVENT_STREAM_TYPE})
             with contextlib.closing(response):
-                if response.status_code != 200 or media_type(response) != EVENT_STREAM_TYPE:
+                if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
                     return
                 for chunk in iter_body(response):
                     for event in self._events.feed(chunk):

@@ -133,7 +133,7 @@ class HttpUpstream:
 
     def _send_request(self, request: OutgoingMessage) -> None:
         try:
-            # It may have been cancelled while it was queued.
+            # The request may have been cancelled while it was queued.
             if self._relay.is_pending(request.id):
                 self._exchange(request)
         except UpstreamFailed as error:
@@ -201,14 +201,14 @@ class HttpUpstream:
     def _initialize_legacy(self, message: OutgoingMessage, error: HttpStatusError) -> None:
         """Try the 2024-11-05 transport; raise `error` if the server does not have that either."""
         legacy = LegacyStream(self._endpoint, self._relay, self._new_buffer)
-        if legacy.post_url() is None:
+        if legacy.get_post_url() is None:
             raise error
         self._session = _HttpSession(None, legacy)
         self._post_legacy(message, legacy)
 
     def _post_legacy(self, message: OutgoingMessage, legacy: LegacyStream) -> bool:
         """Post a message whose response comes on the stream; return `False` if the stream has ended."""
-        url = legacy.post_url()
+        url = legacy.get_post_url()
         if legacy.is_closed or url is None:
             return False
         with self._post(message, url, self._headers(message, self._session)) as (response, connection):
@@ -226,16 +226,16 @@ class HttpUpstream:
             headers["mcp-protocol-version"] = version
         return headers
 
-    def _renew_session(self, lost: _HttpSession) -> None:
+    def _renew_session(self, lost_session: _HttpSession) -> None:
         """Repeat the handshake to a server that has forgotten the session."""
         with self._renew_lock:
-            if self._session is lost:
+            if self._session is lost_session:
                 _log.info("forebay: the server has forgotten the session, and is told again what it knew")
                 try:
                     self._relay.replay_session(self._resend)
                 except UpstreamTimeout as error:
                     raise UpstreamFailed(str(error)) from None
-            if self._session is lost:
+            if self._session is lost_session:
                 raise UpstreamFailed("the server has forgotten the session; connect to it again")
 
     def _resend(self, raw: Message) -> None:

@@ -80,7 +80,7 @@ class Backend(Protocol):
         """Remove what crashed writers left behind and return the number of files removed."""
 
     def lock(self, *, wait: bool) -> AbstractContextManager[bool]:
-        """Hold the store's lock, across processes, and yield whether it was acquired: always, with `wait`."""
+        """Hold the store's lock, across processes, and yield whether it was acquired. With `wait` it always is."""
 
     def counters(self) -> AbstractContextManager[Counters]:
         """Hold the lock of the counters, so that objects and counters change together."""

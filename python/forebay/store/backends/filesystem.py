@@ -36,8 +36,8 @@ class Folders:
         self.root = root
         self._lock = fork_safe_lock()
         self._fds: dict[str, int] = {}
-        # Descriptors of removed folders stay open: another thread may be about to use one, and the number of a
-        # closed descriptor is soon that of another file.
+        # Descriptors of removed folders stay open: another thread may be about to use one, and the system soon reuses
+        # the number of a closed descriptor for another file.
         self._stale_fds: list[int] = []
         self._days: list[str] = []
         self.version = 0
@@ -49,15 +49,15 @@ class Folders:
             self.close()
             raise
 
-    def get_fd(self, name: str, *, make: bool = False) -> int:
-        """Return the descriptor of a folder; with `make`, create the folder if it is missing."""
+    def get_fd(self, name: str, *, create: bool = False) -> int:
+        """Return the descriptor of a folder; with `create`, create the folder if it is missing."""
         fd = self._fds.get(name)
         if fd is not None:
             return fd
         with self._lock:
             fd = self._fds.get(name)
             if fd is None:
-                if make:
+                if create:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(name, 0o700, dir_fd=self.root_fd)
                         # The umask may have removed permissions.
@@ -71,12 +71,12 @@ class Folders:
 
         A folder that is open may have been moved away, alone or with the root, and replaced.
         """
-        fd = self.get_fd(name, make=True)
+        fd = self.get_fd(name, create=True)
         with ignore_missing:
             if os.path.samestat(os.fstat(fd), os.stat(f"{self.root}/{name}", follow_symlinks=False)):
                 return fd
         self.refresh()
-        return self.get_fd(name, make=True)
+        return self.get_fd(name, create=True)
 
     @property
     def days(self) -> list[str]:
@@ -110,7 +110,7 @@ class Folders:
         return False
 
     def _is_root_replaced(self) -> bool:
-        """Return whether the root was removed or replaced. One that was only moved away still works."""
+        """Return whether the root was removed or replaced. A root that was only moved away still works."""
         status = os.fstat(self.root_fd)
         if status.st_nlink == 0:
             return True
@@ -136,7 +136,7 @@ class Folders:
         """Close all descriptors."""
         with self._lock:
             fds = (self._root_fd, *self._fds.values(), *self._stale_fds)
-            # Forget the numbers first: they are soon those of other files.
+            # Clear the descriptors before they are closed: the system soon reuses their numbers for other files.
             self._root_fd, self._fds, self._stale_fds, self._days = -1, {}, [], []
             for fd in fds:
                 if fd >= 0:
@@ -190,7 +190,7 @@ def _open_root(root: Path) -> int:
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-# These two are classes because a context manager made by `contextlib` can be entered only once.
+# The next two are classes, because a context manager made by `contextlib` can be entered only once.
 class _TranslateOSErrors:
     def __enter__(self) -> None:
         pass

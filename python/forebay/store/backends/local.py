@@ -64,11 +64,11 @@ class LocalCounters:
                 yield self
             finally:
                 if self._total_fd >= 0:
-                    # Closing would not release it: a child forked meanwhile has the file open too.
+                    # Closing the file would not release the lock: a child forked meanwhile has the file open too.
                     fcntl.flock(self._total_fd, fcntl.LOCK_UN)
 
     def _acquire(self) -> None:
-        folder_fd = self._folders.get_fd(".usage", make=True)
+        folder_fd = self._folders.get_fd(".usage", create=True)
         # A descriptor from before a fork shares its lock with the parent, so a child opens its own.
         if folder_fd == self._folder_fd and self._opened_pid == os.getpid():
             fcntl.flock(self._total_fd, fcntl.LOCK_EX)
@@ -91,7 +91,7 @@ class LocalCounters:
         return None
 
     def set(self, name: str, value: int) -> None:
-        """Set a counter. One that becomes 0 is removed."""
+        """Set a counter. A counter that becomes 0 is removed."""
         with translate_os_errors:
             if name == TOTAL_COUNTER:
                 os.pwrite(self._total_fd, _COUNT_FORMAT.pack(value), 0)
@@ -126,7 +126,7 @@ class LocalCounters:
 
 
 def open_locked(name: str, flags: int, folder_fd: int) -> int:
-    """Open a file and lock it, again if it is removed before the lock is acquired; return its descriptor."""
+    """Open and lock a file, and return its descriptor. Start again if it is removed before the lock is acquired."""
     while True:
         fd = os.open(name, flags, 0o600, dir_fd=folder_fd)
         try:
@@ -217,7 +217,7 @@ class LocalBackend:
         """Remove the files of crashed writers and the day folders that are empty; return the number of files."""
         with translate_os_errors:
             self.folders.refresh()
-            partial = self.folders.get_fd(".partial", make=True)
+            partial = self.folders.get_fd(".partial", create=True)
             removed = sum(_remove_orphan(name, partial) for name in list_names(partial))
             for day in self.folders.days:
                 if day != format_date(self.clock()):
@@ -243,7 +243,7 @@ class LocalBackend:
             yield is_acquired
         finally:
             if fd >= 0:
-                # Closing alone would not release it: a child forked meanwhile has the file open too.
+                # Closing alone would not release the lock: a child forked meanwhile has the file open too.
                 fcntl.flock(fd, fcntl.LOCK_UN)
                 os.close(fd)
 
@@ -261,8 +261,8 @@ class LocalUpload:
     def __init__(self, backend: LocalBackend, handle: str) -> None:
         self._backend = backend
         self._handle = handle
-        self._folder_fd = backend.folders.get_fd(".partial", make=True)
-        # Before it is locked, a sweep may remove it as an orphan; `open_locked` then creates it again.
+        self._folder_fd = backend.folders.get_fd(".partial", create=True)
+        # Before the file is locked, a sweep may remove it as an orphan; `open_locked` then creates it again.
         self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
 
     def write(self, parts: Sequence[Buffer]) -> None:
@@ -271,7 +271,7 @@ class LocalUpload:
                 batch = parts[i : i + _MAX_WRITEV_PARTS]
                 written = os.writev(self._fd, batch)
                 if written < sum([memoryview(part).nbytes for part in batch]):
-                    # A disk that is nearly full takes only a part; writing the rest raises the error.
+                    # A nearly full disk takes only a part of the data; writing the remaining part raises the error.
                     _write_all(self._fd, memoryview(b"".join(batch))[written:])
 
     def commit(self, extension: str) -> None:
@@ -351,11 +351,11 @@ def _remove_orphan(name: str, folder_fd: int) -> bool:
     try:
         fd = os.open(name, _READ_FLAGS, dir_fd=folder_fd)
     except OSError:
-        # It was committed meanwhile, or is not a file and so not of this store.
+        # The file was committed in the meantime, or is not a regular file, and then this store did not write it.
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Removes only this name: an object committed just before the lock already has another one.
+        # Removes only this name: an object committed just before the lock already has another name.
         os.unlink(name, dir_fd=folder_fd)
     except OSError:
         return False
