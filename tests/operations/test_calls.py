@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from calls import FailingBus, RecordingBus, error_code_of, run_bounded, wait_for_request
 from forebay import InvalidArgument
+from forebay.envelope import ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
 from forebay.operations import (
     CALL_EVENT_SCHEMAS,
     CallError,
@@ -21,7 +22,6 @@ from forebay.operations import (
     PendingRequestMap,
 )
 from forebay.operations.bus import pending
-from forebay.operations.envelope import ResponseEnvelope, http_envelope, local_envelope, mcp_envelope, unwrap
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 import anyio
 import pytest
 from calls import RecordingBus, error_code_of, run_bounded, wait_for_request
+from forebay.envelope import unwrap
 from forebay.operations import CallContext, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap, cleanup
 from forebay.operations.bus.pubsub import listen, subscribe_all
 from forebay.operations.cleanup import wait_shielded
-from forebay.operations.envelope import unwrap
 
 Work = Callable[[], Awaitable[Any]]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from calls import RecordingBus, error_code_of, run_bounded
+from forebay.envelope import ResponseEnvelope, unwrap
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -21,7 +22,6 @@ from forebay.operations import (
     PendingRequestMap,
     build_env,
 )
-from forebay.operations.envelope import ResponseEnvelope, unwrap
 
 ADA = Identity("ada", frozenset(["read"]))
 

@@ -8,6 +8,7 @@ import pytest
 from calls import FailingBus, run_bounded
 from documents import values
 from forebay import InvalidArgument
+from forebay.envelope import local_envelope
 from forebay.operations import (
     CALL_EVENT_SCHEMAS,
     CallEventName,
@@ -18,7 +19,6 @@ from forebay.operations import (
 )
 from forebay.operations.bus.pubsub import subscribe_all
 from forebay.operations.deadlines import DeadlineScope, from_epoch_ms, to_epoch_ms
-from forebay.operations.envelope import local_envelope
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,14 +3,14 @@
 import subprocess
 import sys
 
+import forebay.envelope
 import forebay.operations
-import forebay.operations.envelope
 import pytest
 
 HEAVY = ["mcp", "mcp_types", "httpx2", "pydantic", "yaml"]
 
 
-@pytest.mark.parametrize("module", [forebay.operations.envelope, forebay.operations])
+@pytest.mark.parametrize("module", [forebay.envelope, forebay.operations])
 def test_every_name_is_there(module: object) -> None:
     names = module.__all__  # type: ignore[attr-defined]
     assert len(set(names)) == len(names)
@@ -30,7 +30,7 @@ def run(script: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["forebay.operations.envelope", "forebay.operations"])
+@pytest.mark.parametrize("module", ["forebay.envelope", "forebay.operations"])
 def test_importing_them_imports_neither_sdk_nor_client(module: str) -> None:
     assert run(f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])") == "[]"
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from calls import RecordingBus, run_bounded
 from forebay import InvalidArgument
+from forebay.envelope import unwrap
 from forebay.operations import CallContext, CallError, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap
 from forebay.operations.bus.events import context_from_event
-from forebay.operations.envelope import unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable

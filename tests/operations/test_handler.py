@@ -9,6 +9,14 @@ from typing import Any, cast
 
 import pytest
 from calls import RecordingBus, error_code_of, run_bounded, wait_for_request
+from forebay.envelope import (
+    LocalResponseMeta,
+    ResponseEnvelope,
+    http_envelope,
+    local_envelope,
+    mcp_envelope,
+    unwrap,
+)
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -21,14 +29,6 @@ from forebay.operations import (
     results,
 )
 from forebay.operations.deadlines import to_epoch_ms
-from forebay.operations.envelope import (
-    LocalResponseMeta,
-    ResponseEnvelope,
-    http_envelope,
-    local_envelope,
-    mcp_envelope,
-    unwrap,
-)
 from forebay.operations.results import to_envelope
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

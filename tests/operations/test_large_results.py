@@ -5,8 +5,8 @@ import threading
 from typing import Any
 
 import pytest
+from forebay.envelope import Body, ResponseEnvelope
 from forebay.operations import CallError, OperationRegistry, OperationSpec, results
-from forebay.operations.envelope import Body, ResponseEnvelope
 from forebay.operations.results import is_large, to_envelope
 
 LISTS = {"type": "array"}
@@ -90,3 +90,19 @@ def test_what_no_future_takes_is_told_all_the_same(count: int) -> None:
     )
     with pytest.raises(CallError, match="StopIteration"):
         asyncio.run(asyncio.wait_for(registry.execute("a.many"), 10))
+
+
+def test_large_results_share_a_bounded_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[int] = set()
+    spec = OperationSpec(namespace="n", name="large", type="query", description="", output_schema=LISTS)
+
+    def convert(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
+        threads.add(threading.get_ident())
+        return to_envelope(result, spec)
+
+    async def run() -> None:
+        await asyncio.gather(*(results.to_envelope_async([1] * 20_000, spec) for _ in range(200)))
+
+    monkeypatch.setattr(results, "to_envelope", convert)
+    asyncio.run(run())
+    assert 1 <= len(threads) <= 32

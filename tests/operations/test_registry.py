@@ -9,6 +9,15 @@ from typing import Any
 import pydantic
 import pytest
 from forebay import InvalidArgument
+from forebay.envelope import (
+    Body,
+    LocalResponseMeta,
+    ResponseEnvelope,
+    http_envelope,
+    local_envelope,
+    mcp_envelope,
+    unwrap,
+)
 from forebay.operations import (
     CODES,
     AccessControl,
@@ -20,15 +29,6 @@ from forebay.operations import (
     OperationSpec,
 )
 from forebay.operations import spec as operation_specs
-from forebay.operations.envelope import (
-    Body,
-    LocalResponseMeta,
-    ResponseEnvelope,
-    http_envelope,
-    local_envelope,
-    mcp_envelope,
-    unwrap,
-)
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 import pytest
+from forebay.envelope import Body, ResponseEnvelope, http_envelope, local_envelope, mcp_envelope
 from forebay.operations import (
     CODES,
     CallError,
     OperationSpec,
 )
-from forebay.operations.envelope import Body, ResponseEnvelope, http_envelope, local_envelope, mcp_envelope
 from forebay.operations.responses import (
     error_to_call_tool_result,
     error_to_http_response,

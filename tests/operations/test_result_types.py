@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypedDict
 import orjson
 import pydantic
 import pytest
+from forebay.envelope import Body
+from forebay.envelope.body import has_only_json_types
 from forebay.operations import OperationRegistry, OperationSpec
-from forebay.operations.envelope import Body
-from forebay.operations.envelope.body import has_only_json_types
 from forebay.operations.responses import to_call_tool_result
 
 ID = uuid.UUID(int=7)

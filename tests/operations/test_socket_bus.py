@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from calls import error_code_of, run_bounded
+from forebay.envelope import unwrap
 from forebay.operations import CallError, Identity, PendingRequestMap, build_env
-from forebay.operations.envelope import unwrap
 from socket_pubsub import SocketPubSub
 from support_paths import SUPPORT
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from calls import run_bounded
+from forebay.envelope import LocalResponseMeta, ResponseEnvelope, local_envelope, mcp_envelope, unwrap
 from forebay.operations import CallContext, CallError, OperationRegistry, OperationSpec, subscribe
-from forebay.operations.envelope import LocalResponseMeta, ResponseEnvelope, local_envelope, mcp_envelope, unwrap
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from calls import run_bounded
+from forebay.envelope import unwrap
 from forebay.operations import (
     CallContext,
     CallError,
@@ -16,7 +17,6 @@ from forebay.operations import (
     OperationSpec,
     PendingRequestMap,
 )
-from forebay.operations.envelope import unwrap
 from hypothesis import given
 from hypothesis import strategies as st
 

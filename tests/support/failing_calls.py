@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from forebay.envelope import unwrap
 from forebay.operations import CallContext, CallError, OperationRegistry
-from forebay.operations.envelope import unwrap
 
 
 async def call_error(registry: OperationRegistry, operation: str, arguments: Any = None, **context: Any) -> CallError:

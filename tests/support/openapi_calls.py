@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from forebay.envelope import ResponseEnvelope
 from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
-from forebay.operations.envelope import ResponseEnvelope
 from http_api import API, document, single_operation
 
 

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from typing import Any
 
+from forebay.envelope import Body
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -19,7 +20,6 @@ from forebay.operations import (
     event_from_json,
     event_to_json,
 )
-from forebay.operations.envelope import Body
 
 
 class SocketPubSub(InProcessPubSub):

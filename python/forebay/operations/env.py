@@ -8,8 +8,8 @@ envelope = await env["my.crm"]["class"]({"id": 7}, timeout=2.0)
 import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
 
+from forebay.envelope import ResponseEnvelope
 from forebay.operations.deadlines import deadline_after, earliest_deadline
-from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterab
 from typing import Any
 
 from forebay.arguments import short_repr
+from forebay.envelope import ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import DeadlineScope
 from forebay.operations.env import UNBOUND_ENV, build_env
-from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
 from forebay.operations.results import to_envelope, to_envelope_async
 from forebay.operations.spec import CallContext, Handler, Operation, OperationSpec

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from forebay.arguments import is_text
-from forebay.operations.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
-from forebay.operations.envelope.body import decode_text, dump, has_only_json_types
+from forebay.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
+from forebay.envelope.body import decode_text, dump, has_only_json_types
 from forebay.operations.errors import CallCode, CallError
 from forebay.operations.results import is_blocks_only
 from forebay.operations.spec import OperationSpec

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from forebay.errors import InvalidArgument
-from forebay.operations.envelope import (
+from forebay.envelope import (
     Body,
     HTTPResponseMeta,
     MCPResponseMeta,
@@ -16,12 +15,13 @@ from forebay.operations.envelope import (
     is_response_envelope,
     local_envelope,
 )
-from forebay.operations.envelope.body import has_only_json_types, is_json_type, parse
+from forebay.envelope.body import has_only_json_types, is_json_type, parse
+from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
 from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import has_rules
 from forebay.store.payload import encode
-from forebay.store.threads import run_in_thread
+from forebay.store.threads import run_in_pool
 
 __all__ = ["is_blocks_only", "is_large", "to_envelope", "to_envelope_async"]
 
@@ -40,7 +40,7 @@ async def to_envelope_async(result: Any, spec: OperationSpec) -> ResponseEnvelop
     """
     data = result.data if isinstance(result, ResponseEnvelope) else result
     if has_rules(spec.output_schema) and (is_large(data) or spec.caster.is_busy):
-        return await run_in_thread(lambda: to_envelope(result, spec))
+        return await run_in_pool(lambda: to_envelope(result, spec))
     return to_envelope(result, spec)
 
 

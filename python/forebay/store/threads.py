@@ -11,11 +11,24 @@ from typing import Final, Self, TypeVar
 
 from typing_extensions import Buffer
 
-__all__ = ["BlockingChunks", "fork_safe_lock", "run_in_thread", "start_in_thread"]
+__all__ = ["BlockingChunks", "fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread"]
 
 _T = TypeVar("_T")
 
 _END: Final = object()
+
+
+async def run_in_pool(function: Callable[[], _T]) -> _T:
+    """Run a blocking function in the event loop's pool, which limits the number of threads, and return its result."""
+
+    def run() -> _T:
+        try:
+            return function()
+        except StopIteration as error:
+            # asyncio futures refuse a StopIteration, and the caller would wait forever.
+            raise RuntimeError(f"StopIteration was raised: {error}") from error
+
+    return await asyncio.to_thread(run)
 
 
 async def run_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> _T:

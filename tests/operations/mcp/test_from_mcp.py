@@ -10,8 +10,8 @@ from typing import Any
 import changing_server
 import pytest
 from forebay import InvalidArgument
+from forebay.envelope import MCPResponseMeta, unwrap
 from forebay.operations import CallContext, CallError, Operation, OperationRegistry, OperationSpec, to_envelope
-from forebay.operations.envelope import MCPResponseMeta, unwrap
 from forebay.operations.mcp import operations as mcp_operations
 from forebay.operations.mcp.operations import MCPOperations, from_mcp, result_to_envelope
 from forebay.operations.registry import run_handler

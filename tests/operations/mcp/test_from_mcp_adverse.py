@@ -13,8 +13,8 @@ import pytest
 from failing_calls import call_error, server_state
 from fastmcp import FastMCP
 from forebay import InvalidArgument
+from forebay.envelope import unwrap
 from forebay.operations import CallError, OperationRegistry, OperationSpec
-from forebay.operations.envelope import unwrap
 from forebay.operations.mcp import changes
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters

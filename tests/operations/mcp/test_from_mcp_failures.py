@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from failing_calls import call_error, server_state
 from forebay import InvalidArgument
+from forebay.envelope import unwrap
 from forebay.operations import CallContext, CallError, OperationRegistry
-from forebay.operations.envelope import unwrap
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
 from forebay.operations.registry import run_handler
 from mcp.client.streamable_http import streamable_http_client

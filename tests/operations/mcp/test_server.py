@@ -10,6 +10,7 @@ import orjson
 import pytest
 from forebay import InvalidArgument
 from forebay.adapters.mcp import Forebay
+from forebay.envelope import Body, http_envelope, mcp_envelope, unwrap
 from forebay.operations import (
     AccessControl,
     CallContext,
@@ -19,7 +20,6 @@ from forebay.operations import (
     OperationRegistry,
     OperationSpec,
 )
-from forebay.operations.envelope import Body, http_envelope, mcp_envelope, unwrap
 from forebay.operations.mcp import server
 from forebay.operations.mcp.operations import from_mcp
 from forebay.operations.mcp.server import assign_tool_names, serve_operations

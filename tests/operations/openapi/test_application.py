@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+from forebay.envelope import HTTPResponseMeta
 from forebay.operations import CallError, OperationRegistry, from_openapi
-from forebay.operations.envelope import HTTPResponseMeta
 from support_paths import SUPPORT
 
 pytestmark = pytest.mark.slow

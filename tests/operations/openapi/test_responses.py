@@ -12,8 +12,8 @@ import forebay
 import httpx2
 import orjson
 import pytest
+from forebay.envelope import Body, HTTPResponseMeta, ResponseEnvelope
 from forebay.operations import CallContext, CallError, Identity, OperationRegistry, from_openapi
-from forebay.operations.envelope import Body, HTTPResponseMeta, ResponseEnvelope
 from forebay.operations.responses import to_http_response
 from http_api import API, Answer, document, http_api, single_operation
 from openapi_calls import call, call_error

@@ -7,10 +7,10 @@ Each event is published under its name: `call.requested`, then one of `call.resp
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from forebay.envelope import RESPONSE_ENVELOPE_SCHEMA
+from forebay.envelope.body import dump_reversible, from_jsonable, parse
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import from_epoch_ms, to_epoch_ms
-from forebay.operations.envelope import RESPONSE_ENVELOPE_SCHEMA
-from forebay.operations.envelope.body import dump_reversible, from_jsonable, parse
 from forebay.operations.errors import CODES, CallCode
 from forebay.operations.spec import CallContext, Identity
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping, Set
 from typing import Any, Self, TypeAlias, cast
 
+from forebay.envelope import ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.bus.events import context_from_event
 from forebay.operations.bus.pending import PendingRequestMap
@@ -19,7 +20,6 @@ from forebay.operations.bus.pubsub import Unsubscribe, subscribe_all
 from forebay.operations.cleanup import CLEANUP_SECONDS, wait_shielded
 from forebay.operations.deadlines import DeadlineScope
 from forebay.operations.env import build_env
-from forebay.operations.envelope import ResponseEnvelope
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry, run_operation
 from forebay.operations.spec import CallContext, Identity, OperationSpec

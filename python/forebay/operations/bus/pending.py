@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Self, TypeAlias, cast
 
 from forebay.arguments import short_repr
+from forebay.envelope import ResponseEnvelope, is_response_envelope
 from forebay.errors import InvalidArgument
 from forebay.operations.bus.events import CallAbortedEvent, CallErrorEvent, build_requested_event
 from forebay.operations.bus.pubsub import InProcessPubSub, PubSub, Unsubscribe, subscribe_all
 from forebay.operations.cleanup import CLEANUP_SECONDS, wait_bounded, wait_shielded
 from forebay.operations.deadlines import DeadlineScope, deadline_after, earliest_deadline
-from forebay.operations.envelope import ResponseEnvelope, is_response_envelope
 from forebay.operations.errors import CODES, CallCode, CallError
 from forebay.operations.spec import CallContext, Identity
 

@@ -18,9 +18,9 @@ from typing import Any, Self
 
 from mcp_types import Tool
 
+from forebay.envelope import MCPContentBlock, MCPResponseMeta, ResponseEnvelope, mcp_envelope
+from forebay.envelope.body import parse
 from forebay.errors import InvalidArgument
-from forebay.operations.envelope import MCPContentBlock, MCPResponseMeta, ResponseEnvelope, mcp_envelope
-from forebay.operations.envelope.body import parse
 from forebay.operations.errors import CallError
 from forebay.operations.mcp.connection import ClientConnection
 from forebay.operations.mcp.errors import ConnectionLost, SessionExpired, to_call_error

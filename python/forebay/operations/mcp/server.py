@@ -31,10 +31,10 @@ from pydantic_core import to_json
 
 from forebay.adapters.mcp import Forebay, get_principal
 from forebay.arguments import short_repr
+from forebay.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import deadline_after
 from forebay.operations.dialect import is_openapi_3_0, modernize
-from forebay.operations.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.responses import error_to_call_tool_result, needs_result_wrapper, to_call_tool_result
@@ -43,7 +43,7 @@ from forebay.operations.spec import CallContext, Identity, OperationSpec
 from forebay.operations.validation import Schema, has_rules
 from forebay.outputs.listing import allow_alternative
 from forebay.outputs.result import UNSTRUCTURED
-from forebay.store.threads import run_in_thread
+from forebay.store.threads import run_in_pool
 
 __all__ = ["OperationTools", "assign_tool_names", "serve_operations"]
 
@@ -203,7 +203,7 @@ class OperationTools:
         envelope = await self._registry.execute(spec.id, input_data, context)
         to_result = functools.partial(_to_result, envelope, spec, _is_legacy(ctx))
         try:
-            return await run_in_thread(to_result) if is_large(envelope.data) else to_result()
+            return await run_in_pool(to_result) if is_large(envelope.data) else to_result()
         except (TypeError, ValueError, RecursionError) as error:
             _log.debug("forebay: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error

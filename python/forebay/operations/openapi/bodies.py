@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import httpx2
 
-from forebay.operations.envelope.body import is_json_type
+from forebay.envelope.body import is_json_type
 from forebay.operations.errors import CallError
 from forebay.operations.openapi import styles
 from forebay.operations.openapi.document import Document

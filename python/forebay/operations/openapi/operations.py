@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx2
 
+from forebay.envelope import ResponseEnvelope
+from forebay.envelope.body import is_json_type
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import DeadlineScope, deadline_after, earliest_deadline
-from forebay.operations.envelope import ResponseEnvelope
-from forebay.operations.envelope.body import is_json_type
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.bodies import RequestBody, read_body
 from forebay.operations.openapi.document import Document, find_server_url

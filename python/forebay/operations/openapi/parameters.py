@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from forebay.arguments import short_repr
+from forebay.envelope.body import is_json_type
 from forebay.errors import InvalidArgument
-from forebay.operations.envelope.body import is_json_type
 from forebay.operations.errors import CallError
 from forebay.operations.openapi import styles
 from forebay.operations.openapi.document import Document

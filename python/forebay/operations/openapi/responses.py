@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 
-from forebay.operations.envelope import Body, ResponseEnvelope, http_envelope
-from forebay.operations.envelope.body import decode_text, is_json_type
+from forebay.envelope import Body, ResponseEnvelope, http_envelope
+from forebay.envelope.body import decode_text, is_json_type
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.security import AppliedSecurity, Requirement, redact
 from forebay.operations.openapi.transport import iter_decoded

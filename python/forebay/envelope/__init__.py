@@ -1,14 +1,14 @@
 """One result type for all sources: the data of an operation and metadata of its source.
 
-from forebay.operations.envelope import local_envelope, unwrap
+from forebay.envelope import local_envelope, unwrap
 
 envelope = local_envelope({"id": 7}, "crm.get")
 assert unwrap(envelope) == {"id": 7}
 assert envelope.meta.source == "local"
 """
 
-from forebay.operations.envelope.body import Body
-from forebay.operations.envelope.envelope import (
+from forebay.envelope.body import Body
+from forebay.envelope.envelope import (
     RESPONSE_SOURCES,
     HTTPResponseMeta,
     LocalResponseMeta,
@@ -32,7 +32,7 @@ from forebay.operations.envelope.envelope import (
     mcp_envelope,
     unwrap,
 )
-from forebay.operations.envelope.schemas import (
+from forebay.envelope.schemas import (
     HTTP_RESPONSE_META_SCHEMA,
     LOCAL_RESPONSE_META_SCHEMA,
     MCP_CONTENT_BLOCK_SCHEMA,

@@ -15,8 +15,7 @@ import jsonschema
 import pytest
 from documents import values
 from forebay import InvalidArgument, InvalidText
-from forebay.operations import event_from_json, event_to_json
-from forebay.operations.envelope import (
+from forebay.envelope import (
     HTTP_RESPONSE_META_SCHEMA,
     LOCAL_RESPONSE_META_SCHEMA,
     MCP_CONTENT_BLOCK_SCHEMA,
@@ -36,6 +35,7 @@ from forebay.operations.envelope import (
     mcp_envelope,
     unwrap,
 )
+from forebay.operations import event_from_json, event_to_json
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import ImageContent, TextContent
@@ -236,7 +236,7 @@ def test_blocks_of_an_sdk_are_mapped() -> None:
 
 def test_the_mcp_package_is_not_needed() -> None:
     script = (
-        "import sys, forebay.operations.envelope; "
+        "import sys, forebay.envelope; "
         "print([name for name in ('mcp', 'mcp_types', 'pydantic', 'httpx2') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)

@@ -11,8 +11,8 @@ from typing import Any, Generic, Literal, NotRequired, TypeAlias, TypedDict, Typ
 
 from typing_extensions import TypeIs
 
+from forebay.envelope.body import dump, dump_reversible, from_jsonable, parse
 from forebay.errors import InvalidArgument
-from forebay.operations.envelope.body import dump, dump_reversible, from_jsonable, parse
 from forebay.store.payload import encode
 
 __all__ = [
