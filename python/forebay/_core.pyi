@@ -463,8 +463,8 @@ def texts_match_items(content: tuple[Buffer | str, int, int], items: tuple[Buffe
 def members(part: tuple[Buffer | str, int, int], names: Sequence[str]) -> list[tuple[int, int] | None]:
     """Return the spans of the values of the named members, in the order of `names`.
 
-    Of equal keys the last one counts. A value that is not an object has no members. Raise `InvalidJSON` if the object
-    has no end.
+    If a key is repeated, the last one counts. A value that is not an object has no members. Raise `InvalidJSON` if the
+    object has no end.
     """
 
 def only_member(part: tuple[Buffer | str, int, int], name: str) -> tuple[int, int] | None:

@@ -16,7 +16,7 @@ __all__ = ["parse_arguments"]
 
 
 def parse_arguments(description: str) -> argparse.Namespace:
-    """Parse `sys.argv`. The result's `run` is the function of the command. Prints help and version itself."""
+    """Parse `sys.argv`, or print help or version. The result's `run` is the function that implements the command."""
     parser = _Parser("forebay", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"forebay {forebay.__version__}")
     _add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))

@@ -192,7 +192,7 @@ def _check_serve(settings: Settings) -> None:
 
 
 def check_file_references(settings: Settings) -> None:
-    """Raise `InvalidArgument` if `file_roots` is set and `file_refs` is neither on nor off."""
+    """Raise `InvalidArgument` if `file_roots` is set but `file_refs` is not set at all."""
     if settings.file_roots and "file_refs" not in settings.sources:
         roots, references = OPTIONS["file_roots"], OPTIONS["file_refs"]
         source = settings.sources["file_roots"]

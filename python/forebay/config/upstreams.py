@@ -44,7 +44,7 @@ class UpstreamConfig:
     python: str | None = None
     """The name of a Python module."""
     folder: str | None = None
-    """The folder of the configuration file, where the module may be."""
+    """Folder of the configuration file; a Python module is also searched there."""
     prefix: str | None = None
     """Prefix of all tool names. Without one, the upstream's name is the prefix of names that clash."""
 

@@ -24,7 +24,7 @@ __all__ = ["Caster", "OnReplaced", "cast"]
 _log = logging.getLogger("forebay")
 
 OnReplaced: TypeAlias = Callable[[str, Any], None]
-"""Called with the JSON Pointer and the old value of everything that a cast replaces by a placeholder."""
+"""Called with the JSON Pointer and the old value of everything that a cast replaces with a placeholder."""
 
 MAX_DEPTH = 128
 """Maximum nesting depth that is cast; Python's stack has no room for many more levels."""
@@ -119,7 +119,7 @@ class _CastRun:
     has_placeholders: bool
     room: int = MAX_FILLED_VALUES
     chosen: "dict[tuple[int, int], tuple[Any, _Attempt]]" = dataclasses.field(default_factory=dict)
-    """The best attempts for values of unions, by the ids of shape and value. Both live as long as the cast."""
+    """Best attempt for each union value, by `id(shape), id(value)`. The cast keeps both alive, so ids stay unique."""
 
     def fill(self, shape: Shape, *, with_default: bool) -> Any:
         """Return the default or a placeholder, or `MISSING`."""

@@ -236,7 +236,7 @@ class _HandleResponse:
         if self.has_link and self.call.protocol_version >= _RESOURCE_LINK_VERSION:
             result["content"].append(_make_resource_link(self.descriptor))
         if "structuredContent" in self.result:
-            # The tool has an output schema; the listed schema allows this object too.
+            # The tool has an output schema, so `structuredContent` is required. `tools/list` also allows this object.
             result["structuredContent"] = {
                 "output_handle": self.descriptor.output_handle,
                 "fetch_with": self.descriptor.fetch_with,

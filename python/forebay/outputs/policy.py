@@ -256,7 +256,7 @@ class OutputPolicy:
         limits: ResponseLimits | None = None,
         fetch_with: str | None = None,
     ) -> ResponseContext:
-        """Return the context in which a tool may build responses under contract itself."""
+        """Return the context for tools that call `wrap_response` themselves."""
         max_bytes = None if limits is None else limits.max_bytes
         fetch_tool = fetch_with or self.tools.fetch_tool
         return ResponseContext(self.store, principal, handle_length, fetch_tool, is_ascii, max_bytes)

@@ -95,7 +95,7 @@ def error_result(error: ForebayError, **details: Any) -> Result:
 def find_task_id(result: object) -> str | None:
     """Return the id of the task that a call was answered with, or `None`.
 
-    Until 2025-11-25 the task is a member of the result, since then it is the result.
+    Up to protocol version 2025-11-25 the task is the member `task` of the result; later it is the result itself.
     """
     if not isinstance(result, dict):
         return None

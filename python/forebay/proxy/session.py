@@ -418,7 +418,7 @@ class ServerRequests:
         return raw if client_id is server_id else dump({**message, "id": server_id})
 
     def cancel_all(self) -> list[bytes]:
-        """Abandon all requests of a server that has ended; return the cancellations for the client."""
+        """Abandon all requests that an ended server made; return the cancellations to send to the client."""
         with self._lock:
             requests, self._open = self._open, {}
             self._abandoned.add(requests)

@@ -97,7 +97,7 @@ class ByteSource(Protocol):
 
 
 def build_raw_frame(chunk: Buffer) -> Frame:
-    """Build a frame that holds at most `FRAME_BYTES` uncompressed, in one block, without copying them."""
+    """Build a frame that stores at most `FRAME_BYTES` uncompressed in one block, without a copy."""
     size = len(memoryview(chunk))
     # The block header takes three bytes: the size, the type (raw), and the flag of the last block.
     header = _RAW_FRAME_HEADER.pack(zstandard.MAGIC_NUMBER, _RAW_FRAME_DESCRIPTOR, size, size << 3 | 1)[:-1]

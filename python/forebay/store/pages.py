@@ -66,7 +66,7 @@ class Page:
     total: int
     next_offset: int | None
     content: bytes | str
-    """For items a JSON array as bytes, for text and lines the text, for bytes base64."""
+    """Items: a JSON array as bytes. Text and lines: the text. Bytes: base64."""
     eof: bool
     format: Literal["items", "bytes", "text", "lines"]
     encoding: Literal["json", "utf-8", "base64"]

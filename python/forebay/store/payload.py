@@ -339,7 +339,7 @@ def escaped_size(text: bytes, escape_levels: int, *, is_ascii: bool = False) -> 
 
 
 def is_mostly_items(index: ItemIndex | None, size: int) -> TypeGuard[ItemIndex]:
-    """Return whether the items make up most of a payload, so that paging through them reads it."""
+    """Return whether the items make up most of a payload, so that paging through the items covers nearly all of it."""
     if index is None or index.kind is None:
         return False
     items_size = index.end - index.start

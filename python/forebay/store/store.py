@@ -279,7 +279,7 @@ class Store:
         """Return a view of the value at a path, or of the whole payload."""
         if path is not None:
             check_pointer("path", path)
-        # The whole payload keeps its items, wherever they are inside it.
+        # Without a path the view is the whole payload, with its item index, even if the items are nested.
         if path is None or (path == "" and reader.nature in ("json", "ndjson")):
             return reader
         if reader.items is not None and reader.items.kind == "array" and path == reader.items.path:

@@ -58,7 +58,7 @@ _MAX_ENVELOPE_BYTES = 1 << 20
 """Maximum bytes of a container in a second attempt, if `params` or `result` was too large in the first."""
 
 _UNLIMITED = 1 << 62
-_FULL_DEPTH = 512
+_FULL_PARSE_DEPTH = 512
 
 _MEMBER_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
 
@@ -196,7 +196,7 @@ def parse(raw: Message) -> Any:
 
 def parse_fully(raw: Message) -> dict[str, Any]:
     """Parse a message of any size; only numbers and strings that Python cannot represent stay `LazyJSON`."""
-    message = parse_lazy(raw, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_DEPTH)
+    message = parse_lazy(raw, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_PARSE_DEPTH)
     return message if isinstance(message, dict) else {}
 
 

@@ -173,7 +173,7 @@ pub fn only_member(
 
 /// Return the spans of the values of the named members, in the order of `names`.
 ///
-/// Of equal keys the last one counts. A value that is not an object has no members.
+/// If a key is repeated, the last one counts. A value that is not an object has no members.
 #[pyfunction]
 pub fn members(
     py: Python<'_>,

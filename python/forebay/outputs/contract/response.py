@@ -72,7 +72,7 @@ _SNIFFED_BYTES = 4096
 
 
 class PayloadView:
-    """A payload, and excerpts of it within limits."""
+    """A payload and size-limited excerpts of it."""
 
     def __init__(self, data: Buffer, limits: ResponseLimits, mime_type: str | None = None) -> None:
         self._data = data
