@@ -260,7 +260,7 @@ def _to_tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, such as those in truncated text: the SDK's server ends if it cannot serialize a result."""
+    """Replace lone surrogates, as in truncated text: the SDK's server ends if it cannot serialize a result."""
     try:
         orjson.dumps(value)
     except TypeError:
