@@ -47,6 +47,7 @@ def test_who_is_let_in(era: str, server: HttpServer) -> None:
         assert 'error="invalid_token"' in refused.headers["www-authenticate"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 def test_a_token_that_is_good_for_less(era: str, server: HttpServer) -> None:
     for changes in ({}, {"scope": "mcp:us"}, {"scope": "mcp:use2"}):

@@ -144,6 +144,7 @@ def test_many_schemas_that_refer_to_each_other_take_little_memory() -> None:
     assert after - before < 100 << 20
 
 
+@pytest.mark.slow
 def test_eight_hundred_definitions_take_seconds_at_most() -> None:
     names: dict[str, Any] = {}
     exec(GRAPH, names)  # noqa: S102

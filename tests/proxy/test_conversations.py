@@ -140,6 +140,7 @@ VARYING = {f"conformance {MODERN}"}
 """Conversations that differ from run to run, for example by a signed state."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("talk", TALKS)
 def test_what_forebay_does_not_change_is_equal_to_the_byte(talk: str, tmp_path: Path) -> None:
     server, steps = TALKS[talk]

@@ -136,6 +136,7 @@ def running_pids(starts: Path) -> list[str]:
     return [pid for pid in starts.read_text().split() if Path("/proc", pid).exists()]
 
 
+@pytest.mark.slow
 def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
     command, starts = make_logged_command(tmp_path / "server.sh", ["sleep", "60"])
 
