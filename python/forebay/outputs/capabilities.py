@@ -112,8 +112,8 @@ class CapabilityFilter:
     def learn_tools(self, tools: Iterable[object], *, is_complete: bool) -> None:
         """Remember the capabilities that listed tools declare; skip entries that are not valid tools.
 
-        `is_complete` means that these are all of the server's tools. From then on, options that name a capability
-        of no tool are an error.
+        `is_complete` means that these are all of the server's tools. From then on, an option that names a capability
+        that no tool has is an error.
         """
         previous_mistake = self._find_mistake() if self._knows_all_tools else None
         named = {
