@@ -1,4 +1,4 @@
-"""The relay between a client and a server: messages pass unchanged, except where forebay must step in."""
+"""The relay between a client and a server: it forwards messages, and lets handlers answer or change some of them."""
 
 import contextlib
 import logging
@@ -21,6 +21,7 @@ from forebay.proxy.session import (
     ServerRequests,
     Session,
     UpstreamRejected,
+    make_cancellation,
 )
 from forebay.proxy.workers import CallOrder, WorkerPool
 from forebay.wire.framing import HeadTail, Line, LostMessage, Message, read_head_tail
@@ -31,7 +32,7 @@ __all__ = ["Relay", "Sender"]
 _log = logging.getLogger("forebay")
 
 _MAX_IN_FLIGHT = 64
-"""Maximum number of requests prepared at once; further messages wait in the pipe, not in memory."""
+"""Maximum number of requests prepared at once. Further messages wait in the pipe, not in memory."""
 
 _STORE_WORKERS = 4
 
@@ -49,13 +50,13 @@ class Sender(Protocol):
 
 
 class Relay:
-    """Receives messages from both sides and sends on what the other side should get.
+    """Forwards messages between one client and one server.
 
     One thread calls `receive_from_client`, and one thread per server stream calls `receive_from_server`. Slow work
     runs in worker threads.
 
-    Some server messages come on the HTTP stream of a request; `stream_request_id` is the id of that request. A response
-    on such a stream must be the one to that request.
+    Over HTTP, each request can have a stream of its own. `stream_request_id` is the id of the request whose stream
+    carried a message, else `None`. The only response allowed on such a stream is the one to that request.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Relay:
         self.redact: Callable[[str], str] = str
         """Removes credentials from server output before it is logged."""
         self.has_reported_failure = threading.Event()
-        """Set when a client was told that the server is down."""
+        """Set when the client has received an error because the server is down."""
 
     def receive_from_client(self, line: Line) -> None:
         """Handle a message from the client."""
@@ -138,11 +139,11 @@ class Relay:
             self._prepare_action(message, raw)()
 
     def _run_in_background(
-        self, message: _MessageDict, raw: Message, *first: Callable[[], None], is_call: bool
+        self, message: _MessageDict, raw: Message, *first_steps: Callable[[], None], is_call: bool
     ) -> None:
-        """Handle a request in a worker thread, so that others, and its own cancellation, need not wait.
+        """Handle a request in a worker thread, so that other requests and a cancellation of this one need not wait.
 
-        Calls are forwarded in the order in which they arrived.
+        `first_steps` run before it in the same thread. Calls are forwarded in the order in which they arrived.
         """
         preparing = self.pending.begin_preparing(message["id"])
         slot = self._call_order.reserve() if is_call else None
@@ -165,7 +166,7 @@ class Relay:
             else:
                 self._call_order.run_in_order(slot, finish)
 
-        self._workers.submit(*first, handle)
+        self._workers.submit(*first_steps, handle)
 
     def _prepare_action(
         self, message: _MessageDict, raw: Message, preparing: PreparingRequest | None = None
@@ -200,7 +201,7 @@ class Relay:
         self._send_upstream(raw)
 
     def _send_upstream(self, raw: Message) -> None:
-        """Send a message that no one expects a response to."""
+        """Send a message that needs no response; if the server is down, drop it."""
         with contextlib.suppress(UpstreamFailed):
             self._upstream.send(raw)
 
@@ -268,7 +269,7 @@ class Relay:
             # The client ignores the response, so that a large result need not be stored.
             _log.debug("forebay: an answer that nobody waits for any more was dropped")
             return
-        pending = self.pending.start_response(message.get("id")) or self._make_unexpected_request(message)
+        pending = self.pending.start_response(message.get("id")) or self._make_assumed_request(message)
 
         def respond() -> None:
             try:
@@ -290,15 +291,15 @@ class Relay:
             return raw
         return raw if replacement is None else replacement
 
-    def _make_unexpected_request(self, message: _MessageDict) -> PendingRequest:
-        """Return a request for a response that no request expects, so that it passes through the pipeline, too."""
+    def _make_assumed_request(self, message: _MessageDict) -> PendingRequest:
+        """Return a request for a response without one, so that the response still goes through the pipeline."""
         mode, _ = self._policy.resolve_mode("", {})
         result = message.get("result")
         method = "tools/list" if isinstance(result, dict) and "tools" in result else "tools/call"
         return PendingRequest(method, message.get("id"), self._session.version, mode=mode)
 
     def _report_lost(self, lost_message: LostMessage, stream_request_id: object) -> bool:
-        """Fail the request whose response could not be kept, with the start of that response."""
+        """Fail the request whose response was lost; the error shows the start of that response."""
         _log.error("forebay: a message of %d bytes from the server is lost: %s", lost_message.size, lost_message.error)
         if stream_request_id is None and lost_message.head_tail.is_request:
             return False
@@ -315,7 +316,7 @@ class Relay:
         return True
 
     def _learn_tools(self, meta: Mapping[str, Any]) -> None:
-        """Ask the server for its tools, to tell calls of its tools from calls of forebay's."""
+        """Request the server's tool list, to distinguish calls to its tools from calls to forebay's own."""
         try:
             self._policy.learn_tools(self._list_tools(meta))
         except Exception as error:
@@ -340,7 +341,7 @@ class Relay:
 
     @property
     def negotiated_version(self) -> str | None:
-        """Protocol version, once there was a handshake."""
+        """Protocol version of the handshake; `None` without one."""
         return self._session.version if self._session.is_negotiated else None
 
     def is_pending(self, request_id: object) -> bool:
@@ -348,7 +349,7 @@ class Relay:
         return self.pending.is_pending(request_id) or self._internal.is_waiting(request_id)
 
     def fail_request(self, request_id: object, error: UpstreamFailed) -> None:
-        """Answer a request with an error."""
+        """Answer a client request with an error, or fail an internal request."""
         self._internal.fail(error, request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
@@ -365,13 +366,12 @@ class Relay:
             self._client.send(self._request_handler.error_response(pending, error))
             self.has_reported_failure.set()
 
-    def expire_requests(self, seconds: float) -> None:
-        """Fail the requests that have waited longer than the timeout, and cancel them at the server."""
+    def expire_requests(self, timeout: float) -> None:
+        """Fail the requests that have waited longer than the timeout in seconds, and cancel them at the server."""
         for pending in self.pending.take_expired():
-            error = UpstreamTimeout(f"the server did not answer within {seconds:g} s; ask for less, or allow it longer")
+            error = UpstreamTimeout(f"the server did not answer within {timeout:g} s; ask for less, or allow it longer")
             self._client.send(self._request_handler.error_response(pending, error))
-            params = {"requestId": pending.id, "reason": "timeout"}
-            self._send_upstream(dump({"jsonrpc": "2.0", "method": CANCELLED_METHOD, "params": params}))
+            self._send_upstream(make_cancellation(pending.id, "timeout"))
 
     def wait_idle(self, seconds: float) -> bool:
         """Wait until all requests are answered; return `False` on timeout."""

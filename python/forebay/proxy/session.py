@@ -1,4 +1,4 @@
-"""State of the session between one client and one server: its handshake, and the requests in both directions."""
+"""State of the session between one client and one server: the handshake, and the requests in both directions."""
 
 import contextlib
 import dataclasses
@@ -25,6 +25,7 @@ __all__ = [
     "ServerRequests",
     "Session",
     "UpstreamRejected",
+    "make_cancellation",
 ]
 
 CANCELLED_METHOD = "notifications/cancelled"
@@ -35,17 +36,17 @@ _MAX_CANCELLED = 1024
 """Maximum number of cancelled requests to remember, to drop their late responses."""
 
 _MAX_ABANDONED = 1024
-"""Maximum number of requests to remember of servers that ended, to drop the client's late responses."""
+"""Maximum number of requests of ended servers to remember, to drop the client's late responses."""
 
-_TIMEOUT_SECONDS = 10.0
-"""How long a server may take to respond to a request of our own."""
+_INTERNAL_TIMEOUT_SECONDS = 10.0
+"""How long a server may take to respond to a request of forebay itself."""
 
 
 @dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
 class Session:
-    """Messages that set up a session, kept to repeat them to a server that is started again.
+    """The handshake, log level and subscriptions of a client, kept to repeat them to a restarted server.
 
-    Since `MODERN_VERSION` there is nothing to set up.
+    Since `MODERN_VERSION` there is no handshake to repeat.
     """
 
     version: str = LEGACY_VERSION
@@ -80,15 +81,15 @@ class Session:
         """Yield the messages for a new server in order, each with the id of the response to wait for."""
         if self.initialize is None or not self.is_negotiated:
             return
-        yield _with_id(self.initialize, new_id())
+        yield _renew_id(self.initialize, new_id())
         if self.initialized is not None:
             yield None, self.initialized
             for raw in (*([self.log_level] if self.log_level else ()), *self.subscriptions.values()):
-                yield _with_id(raw, new_id())
+                yield _renew_id(raw, new_id())
 
 
-def _with_id(raw: Message, request_id: str) -> tuple[str, bytes]:
-    """Give a request a new id: the client has already received the response to its own."""
+def _renew_id(raw: Message, request_id: str) -> tuple[str, bytes]:
+    """Return a new id and the request with it: the client has already received a response to the old id."""
     return request_id, dump({**parse_lazy(raw), "id": request_id})
 
 
@@ -97,7 +98,7 @@ _DEFAULT_MODE = Mode()
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class PendingRequest:
-    """A client request that waits for its response, with what is needed when that arrives."""
+    """Client request that waits for its response, with the properties that decide how the response is handled."""
 
     method: str
     id: object
@@ -109,7 +110,7 @@ class PendingRequest:
 
     @property
     def is_subscription(self) -> bool:
-        """Whether the response only comes when the client ends the subscription, so that no one waits for it."""
+        """Whether the response comes only when the subscription ends, so that no timeout applies."""
         return self.method == _LISTEN_METHOD
 
 
@@ -122,13 +123,15 @@ class PreparingRequest:
 
 
 @dataclasses.dataclass(slots=True)
-class _Entry:
+class _InFlightRequest:
+    """Pending request and the monotonic time at which it expires."""
+
     pending: PendingRequest
     deadline: float | None
 
 
 class _RecentKeys:
-    """Set of the keys that were added last, at most `limit` of them."""
+    """Set that keeps only the `limit` keys that were added last."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -152,7 +155,7 @@ class PendingRequests:
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
         self._preparing: list[PreparingRequest] = []
-        self._in_flight: dict[bytes, list[_Entry]] = {}
+        self._in_flight: dict[bytes, list[_InFlightRequest]] = {}
         self._answering: set[PendingRequest] = set()
         self._cancelled = _RecentKeys(_MAX_CANCELLED)
         self._changed = threading.Condition()
@@ -176,7 +179,7 @@ class PendingRequests:
         with self._changed:
             if preparing is not None and preparing.is_cancelled:
                 return False
-            self._in_flight.setdefault(key, []).append(_Entry(pending, self._new_deadline(pending)))
+            self._in_flight.setdefault(key, []).append(_InFlightRequest(pending, self._new_deadline(pending)))
             self._cancelled.discard(key)
             return True
 
@@ -253,7 +256,7 @@ class PendingRequests:
                 if make_id_key(entry.pending.progress_token) == key:
                     entry.deadline = self._new_deadline(entry.pending)
 
-    def _entries(self) -> Iterator[_Entry]:
+    def _entries(self) -> Iterator[_InFlightRequest]:
         return itertools.chain.from_iterable(self._in_flight.values())
 
     def take_expired(self) -> list[PendingRequest]:
@@ -290,7 +293,7 @@ class UpstreamRejected(UpstreamFailed):
 
 
 class _IdSequence:
-    """Ids with a random prefix that no peer uses."""
+    """Sequence of request ids with a random prefix, so that they differ from the ids of every peer."""
 
     def __init__(self) -> None:
         self.prefix = f"forebay-{secrets.token_hex(8)}"
@@ -308,13 +311,13 @@ class InternalRequests:
         self._futures: dict[str, Future[dict[str, Any]]] = {}
 
     def new_id(self) -> str:
-        """Return an id to send a request with; `wait_result` must follow."""
+        """Return the id for a new request; `wait_result` must follow."""
         request_id = self._ids.next_id()
         self._futures[request_id] = Future()
         return request_id
 
     def resolve(self, message: dict[str, Any], raw: Message) -> bool:
-        """Return whether a response answers one of these requests, after passing it to the thread that waits."""
+        """Pass a response to the thread that waits for it; return `False` if it does not answer an internal request."""
         request_id = message.get("id")
         future = self._futures.get(request_id) if isinstance(request_id, str) else None
         if future is None:
@@ -325,12 +328,12 @@ class InternalRequests:
         return True
 
     def is_waiting(self, request_id: object) -> bool:
-        """Return whether a request waits for its response."""
+        """Return whether an internal request waits for its response."""
         future = self._futures.get(request_id) if isinstance(request_id, str) else None
         return future is not None and not future.done()
 
     def fail(self, error: UpstreamFailed, *request_ids: object) -> None:
-        """Fail the requests with these ids, or all of them if there are none."""
+        """Fail the internal requests with these ids, or all of them if no ids are given."""
         for request_id, future in list(self._futures.items()):
             if not request_ids or request_id in request_ids:
                 with contextlib.suppress(InvalidStateError):
@@ -339,7 +342,7 @@ class InternalRequests:
     def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[Any]:
         """Return the tools on all pages of the server's list. Raises `UpstreamFailed`."""
         tools: list[Any] = []
-        # Without the client's progress token, so that no progress is reported to it.
+        # Without the client's progress token, so that the client gets no progress of this request.
         meta = {key: value for key, value in meta.items() if key != "progressToken"}
         cursors = PageCursors()
         for cursor in cursors:
@@ -357,9 +360,9 @@ class InternalRequests:
     def wait_result(self, request_id: str) -> dict[str, Any]:
         """Return the result of a request. Raises `UpstreamRejected`, `UpstreamFailed` or `UpstreamTimeout`."""
         try:
-            message = self._futures[request_id].result(_TIMEOUT_SECONDS)
+            message = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
         except TimeoutError:
-            raise UpstreamTimeout(f"the server did not answer within {_TIMEOUT_SECONDS:g} s") from None
+            raise UpstreamTimeout(f"the server did not answer within {_INTERNAL_TIMEOUT_SECONDS:g} s") from None
         finally:
             del self._futures[request_id]
         result = message.get("result")
@@ -371,15 +374,15 @@ class InternalRequests:
 class ServerRequests:
     """Requests of the server to the client.
 
-    A restarted server reuses ids of the one before it. A request whose id is that of an abandoned request gets
-    another id, and the response to an abandoned request is dropped.
+    When a server ends, its open requests are abandoned: late responses to them are dropped. A restarted server counts
+    its ids from the start again, so the client sees another id where the server's own is that of an abandoned request.
     """
 
     def __init__(self) -> None:
         self._ids = _IdSequence()
         self._lock = threading.Lock()
         self._open: dict[bytes, tuple[object, object]] = {}
-        """Ids of each request at the client and at the server, by the key of the client's id."""
+        """The client's and the server's id of each open request, by the key of the client's id."""
         self._abandoned = _RecentKeys(_MAX_ABANDONED)
         """Keys of requests that the client may still answer although their server has ended."""
 
@@ -422,9 +425,10 @@ class ServerRequests:
         with self._lock:
             requests, self._open = self._open, {}
             self._abandoned.add(requests)
-        return [_cancel_notification(client_id) for client_id, _ in requests.values()]
+        return [make_cancellation(client_id, "the server has ended") for client_id, _ in requests.values()]
 
 
-def _cancel_notification(request_id: object) -> bytes:
-    params = {"requestId": request_id, "reason": "the server has ended"}
+def make_cancellation(request_id: object, reason: str) -> bytes:
+    """Return the notification that cancels a request."""
+    params = {"requestId": request_id, "reason": reason}
     return dump({"jsonrpc": "2.0", "method": CANCELLED_METHOD, "params": params})

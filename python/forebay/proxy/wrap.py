@@ -23,10 +23,10 @@ __all__ = ["run", "run_url"]
 _log = logging.getLogger("forebay")
 
 _FAILURE_REPORT_SECONDS = 2.0
-"""How long to wait for a request to answer with an error, if the server ended right away."""
+"""How long to wait for a first request if the server fails at once, to answer it with the reason."""
 
 _CHECK_SECONDS = 0.25
-"""How often timeouts are checked."""
+"""Interval between checks for expired requests."""
 
 
 def run(settings: "Settings", command: Sequence[str]) -> int:
@@ -47,10 +47,10 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
 
 
 def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
-    """Wrap a server at a URL, like `run`; headers such as `Name: value` authorize us."""
+    """Wrap a server at a URL, like `run`; each of `headers` is a line such as `Authorization: Bearer …`."""
     from forebay.proxy.http.upstream import HttpUpstream
 
-    # At INFO it logs each URL, which may contain a secret.
+    # At INFO httpx2 logs each URL, which may contain a secret.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     return _run_relay(
         settings,
@@ -117,7 +117,7 @@ def _start_thread(target: Callable[[], None]) -> threading.Thread:
 
 
 class _StopSignal:
-    """Event that ends the gateway, with the reason; signals set it, too."""
+    """Event that ends the gateway, with a reason. Signals such as SIGTERM set it, too."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -138,6 +138,6 @@ class _StopSignal:
         return self._event.wait(seconds)
 
 
-def _expire_periodically(relay: "Relay", seconds: float, stop_signal: _StopSignal) -> None:
+def _expire_periodically(relay: "Relay", timeout: float, stop_signal: _StopSignal) -> None:
     while not stop_signal.wait(_CHECK_SECONDS):
-        relay.expire_requests(seconds)
+        relay.expire_requests(timeout)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from forebay.proxy.http.headers import find_annotations, mirror_headers
+from forebay.proxy.http.headers import find_header_annotations, mirror_headers
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.inbound import (
@@ -59,7 +59,7 @@ def headers_of(message: dict[str, Any], schema: Any = None) -> dict[str, str]:
 @given(st.one_of(OBJECTS, SCHEMAS, st.none()))
 def test_the_annotations_of_a_schema_are_those_that_the_sdk_finds(schema: Any) -> None:
     is_valid = find_invalid_x_mcp_header(schema) is None
-    assert find_annotations(schema) == (x_mcp_header_map(schema) if is_valid else {})
+    assert find_header_annotations(schema) == (x_mcp_header_map(schema) if is_valid else {})
 
 
 @pytest.mark.slow
