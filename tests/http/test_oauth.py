@@ -13,7 +13,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from forebay.adapters.mcp import get_principal
-from forebay.http.oauth import JWTVerifier
+from forebay.http.tokens import JWTVerifier
 from hypothesis import given
 from hypothesis import strategies as st
 from issuing import AUDIENCE, ISSUER, KEYS, OTHER_KEY, JwksServer, make_claims, make_jwk, serve_jwks, sign_token
