@@ -106,7 +106,7 @@ class HubServer:
         self._operation_ids: dict[str, str] = {}
         """Operation id of each tool name that was ever used; shared by all clients."""
         self._origins: dict[str, tuple[str, str]] = {}
-        """Upstream and original tool name of each operation id, for the capability filter before any connection exists."""
+        """Upstream and original tool name of each operation id, for the capability filter, which has no connection."""
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> "AsyncIterator[dict[str, Any]]":
