@@ -256,7 +256,7 @@ def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
 
 
 def test_more_calls_than_there_is_room_for_wait_where_they_come_from() -> None:
-    turns, taken, done = CallOrder(max_waiting=2), threading.Event(), list[int]()
+    turns, taken, done = CallOrder(max_slots=2), threading.Event(), list[int]()
     first, second = turns.reserve(), turns.reserve()
 
     def take_a_third() -> None:

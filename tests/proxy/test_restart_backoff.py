@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 def test_the_first_is_at_once_and_each_waits_twice_as_long_as_the_one_before() -> None:
     now = 0.0
-    backoff = RestartBackoff(limit=10, window=1000, delay=0.5, clock=lambda: now)
+    backoff = RestartBackoff(max_restarts=10, window_seconds=1000, delay_seconds=0.5, clock=lambda: now)
     assert [backoff.next_delay() for _ in range(6)] == [0, 0.5, 1, 2, 4, 8]
 
 
 def test_a_server_that_ran_well_is_started_at_once_again() -> None:
     now = 0.0
-    backoff = RestartBackoff(limit=10, window=60, delay=0.5, clock=lambda: now)
+    backoff = RestartBackoff(max_restarts=10, window_seconds=60, delay_seconds=0.5, clock=lambda: now)
     for _ in range(4):
         backoff.next_delay()
     now = 100.0
@@ -22,7 +22,7 @@ def test_a_server_that_ran_well_is_started_at_once_again() -> None:
 
 
 def test_no_limit_means_never() -> None:
-    assert RestartBackoff(limit=0).next_delay() is None
+    assert RestartBackoff(max_restarts=0).next_delay() is None
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("forebay")
 
-_POLL_SECONDS = 0.05
+_POLL_INTERVAL_SECONDS = 0.05
 _BACKLOG = 1024
 
 
@@ -104,7 +104,7 @@ class _Server(uvicorn.Server):
 
     async def _end_streams(self) -> None:
         while self._calls.in_flight:
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
         AppStatus.should_exit = True
 
 

@@ -109,7 +109,7 @@ _MAX_TOKEN_CHARS = 16 << 10
 
 _FETCH_TIMEOUT_SECONDS = 10.0
 
-_RETRY_SECONDS = 5.0
+_FETCH_RETRY_SECONDS = 5.0
 """Delay after a failed fetch of the keys."""
 
 _MAX_FETCH_THREADS = 4
@@ -178,7 +178,7 @@ class _JWKSClient(jwt.PyJWKClient):
         try:
             return super().fetch_data()
         except (jwt.PyJWTError, ValueError, OSError) as error:
-            self._next_fetch_at = time.monotonic() + _RETRY_SECONDS
+            self._next_fetch_at = time.monotonic() + _FETCH_RETRY_SECONDS
             # The URL may contain a secret.
             _log.warning("the keys of the issuer cannot be read; check oauth_jwks_url: %s", type(error).__name__)
             raise jwt.PyJWKClientConnectionError("the keys cannot be read") from None

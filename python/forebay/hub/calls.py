@@ -48,7 +48,7 @@ _CAPABILITY_BY_METHOD = {
     "roots/list": "roots",
 }
 
-_BATCH_SECONDS = 0.05
+_BATCH_WINDOW_SECONDS = 0.05
 """Input requests that arrive within this time are sent to the client together."""
 
 Result = dict[str, Any]
@@ -152,9 +152,9 @@ class Call:
         # The relay hands a stored result to this sink.
         self._sink = current_sink()
 
-    def start(self, send: Callable[[PausableTimeout], Coroutine[Any, Any, Result]], seconds: float | None) -> None:
+    def start(self, send: Callable[[PausableTimeout], Coroutine[Any, Any, Result]], timeout: float | None) -> None:
         """Send the call. The time that the client takes to answer input requests does not count for the timeout."""
-        self.timeout = PausableTimeout(seconds)
+        self.timeout = PausableTimeout(timeout)
         self._task = asyncio.create_task(send(self.timeout))
         self._task.add_done_callback(self._on_done)
 
@@ -195,7 +195,7 @@ class Call:
         """Return the result, or `None` if the client must answer an input request first."""
         while not self._task.done():
             if self._open_requests:
-                await asyncio.wait([self._task], timeout=_BATCH_SECONDS)
+                await asyncio.wait([self._task], timeout=_BATCH_WINDOW_SECONDS)
                 if self._open_requests and not self._task.done():
                     return None
             else:

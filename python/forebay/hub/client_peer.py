@@ -23,17 +23,17 @@ from forebay.hub.calls import CLIENT_CAPABILITIES
 if TYPE_CHECKING:
     from forebay.hub.calls import PausableTimeout
 
-__all__ = ["ClientPeer", "ClientRequest", "current_client_capabilities"]
+__all__ = ["ClientPeer", "ClientRequest", "get_current_capabilities"]
 
 _current_capabilities: contextvars.ContextVar[Any] = contextvars.ContextVar("capabilities", default=None)
 
-_TOOLS_CHANGED = "notifications/tools/list_changed"
+_TOOLS_CHANGED_METHOD = "notifications/tools/list_changed"
 
-_NOT_FORWARDED = (_TOOLS_CHANGED, "notifications/cancelled", "notifications/subscriptions/acknowledged")
+_UNFORWARDED_METHODS = (_TOOLS_CHANGED_METHOD, "notifications/cancelled", "notifications/subscriptions/acknowledged")
 """Notifications that concern only our connection to the server, or that we send ourselves."""
 
 
-def current_client_capabilities() -> Any:
+def get_current_capabilities() -> Any:
     """Return the capabilities that the current request states (2026-07-28), or `None`."""
     return _current_capabilities.get()
 
@@ -194,12 +194,12 @@ class ClientPeer:
 
     async def forward_notification(self, method: str, params: _Params) -> None:
         """Send the client a notification that belongs to none of its requests."""
-        if method not in _NOT_FORWARDED:
+        if method not in _UNFORWARDED_METHODS:
             await self._notify(method, params)
 
     async def notify_tools_changed(self) -> None:
         """Tell the client that the list of tools changed."""
-        await self._notify(_TOOLS_CHANGED, None)
+        await self._notify(_TOOLS_CHANGED_METHOD, None)
 
     async def _notify(self, method: str, params: _Params) -> None:
         if (event := event_from_wire(method, params)) is not None:

@@ -122,7 +122,7 @@ class Forwarding:
             return
         for upstream in tenant.upstreams.values():
             try:
-                connection = await upstream.connection()
+                connection = await upstream.get_connection()
                 await send_notification(connection.client.session, ctx.method, ctx.params)
             except (CallError, MCPError) as error:
                 _log.debug("forebay: %s was not told of %s: %s", upstream.name, ctx.method, error)
@@ -152,7 +152,7 @@ class Forwarding:
         eras (annotations and `_meta`) are returned.
         """
         try:
-            tools = (await upstream.connection()).listed_tools
+            tools = (await upstream.get_connection()).listed_tools
             is_complete = await upstream.is_modern() == is_modern(ctx.protocol_version)
         except CallError:
             return False, {}
@@ -241,7 +241,7 @@ async def _list_extras(tenant: Tenant) -> dict[str, Any]:
         return {}
     (upstream,) = tenant.upstreams.values()
     try:
-        return (await upstream.connection()).listing_extras
+        return (await upstream.get_connection()).listing_extras
     except CallError:
         return {}
 
@@ -250,10 +250,10 @@ def _get_protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
     return {key: result[key] for key in ("resultType", *_MODERN_ONLY_KEYS) if key in result}
 
 
-def _wrap_structured_content(result: dict[str, Any], spec: OperationSpec, is_from_modern: bool) -> dict[str, Any]:
+def _wrap_structured_content(result: dict[str, Any], spec: OperationSpec, is_modern_upstream: bool) -> dict[str, Any]:
     """Wrap structured content that is not an object: before 2026-07-28 it must be one."""
     structured = result.get("structuredContent")
-    if not is_from_modern or "structuredContent" not in result:
+    if not is_modern_upstream or "structuredContent" not in result:
         return result
     if isinstance(structured, dict) and not needs_result_wrapper(spec.output_schema):
         return result

@@ -19,7 +19,7 @@ from mcp_types import (
 )
 
 from forebay.adapters.sdk_internals import ReadStream, WriteStream
-from forebay.hub.client_peer import ClientPeer, current_client_capabilities
+from forebay.hub.client_peer import ClientPeer, get_current_capabilities
 from forebay.hub.in_flight import InFlight, OpenSubscriptions
 from forebay.hub.streams import ServerEnded
 
@@ -56,7 +56,7 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
             case JSONRPCRequest(params={"_meta": {"io.modelcontextprotocol/clientCapabilities": _}} as params):
                 meta = cast("dict[str, Any]", params)["_meta"]
                 meta["io.modelcontextprotocol/clientCapabilities"] = (
-                    self._client.capabilities if self._client.has_connection else current_client_capabilities() or {}
+                    self._client.capabilities if self._client.has_connection else get_current_capabilities() or {}
                 )
         self._open_subscriptions.on_sent(item.message)
         self._in_flight.on_sent(item.message)

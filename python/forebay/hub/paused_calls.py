@@ -22,7 +22,7 @@ __all__ = ["PausedCalls"]
 _MAX_PAUSED_CALLS = 32
 """Maximum number of paused calls of one principal."""
 
-_UNKNOWN_STATE = "this requestState is not known, or not any more; make the call again without it"
+_UNKNOWN_STATE_MESSAGE = "this requestState is not known, or not any more; make the call again without it"
 
 
 @dataclasses.dataclass(eq=False, frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PausedCalls:
             if not await _is_legacy(upstream):
                 return await send_request(request, upstream)
             if any(request.params.get(key) is not None for key in ("requestState", "inputResponses")):
-                raise MCPError(code=INVALID_PARAMS, message=_UNKNOWN_STATE)
+                raise MCPError(code=INVALID_PARAMS, message=_UNKNOWN_STATE_MESSAGE)
             call = self._start_call(request, upstream)
         request.client_request.timeout = call.timeout
         with client.continue_request(call.progress_token, request.client_request):

@@ -11,9 +11,8 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.hub.calls import PausableTimeout, get_required_capability, supports_request
 from forebay.hub.client_peer import ClientPeer, ClientRequest
-from forebay.hub.upstreams import MCPUpstream
-from forebay.operations.errors import CallError
-from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired, to_call_error
+from forebay.hub.upstreams import UPSTREAM_ERRORS, MCPUpstream
+from forebay.operations.mcp.errors import to_call_error
 
 __all__ = ["UpstreamCallFailed", "UpstreamRequest", "resolve_inputs", "send_request", "send_with_timeout"]
 
@@ -53,10 +52,10 @@ async def send_with_timeout(
 ) -> dict[str, Any]:
     """Return the upstream's result, within `timeout`. Raises `UpstreamCallFailed` and `MCPError`."""
     try:
-        connection = await upstream.connection()
+        connection = await upstream.get_connection()
         async with timeout:
             return await connection.request(method, params, None)
-    except (CallError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError, MCPError) as error:
+    except UPSTREAM_ERRORS as error:
         call_error = to_call_error(error, f"{upstream.name}: {method}")
         if call_error.code == "TIMEOUT":
             raise UpstreamCallFailed(UpstreamTimeout(f"{call_error}; ask for less, or allow it longer")) from error

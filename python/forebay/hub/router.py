@@ -10,9 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from forebay.hub.tenants import CONNECT_WAIT_SECONDS, Tenant
-from forebay.hub.upstreams import MCPUpstream
-from forebay.operations.errors import CallError
-from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
+from forebay.hub.upstreams import UPSTREAM_ERRORS, MCPUpstream
 from forebay.wire.protocol import PageCursors
 
 __all__ = ["Router"]
@@ -22,7 +20,7 @@ _log = logging.getLogger("forebay")
 _MAX_PAGES = 100
 """Maximum number of pages to request of each upstream's list."""
 
-_LISTS = {
+_LIST_METHODS = {
     "resources/list": ("resources", "resources"),
     "resources/templates/list": ("resourceTemplates", "resources"),
     "prompts/list": ("prompts", "prompts"),
@@ -43,7 +41,7 @@ class Router:
 
     async def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the result. Raises `LookupError` with the method if the method is unknown, else with a message."""
-        if method in _LISTS:
+        if method in _LIST_METHODS:
             return await self._merge_lists(method, params)
         match method, params:
             case "prompts/get", {"name": str(name)}:
@@ -70,7 +68,7 @@ class Router:
 
     async def _merge_lists(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the lists of all upstreams as one page."""
-        key, capability = _LISTS[method]
+        key, capability = _LIST_METHODS[method]
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
         upstreams = self._find_upstreams_with(capability)
         lists = await self._list_all(method, upstreams, meta)
@@ -84,15 +82,15 @@ class Router:
         return [*zip(upstreams, await asyncio.gather(*pages), strict=True)]
 
     async def _list_upstream(self, method: str, upstream: MCPUpstream, meta: dict[str, Any]) -> list[dict[str, Any]]:
-        key, _ = _LISTS[method]
+        key, _ = _LIST_METHODS[method]
         entries: list[dict[str, Any]] = []
         cursors = PageCursors(_MAX_PAGES)
         for cursor in cursors:
             try:
                 async with asyncio.timeout(CONNECT_WAIT_SECONDS):
-                    connection = await upstream.connection()
+                    connection = await upstream.get_connection()
                     page = await connection.request(method, {**meta, **cursor}, upstream.call_timeout)
-            except (CallError, MCPError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError) as error:
+            except UPSTREAM_ERRORS as error:
                 # A failing upstream must not hide the lists of the others.
                 if not isinstance(error, MCPError) or error.error.code != METHOD_NOT_FOUND:
                     reason = str(error) or "it takes too long"

@@ -52,7 +52,7 @@ _log = logging.getLogger("forebay")
 
 _Context = ServerRequestContext[Any, Any]
 
-_FLUSH_SECONDS = 2.0
+_FLUSH_TIMEOUT_SECONDS = 2.0
 """How long the last messages may take to be written, and then the process to exit."""
 
 
@@ -66,7 +66,7 @@ def run(settings: "Settings") -> int:
             hub.server,
             settings,
             on_shutdown=hub.stop_listening,
-            on_closed=lambda: exit_within(_FLUSH_SECONDS, 0),
+            on_closed=lambda: exit_within(_FLUSH_TIMEOUT_SECONDS, 0),
         )
     return asyncio.run(_run_stdio(settings))
 
@@ -203,12 +203,12 @@ def _reject_unreadable(line: Message, outgoing: OutgoingStream) -> None:
 
 
 async def _run_stdio(settings: "Settings") -> int:
-    stop = asyncio.Event()
+    stop_event = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def request_stop(reason: str) -> None:
         _log.info("forebay: %s", reason)
-        stop.set()
+        stop_event.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, request_stop, f"told to end by {number.name}")
@@ -237,16 +237,16 @@ async def _run_stdio(settings: "Settings") -> int:
     server = hub.server
     serve = asyncio.create_task(server.run(incoming.stream, outgoing, server.create_initialization_options()))
     threading.Thread(target=read_lines, name="forebay-read", daemon=True).start()
-    await stop.wait()
+    await stop_event.wait()
     hub.stop_listening()
     await unanswered.wait(settings.shutdown_grace_seconds)
     # Before the SDK ends, which allows only five seconds for closing them.
     await hub.close_upstreams()
     incoming.end()
     await serve
-    outgoing.finish(_FLUSH_SECONDS)
+    outgoing.finish(_FLUSH_TIMEOUT_SECONDS)
     # Before the event loop ends, which waits for threads.
-    exit_within(_FLUSH_SECONDS, 0)
+    exit_within(_FLUSH_TIMEOUT_SECONDS, 0)
     return 0
 
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
-from forebay.hub.upstreams import MCPUpstream
-from forebay.operations.errors import CallError
-from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
+from forebay.hub.upstreams import UPSTREAM_ERRORS, MCPUpstream
 
 if TYPE_CHECKING:
     from forebay.operations.mcp.connection import ClientConnection
@@ -27,8 +25,6 @@ _MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.5, 30.0
 
 _UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
 """Errors that mean the server does not support subscriptions."""
-
-_FAILURES = (CallError, MCPError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError)
 
 
 class Subscriptions:
@@ -84,7 +80,7 @@ class _UpstreamSubscriptions:
             started = time.monotonic()
             try:
                 await self._listen_once(subscription_filter)
-            except _FAILURES as error:
+            except UPSTREAM_ERRORS as error:
                 _log.debug("forebay: %s cannot be listened to: %s", self._upstream.name, error)
                 if isinstance(error, MCPError) and error.error.code in _UNSUPPORTED_CODES:
                     return
@@ -95,7 +91,7 @@ class _UpstreamSubscriptions:
 
     async def _listen_once(self, subscription_filter: dict[str, Any]) -> None:
         if await self._upstream.is_modern():
-            connection = await self._upstream.connection()
+            connection = await self._upstream.get_connection()
             await connection.request("subscriptions/listen", {"notifications": dict(subscription_filter)}, None)
         else:
             uris = subscription_filter.get("resourceSubscriptions") or ()
@@ -134,7 +130,7 @@ class _UpstreamSubscriptions:
 
     async def _update_once(self, uri: str) -> bool:
         """Send a subscribe or unsubscribe request if one is needed; return whether it was."""
-        connection = await self._upstream.connection()
+        connection = await self._upstream.get_connection()
         is_wanted, is_subscribed = self._listener_counts[uri] > 0, self._subscribed_connections.get(uri) is connection
         if is_wanted and not is_subscribed:
             await connection.request("resources/subscribe", {"uri": uri}, self._upstream.call_timeout)
@@ -148,7 +144,7 @@ class _UpstreamSubscriptions:
     def _log_failures(self) -> Iterator[None]:
         try:
             yield
-        except _FAILURES as error:
+        except UPSTREAM_ERRORS as error:
             _log.debug("forebay: %s cannot be listened to: %s", self._upstream.name, error)
 
     def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

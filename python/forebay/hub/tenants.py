@@ -128,7 +128,7 @@ class Tenant:
 
 _log = logging.getLogger("forebay")
 
-_SERVER_BUSY = -32000
+_SERVER_BUSY_CODE = -32000
 
 
 class _PoolEntry:
@@ -178,7 +178,7 @@ class TenantPool:
 
     def _add_entry(self, principal: str | None) -> _PoolEntry:
         if self._is_closed:
-            raise MCPError(code=_SERVER_BUSY, message="this server is about to end; try again in a while")
+            raise MCPError(code=_SERVER_BUSY_CODE, message="this server is about to end; try again in a while")
         if len(self._entries) >= self._max_tenants:
             self._release(self._find_longest_idle())
         entry = self._entries[principal] = _PoolEntry(principal, self._make_tenant())
@@ -194,7 +194,7 @@ class TenantPool:
                 f"{self._max_tenants} principals are being served, and that is all that may be at once; try again in "
                 "a while, or ask whoever runs this server to raise max_connections"
             )
-            raise MCPError(code=_SERVER_BUSY, message=message)
+            raise MCPError(code=_SERVER_BUSY_CODE, message=message)
         return idle
 
     async def _hold_slot(self, entry: _PoolEntry) -> None:

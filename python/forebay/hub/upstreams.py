@@ -26,6 +26,7 @@ from forebay.hub.intercepted_stream import InterceptedStream, InterceptedWriter
 from forebay.hub.transport import open_transport
 from forebay.operations.errors import CallError
 from forebay.operations.mcp.connection import ClientConnection
+from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
 from forebay.operations.mcp.operations import MCPOperations
 from forebay.operations.openapi import HTTPOperations, from_openapi
 from forebay.operations.registry import OperationRegistry
@@ -40,9 +41,12 @@ if TYPE_CHECKING:
     from forebay.config.options import Settings
     from forebay.operations.spec import Operation
 
-__all__ = ["MCPUpstream", "Upstreams", "retry_until_connected"]
+__all__ = ["UPSTREAM_ERRORS", "MCPUpstream", "Upstreams", "retry_until_connected"]
 
 _log = logging.getLogger("forebay")
+
+UPSTREAM_ERRORS = (CallError, MCPError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError)
+"""Errors that a request to an MCP server may raise."""
 
 _MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 30.0
 """Shortest and longest delay between attempts to reach an upstream."""
@@ -209,7 +213,7 @@ class MCPUpstream:
             backoff=RestartBackoff(
                 settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds
             ),
-            grace=settings.shutdown_grace_seconds,
+            grace_seconds=settings.shutdown_grace_seconds,
         )
 
     def _get_input_schema(self, tool: str) -> Mapping[str, Any] | None:
@@ -218,7 +222,7 @@ class MCPUpstream:
         schema = None if operation is None else operation.spec.input_schema
         return schema if isinstance(schema, Mapping) else None
 
-    async def connection(self) -> ClientConnection:
+    async def get_connection(self) -> ClientConnection:
         """Return the connection, reconnecting if it was lost. Raises `CallError`."""
         if self._operations is None:
             raise CallError("EXECUTION_ERROR", f"{self.name} cannot be reached just now; try again in a while")
@@ -236,7 +240,7 @@ class MCPUpstream:
 
     async def is_modern(self) -> bool:
         """Return whether the server speaks 2026-07-28 or later."""
-        return is_modern((await self.connection()).client.protocol_version)
+        return is_modern((await self.get_connection()).client.protocol_version)
 
     async def close(self) -> None:
         if self._operations is not None:

@@ -42,7 +42,7 @@ __all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "extend_list
 
 _log = logging.getLogger("forebay")
 
-_TOOLS_CHANGED = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+_TOOLS_CHANGED_NOTIFICATION = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 _Params = Mapping[str, Any]
 _Bytes = bytes | bytearray
@@ -116,13 +116,13 @@ class RequestHandler:
                     return self._call_own_tool(pending, params)
                 return self._forward_call(pending, raw)
         except ForebayError as error:
-            return [self.error_response(pending, error)]
+            return [self.make_error_response(pending, error)]
         if method in TASK_RESULT_METHODS:
             tool, mode = self._policy.tasks.find_call(params) or ("", self._policy.resolve_mode("", {})[0])
             pending = dataclasses.replace(pending, tool=tool, mode=mode)
         return ForwardedRequest(pending)
 
-    def error_response(self, pending: PendingRequest, error: ForebayError, **details: Any) -> bytes:
+    def make_error_response(self, pending: PendingRequest, error: ForebayError, **details: Any) -> bytes:
         """Return the response to a failed request: a tool error for the model, or a protocol error for the client."""
         if pending.method == "tools/call":
             return _make_response(pending, error_result(error, **details), self._server_info)
@@ -140,7 +140,11 @@ class RequestHandler:
         result = policy.call_own_tool(params.get("arguments"), caller, make_tool_call(pending, policy))
         response = _make_response(pending, result, self._server_info)
         policy.record_size(pending.tool, len(response), connection=self._session)
-        return [response] if expanded_before == (caller.expanded_tools or set()) else [_TOOLS_CHANGED, response]
+        return (
+            [response]
+            if expanded_before == (caller.expanded_tools or set())
+            else [_TOOLS_CHANGED_NOTIFICATION, response]
+        )
 
     def _forward_call(self, pending: PendingRequest, raw: Message) -> list[bytes] | ForwardedRequest:
         policy = self._policy

@@ -34,9 +34,9 @@ _log = logging.getLogger("forebay")
 _MAX_IN_FLIGHT = 64
 """Maximum number of requests prepared at once. Further messages wait in the pipe, not in memory."""
 
-_STORE_WORKERS = 4
+_MAX_STORE_WORKERS = 4
 
-_EXCERPT_BYTES = 1024
+_MAX_EXCERPT_BYTES = 1024
 """Bytes of a lost or unreadable message that an error shows."""
 
 _MessageDict = dict[str, Any]
@@ -67,12 +67,12 @@ class Relay:
         self._session = Session()
         self._request_handler = RequestHandler(policy, self._session, server_info, self._list_tools)
         self._response_handler = ResponseHandler(policy, self._session, server_info)
-        self._internal = InternalRequests()
+        self._internal_requests = InternalRequests()
         self._server_requests = ServerRequests()
         self._call_order = CallOrder(_MAX_IN_FLIGHT)
         # Two pools: a worker that waits for the server's tool list must not delay storing that list.
         self._workers = WorkerPool(max_jobs=_MAX_IN_FLIGHT)
-        self._store_workers = WorkerPool(_STORE_WORKERS, max_jobs=_STORE_WORKERS)
+        self._store_workers = WorkerPool(_MAX_STORE_WORKERS, max_jobs=_MAX_STORE_WORKERS)
         self.pending = PendingRequests(call_timeout)
         self.redact: Callable[[str], str] = str
         """Removes credentials from server output before it is logged."""
@@ -145,13 +145,13 @@ class Relay:
 
         `first_steps` run before it in the same thread. Calls are forwarded in the order in which they arrived.
         """
-        preparing = self.pending.begin_preparing(message["id"])
+        preparing_request = self.pending.begin_preparing(message["id"])
         slot = self._call_order.reserve() if is_call else None
 
         def handle() -> None:
             action: Callable[[], None] | None = None
             with self._report_errors(message):
-                action = self._prepare_action(message, raw, preparing)
+                action = self._prepare_action(message, raw, preparing_request)
 
             def finish() -> None:
                 try:
@@ -159,7 +159,7 @@ class Relay:
                         if action is not None:
                             action()
                 finally:
-                    self.pending.end_preparing(preparing)
+                    self.pending.end_preparing(preparing_request)
 
             if slot is None:
                 finish()
@@ -169,28 +169,28 @@ class Relay:
         self._workers.submit(*first_steps, handle)
 
     def _prepare_action(
-        self, message: _MessageDict, raw: Message, preparing: PreparingRequest | None = None
+        self, message: _MessageDict, raw: Message, preparing_request: PreparingRequest | None = None
     ) -> Callable[[], None]:
         """Handle a request; return the function that forwards or answers it."""
         outcome = self._request_handler(message, raw)
         if isinstance(outcome, ForwardedRequest):
-            return lambda: self._forward(outcome, raw, preparing)
+            return lambda: self._forward(outcome, raw, preparing_request)
 
         def respond() -> None:
-            if preparing is None or not preparing.is_cancelled:
+            if preparing_request is None or not preparing_request.is_cancelled:
                 for response in outcome:
                     self._client.send(response)
 
         return respond
 
-    def _forward(self, request: ForwardedRequest, raw: Message, preparing: PreparingRequest | None) -> None:
-        if not self.pending.add(request.pending, preparing):
+    def _forward(self, request: ForwardedRequest, raw: Message, preparing_request: PreparingRequest | None) -> None:
+        if not self.pending.add(request.pending, preparing_request):
             return
         try:
             self._upstream.send(raw if request.replacement is None else request.replacement)
         except UpstreamFailed as error:
             if self.pending.take(request.pending.id) is not None:
-                self._client.send(self._request_handler.error_response(request.pending, error))
+                self._client.send(self._request_handler.make_error_response(request.pending, error))
                 self.has_reported_failure.set()
 
     def _on_client_notification(self, message: _MessageDict, raw: Message) -> None:
@@ -225,7 +225,7 @@ class Relay:
             return sum(self.receive_from_server(inner, stream_request_id) for inner in batch) > 0
         if not isinstance(message, dict):
             head_tail = read_head_tail(raw)
-            excerpt = self.redact(head_tail.head[:_EXCERPT_BYTES].decode(errors="replace"))
+            excerpt = self.redact(head_tail.head[:_MAX_EXCERPT_BYTES].decode(errors="replace"))
             _log.warning("forebay: the server wrote what is no message, and clients are spared it: %.200r", excerpt)
             self._report_unreadable(head_tail, stream_request_id)
             return False
@@ -236,7 +236,7 @@ class Relay:
         if stream_request_id is not None and make_id_key(message.get("id")) != make_id_key(stream_request_id):
             _log.warning("forebay: the server answered one request with what is for another; clients are spared it")
             return False
-        if not self._internal.resolve(message, raw):
+        if not self._internal_requests.resolve(message, raw):
             self._on_response(message, raw)
         return True
 
@@ -304,15 +304,15 @@ class Relay:
         if stream_request_id is None and lost_message.head_tail.is_request:
             return False
         request_id = lost_message.head_tail.find_id() if stream_request_id is None else stream_request_id
-        self._internal.fail(UpstreamFailed(str(lost_message.error)), request_id)
+        self._internal_requests.fail(UpstreamFailed(str(lost_message.error)), request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
             details: dict[str, Any] = {"size_bytes": lost_message.size}
             if pending.method == "tools/call":
                 details["note"] = HAS_RUN_NOTE
             if not self._policy.store.options.redactions:
-                details["preview"] = _core.preview(lost_message.head_tail.head, _EXCERPT_BYTES)
-            self._client.send(self._request_handler.error_response(pending, lost_message.error, **details))
+                details["preview"] = _core.preview(lost_message.head_tail.head, _MAX_EXCERPT_BYTES)
+            self._client.send(self._request_handler.make_error_response(pending, lost_message.error, **details))
         return True
 
     def _learn_tools(self, meta: Mapping[str, Any]) -> None:
@@ -324,16 +324,16 @@ class Relay:
             _log.warning("forebay: the server does not say what tools it has: %s", error)
 
     def _list_tools(self, meta: Mapping[str, Any]) -> list[Any]:
-        return self._internal.list_tools(self._upstream.send, meta)
+        return self._internal_requests.list_tools(self._upstream.send, meta)
 
     def replay_session(self, send: Callable[[Message], None]) -> None:
         """Repeat the handshake and subscriptions to a restarted server. Raises `UpstreamFailed`."""
-        for index, (request_id, raw) in enumerate(self._session.replay(self._internal.new_id)):
+        for index, (request_id, raw) in enumerate(self._session.replay(self._internal_requests.new_id)):
             send(raw)
             if request_id is None:
                 continue
             try:
-                self._internal.wait_result(request_id)
+                self._internal_requests.wait_result(request_id)
             except UpstreamRejected:
                 # The first server may have rejected the message, too; only the handshake is indispensable.
                 if index == 0:
@@ -346,31 +346,31 @@ class Relay:
 
     def is_pending(self, request_id: object) -> bool:
         """Return whether the response to a request is still expected."""
-        return self.pending.is_pending(request_id) or self._internal.is_waiting(request_id)
+        return self.pending.is_pending(request_id) or self._internal_requests.is_waiting(request_id)
 
     def fail_request(self, request_id: object, error: UpstreamFailed) -> None:
         """Answer a client request with an error, or fail an internal request."""
-        self._internal.fail(error, request_id)
+        self._internal_requests.fail(error, request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
-            self._client.send(self._request_handler.error_response(pending, error))
+            self._client.send(self._request_handler.make_error_response(pending, error))
 
     def on_upstream_end(self, error: UpstreamFailed) -> None:
         """Fail all requests to a server that has ended, and cancel its requests to the client."""
-        self._internal.fail(error)
+        self._internal_requests.fail(error)
         # Take all requests before sending anything: requests that arrive afterwards are for the next server.
         cancellations, requests = self._server_requests.cancel_all(), self.pending.take_all()
         for cancellation in cancellations:
             self._client.send(cancellation)
         for pending in requests:
-            self._client.send(self._request_handler.error_response(pending, error))
+            self._client.send(self._request_handler.make_error_response(pending, error))
             self.has_reported_failure.set()
 
     def expire_requests(self, timeout: float) -> None:
         """Fail the requests that have waited longer than the timeout in seconds, and cancel them at the server."""
         for pending in self.pending.take_expired():
             error = UpstreamTimeout(f"the server did not answer within {timeout:g} s; ask for less, or allow it longer")
-            self._client.send(self._request_handler.error_response(pending, error))
+            self._client.send(self._request_handler.make_error_response(pending, error))
             self._send_upstream(make_cancellation(pending.id, "timeout"))
 
     def wait_idle(self, seconds: float) -> bool:

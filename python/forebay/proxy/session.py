@@ -32,10 +32,10 @@ CANCELLED_METHOD = "notifications/cancelled"
 
 _LISTEN_METHOD = "subscriptions/listen"
 
-_MAX_CANCELLED = 1024
+_MAX_CANCELLED_KEYS = 1024
 """Maximum number of cancelled requests to remember, to drop their late responses."""
 
-_MAX_ABANDONED = 1024
+_MAX_ABANDONED_KEYS = 1024
 """Maximum number of requests of ended servers to remember, to drop the client's late responses."""
 
 _INTERNAL_TIMEOUT_SECONDS = 10.0
@@ -51,15 +51,15 @@ class Session:
 
     version: str = LEGACY_VERSION
     """Negotiated protocol version."""
-    initialize: Message | None = None
+    initialize_request: Message | None = None
     """Request that starts the handshake."""
     is_negotiated: bool = False
     """Whether the server has accepted the handshake."""
-    initialized: Message | None = None
+    initialized_notification: Message | None = None
     """Notification that ends the handshake."""
-    log_level: Message | None = None
+    log_level_request: Message | None = None
     """Last `logging/setLevel` request."""
-    subscriptions: dict[str, Message] = dataclasses.field(default_factory=dict)
+    subscribe_requests: dict[str, Message] = dataclasses.field(default_factory=dict)
     """`resources/subscribe` requests by URI."""
 
     def record(self, method: str, params: Any, raw: Message) -> None:
@@ -67,24 +67,25 @@ class Session:
         uri = params.get("uri") if isinstance(params, dict) else None
         match method:
             case "initialize":
-                self.initialize, self.is_negotiated, self.initialized = raw, False, None
+                self.initialize_request, self.is_negotiated, self.initialized_notification = raw, False, None
             case "notifications/initialized":
-                self.initialized = raw
+                self.initialized_notification = raw
             case "logging/setLevel":
-                self.log_level = raw
+                self.log_level_request = raw
             case "resources/subscribe" if isinstance(uri, str):
-                self.subscriptions[uri] = raw
+                self.subscribe_requests[uri] = raw
             case "resources/unsubscribe" if isinstance(uri, str):
-                self.subscriptions.pop(uri, None)
+                self.subscribe_requests.pop(uri, None)
 
     def replay(self, new_id: Callable[[], str]) -> Iterator[tuple[str | None, Message]]:
         """Yield the messages for a new server in order, each with the id of the response to wait for."""
-        if self.initialize is None or not self.is_negotiated:
+        if self.initialize_request is None or not self.is_negotiated:
             return
-        yield _renew_id(self.initialize, new_id())
-        if self.initialized is not None:
-            yield None, self.initialized
-            for raw in (*([self.log_level] if self.log_level else ()), *self.subscriptions.values()):
+        yield _renew_id(self.initialize_request, new_id())
+        if self.initialized_notification is not None:
+            yield None, self.initialized_notification
+            log_level = [self.log_level_request] if self.log_level_request else []
+            for raw in (*log_level, *self.subscribe_requests.values()):
                 yield _renew_id(raw, new_id())
 
 
@@ -154,33 +155,33 @@ class PendingRequests:
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
-        self._preparing: list[PreparingRequest] = []
+        self._preparing_requests: list[PreparingRequest] = []
         self._in_flight: dict[bytes, list[_InFlightRequest]] = {}
-        self._answering: set[PendingRequest] = set()
-        self._cancelled = _RecentKeys(_MAX_CANCELLED)
+        self._answering_requests: set[PendingRequest] = set()
+        self._cancelled_keys = _RecentKeys(_MAX_CANCELLED_KEYS)
         self._changed = threading.Condition()
 
     def begin_preparing(self, request_id: object) -> PreparingRequest:
         """Register a request that is not forwarded yet, so that it can be cancelled and waited for."""
-        preparing = PreparingRequest(make_id_key(request_id))
+        preparing_request = PreparingRequest(make_id_key(request_id))
         with self._changed:
-            self._preparing.append(preparing)
-        return preparing
+            self._preparing_requests.append(preparing_request)
+        return preparing_request
 
-    def end_preparing(self, preparing: PreparingRequest) -> None:
+    def end_preparing(self, preparing_request: PreparingRequest) -> None:
         with self._changed:
-            if preparing in self._preparing:
-                self._preparing.remove(preparing)
+            if preparing_request in self._preparing_requests:
+                self._preparing_requests.remove(preparing_request)
             self._changed.notify_all()
 
-    def add(self, pending: PendingRequest, preparing: PreparingRequest | None = None) -> bool:
+    def add(self, pending: PendingRequest, preparing_request: PreparingRequest | None = None) -> bool:
         """Register a request before it is forwarded; return `False` if it was cancelled while it was prepared."""
         key = make_id_key(pending.id)
         with self._changed:
-            if preparing is not None and preparing.is_cancelled:
+            if preparing_request is not None and preparing_request.is_cancelled:
                 return False
             self._in_flight.setdefault(key, []).append(_InFlightRequest(pending, self._new_deadline(pending)))
-            self._cancelled.discard(key)
+            self._cancelled_keys.discard(key)
             return True
 
     def _new_deadline(self, pending: PendingRequest) -> float | None:
@@ -194,9 +195,9 @@ class PendingRequests:
     def take(self, request_id: object) -> PendingRequest | None:
         """Remove and return the request with this id."""
         with self._changed:
-            return self._take(make_id_key(request_id))
+            return self._take_by_key(make_id_key(request_id))
 
-    def _take(self, key: bytes) -> PendingRequest | None:
+    def _take_by_key(self, key: bytes) -> PendingRequest | None:
         entries = self._in_flight.get(key)
         if entries is None:
             return None
@@ -209,14 +210,14 @@ class PendingRequests:
     def start_response(self, request_id: object) -> PendingRequest | None:
         """Take a request whose response is about to be sent; `finish_response` must follow."""
         with self._changed:
-            pending = self._take(make_id_key(request_id))
+            pending = self._take_by_key(make_id_key(request_id))
             if pending is not None:
-                self._answering.add(pending)
+                self._answering_requests.add(pending)
             return pending
 
     def finish_response(self, pending: PendingRequest) -> None:
         with self._changed:
-            self._answering.discard(pending)
+            self._answering_requests.discard(pending)
             self._changed.notify_all()
 
     def wait_settled(self, request_id: object) -> None:
@@ -224,7 +225,9 @@ class PendingRequests:
         key = make_id_key(request_id)
 
         def is_settled() -> bool:
-            return key not in self._in_flight and not any(make_id_key(pending.id) == key for pending in self._answering)
+            return key not in self._in_flight and not any(
+                make_id_key(pending.id) == key for pending in self._answering_requests
+            )
 
         with self._changed:
             self._changed.wait_for(is_settled)
@@ -233,18 +236,18 @@ class PendingRequests:
         """Forget a request that the client has cancelled."""
         key = make_id_key(request_id)
         with self._changed:
-            if self._take(key) is not None:
-                self._cancelled.add([key])
+            if self._take_by_key(key) is not None:
+                self._cancelled_keys.add([key])
                 return
-            for preparing in self._preparing:
-                if preparing.key == key:
-                    preparing.is_cancelled = True
-                    self._preparing.remove(preparing)
+            for preparing_request in self._preparing_requests:
+                if preparing_request.key == key:
+                    preparing_request.is_cancelled = True
+                    self._preparing_requests.remove(preparing_request)
                     return
 
     def was_cancelled(self, request_id: object) -> bool:
         with self._changed:
-            return make_id_key(request_id) in self._cancelled
+            return make_id_key(request_id) in self._cancelled_keys
 
     def extend_deadline(self, progress_token: object) -> None:
         """Restart the timeout of a request that reports progress."""
@@ -252,11 +255,11 @@ class PendingRequests:
             return
         key = make_id_key(progress_token)
         with self._changed:
-            for entry in self._entries():
+            for entry in self._iter_in_flight():
                 if make_id_key(entry.pending.progress_token) == key:
                     entry.deadline = self._new_deadline(entry.pending)
 
-    def _entries(self) -> Iterator[_InFlightRequest]:
+    def _iter_in_flight(self) -> Iterator[_InFlightRequest]:
         return itertools.chain.from_iterable(self._in_flight.values())
 
     def take_expired(self) -> list[PendingRequest]:
@@ -264,16 +267,18 @@ class PendingRequests:
         now = time.monotonic()
         with self._changed:
             expired = [
-                entry.pending for entry in self._entries() if entry.deadline is not None and entry.deadline <= now
+                entry.pending
+                for entry in self._iter_in_flight()
+                if entry.deadline is not None and entry.deadline <= now
             ]
             for pending in expired:
-                self._take(make_id_key(pending.id))
-            self._cancelled.add(make_id_key(pending.id) for pending in expired)
+                self._take_by_key(make_id_key(pending.id))
+            self._cancelled_keys.add(make_id_key(pending.id) for pending in expired)
         return expired
 
     def take_all(self) -> list[PendingRequest]:
         with self._changed:
-            pending = [entry.pending for entry in self._entries()]
+            pending = [entry.pending for entry in self._iter_in_flight()]
             self._in_flight.clear()
             self._changed.notify_all()
         return pending
@@ -284,8 +289,8 @@ class PendingRequests:
             return self._changed.wait_for(self._is_idle, seconds)
 
     def _is_idle(self) -> bool:
-        is_answered = all(entry.pending.is_subscription for entry in self._entries())
-        return is_answered and not self._preparing and not self._answering
+        is_answered = all(entry.pending.is_subscription for entry in self._iter_in_flight())
+        return is_answered and not self._preparing_requests and not self._answering_requests
 
 
 class UpstreamRejected(UpstreamFailed):
@@ -381,9 +386,9 @@ class ServerRequests:
     def __init__(self) -> None:
         self._ids = _IdSequence()
         self._lock = threading.Lock()
-        self._open: dict[bytes, tuple[object, object]] = {}
+        self._open_requests: dict[bytes, tuple[object, object]] = {}
         """The client's and the server's id of each open request, by the key of the client's id."""
-        self._abandoned = _RecentKeys(_MAX_ABANDONED)
+        self._abandoned_keys = _RecentKeys(_MAX_ABANDONED_KEYS)
         """Keys of requests that the client may still answer although their server has ended."""
 
     def translate_message(self, message: dict[str, Any], raw: Message) -> Message:
@@ -394,17 +399,17 @@ class ServerRequests:
             if "id" not in message:
                 return raw
             client_id = server_id = message["id"]
-            if make_id_key(server_id) in self._abandoned:
+            if make_id_key(server_id) in self._abandoned_keys:
                 client_id = self._ids.next_id()
-            self._open[make_id_key(client_id)] = client_id, server_id
+            self._open_requests[make_id_key(client_id)] = client_id, server_id
         return raw if client_id is server_id else dump({**message, "id": client_id})
 
     def _translate_cancel(self, message: dict[str, Any], raw: Message) -> Message:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
         key = make_id_key(params.get("requestId"))
-        for client_id, server_id in self._open.values():
+        for client_id, server_id in self._open_requests.values():
             if make_id_key(server_id) == key:
-                del self._open[make_id_key(client_id)]
+                del self._open_requests[make_id_key(client_id)]
                 if client_id is server_id:
                     return raw
                 return dump({**message, "params": {**params, "requestId": client_id}})
@@ -414,17 +419,17 @@ class ServerRequests:
         """Return a client's response with the server's id; `None` if the server that asked has ended."""
         key = make_id_key(message.get("id"))
         with self._lock:
-            if key in self._abandoned:
-                self._abandoned.discard(key)
+            if key in self._abandoned_keys:
+                self._abandoned_keys.discard(key)
                 return None
-            client_id, server_id = self._open.pop(key, (None, None))
+            client_id, server_id = self._open_requests.pop(key, (None, None))
         return raw if client_id is server_id else dump({**message, "id": server_id})
 
     def cancel_all(self) -> list[bytes]:
         """Abandon all requests that an ended server made; return the cancellations to send to the client."""
         with self._lock:
-            requests, self._open = self._open, {}
-            self._abandoned.add(requests)
+            requests, self._open_requests = self._open_requests, {}
+            self._abandoned_keys.add(requests)
         return [make_cancellation(client_id, "the server has ended") for client_id, _ in requests.values()]
 
 

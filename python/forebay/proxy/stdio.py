@@ -28,10 +28,10 @@ _log = logging.getLogger("forebay")
 _MAX_QUEUED_BYTES = 64 << 20
 """Maximum bytes in an outbox, not counting the message that is being written."""
 
-_POLL_MS = 1000
+_POLL_INTERVAL_MS = 1000
 """How often a blocked writer checks its pipe, in milliseconds."""
 
-_KILL_SECONDS = 10.0
+_KILL_TIMEOUT_SECONDS = 10.0
 """How long to wait for a server after SIGKILL."""
 
 _RESTART_WAIT_SECONDS = 1.0
@@ -49,24 +49,24 @@ _RESTARTING_ERROR = UpstreamFailed("the server has ended and is being started ag
 class StdioClient:
     """Sender of messages to the client on a pipe. After the client has disconnected, messages are dropped."""
 
-    def __init__(self, fd: int, on_gone: Callable[[], None]) -> None:
+    def __init__(self, fd: int, on_disconnect: Callable[[], None]) -> None:
         self._fd = fd
-        self._on_gone = on_gone
+        self._on_disconnect = on_disconnect
         self._lock = threading.Lock()
-        self._is_gone = False
+        self._is_disconnected = False
         enlarge_pipe(fd)
 
     def send(self, raw: Message) -> None:
         """Write a message and a newline; block while the pipe is full."""
         with self._lock:
-            if self._is_gone:
+            if self._is_disconnected:
                 return
             try:
                 _write_line(self._fd, raw)
             except OSError:
-                self._is_gone = True
-        if self._is_gone:
-            self._on_gone()
+                self._is_disconnected = True
+        if self._is_disconnected:
+            self._on_disconnect()
 
 
 def claim_stdout() -> int:
@@ -173,7 +173,7 @@ class Outbox:
                 for chunk in chunks:
                     view = memoryview(chunk)
                     while view:
-                        poller.poll(_POLL_MS)
+                        poller.poll(_POLL_INTERVAL_MS)
                         with contextlib.suppress(BlockingIOError):
                             view = view[os.write(self._fd, view) :]
         except OSError:
@@ -253,50 +253,58 @@ class Process:
             return self._child.wait(seconds)
         return None
 
-    def terminate(self, grace: float) -> int:
+    def terminate(self, grace_seconds: float) -> int:
         """End the server by closing its input, then by SIGTERM, then by SIGKILL; return its exit code."""
         with self._end_lock:
-            if self._outbox.close(grace) and not self._stdin.closed:
+            if self._outbox.close(grace_seconds) and not self._stdin.closed:
                 with contextlib.suppress(OSError):
                     self._stdin.close()
-        for number, seconds in ((None, grace), (signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
+        for number, seconds in (
+            (None, grace_seconds),
+            (signal.SIGTERM, grace_seconds),
+            (signal.SIGKILL, _KILL_TIMEOUT_SECONDS),
+        ):
             if number is not None:
-                self._signal(number)
+                self._send_signal(number)
             if (code := self.wait_exit(seconds)) is not None:
                 return code
         return self._child.wait()
 
-    def _signal(self, number: int) -> None:
+    def _send_signal(self, number: int) -> None:
         # The whole group: commands such as `npx` start the server as a child.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
 
 
 class RestartBackoff:
-    """Delays before restarts: 0 seconds, then `delay`, then twice as long each time.
+    """Delays before restarts: 0 seconds, then `delay_seconds`, then twice as long each time.
 
-    At most `limit` restarts happen within `window` seconds. With `limit` 0 there are none.
+    At most `max_restarts` happen within `window_seconds`.
     """
 
     def __init__(
-        self, limit: int = 5, window: float = 60.0, delay: float = 0.5, clock: Callable[[], float] = time.monotonic
+        self,
+        max_restarts: int = 5,
+        window_seconds: float = 60.0,
+        delay_seconds: float = 0.5,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limit = limit
-        self._window = window
-        self._delay = delay
+        self._max_restarts = max_restarts
+        self._window_seconds = window_seconds
+        self._delay_seconds = delay_seconds
         self._clock = clock
         self._starts: list[float] = []
 
     def next_delay(self) -> float | None:
         """Return the seconds to wait before the next start; `None` if there must be no restart."""
-        if self._limit == 0:
+        if self._max_restarts == 0:
             return None
         now = self._clock()
-        self._starts = [start for start in self._starts if now - start < self._window]
+        self._starts = [start for start in self._starts if now - start < self._window_seconds]
         count = len(self._starts)
-        delay = min(self._window, self._delay * 2 ** (count - 1)) if count else 0.0
-        if count >= self._limit:
-            delay = max(delay, self._starts[-self._limit] + self._window - now)
+        delay = min(self._window_seconds, self._delay_seconds * 2 ** (count - 1)) if count else 0.0
+        if count >= self._max_restarts:
+            delay = max(delay, self._starts[-self._max_restarts] + self._window_seconds - now)
         self._starts.append(now + delay)
         return delay
 
@@ -313,13 +321,13 @@ class StdioUpstream:
         cwd: str | None = None,
         make_reader: Callable[..., Iterable[Line]],
         backoff: RestartBackoff | None = None,
-        grace: float = 5.0,
+        grace_seconds: float = 5.0,
     ) -> None:
         self._process = process
         self._start_process = partial(Process, command, env=env, cwd=cwd)
         self._make_reader = make_reader
         self._backoff = backoff or RestartBackoff()
-        self._grace = grace
+        self._grace_seconds = grace_seconds
         self._lock = threading.Lock()
         self._queued_messages: list[Message] | None = None
         """Messages that wait for a restarting server; `None` while the server runs."""
@@ -356,7 +364,7 @@ class StdioUpstream:
             for line in self._process.read_lines(self._make_reader):
                 has_sent_message = True
                 relay.receive_from_server(line)
-            code = self._process.terminate(self._grace)
+            code = self._process.terminate(self._grace_seconds)
             with self._lock:
                 self._queued_messages = []
                 largest_message_bytes, self._largest_message_bytes = self._largest_message_bytes, 0
@@ -396,7 +404,7 @@ class StdioUpstream:
             relay.replay_session(process.send)
         except (UpstreamFailed, TimeoutError) as error:
             _log.warning("forebay: the server that was started again does not take up its work: %s", error)
-            process.terminate(self._grace)
+            process.terminate(self._grace_seconds)
             return
         while True:
             with self._lock:
@@ -415,7 +423,7 @@ class StdioUpstream:
     def close(self) -> None:
         """End the server, and with it `run`."""
         self._stop_event.set()
-        self._process.terminate(self._grace)
+        self._process.terminate(self._grace_seconds)
 
 
 def _describe_exit(code: int) -> str:

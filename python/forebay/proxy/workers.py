@@ -12,7 +12,7 @@ _log = logging.getLogger("forebay")
 
 _MAX_WORKERS = 4
 
-_IDLE_SECONDS = 10.0
+_IDLE_TIMEOUT_SECONDS = 10.0
 """Idle threads end after this time, because each connection has its own pools."""
 
 
@@ -20,7 +20,11 @@ class WorkerPool:
     """Thread pool that starts threads as needed and ends idle ones. `submit` blocks while `max_jobs` are unfinished."""
 
     def __init__(
-        self, max_workers: int = _MAX_WORKERS, *, max_jobs: int | None = None, idle_seconds: float = _IDLE_SECONDS
+        self,
+        max_workers: int = _MAX_WORKERS,
+        *,
+        max_jobs: int | None = None,
+        idle_seconds: float = _IDLE_TIMEOUT_SECONDS,
     ) -> None:
         self._max_workers = max_workers
         self._idle_seconds = idle_seconds
@@ -92,12 +96,12 @@ class CallOrder:
     """Queue that runs actions in the order in which their slots were reserved, not in which they are ready.
 
     Calls are prepared in parallel but must reach the server in the client's order. `reserve` blocks while
-    `max_waiting` slots are taken.
+    `max_slots` slots are taken.
     """
 
-    def __init__(self, max_waiting: int) -> None:
+    def __init__(self, max_slots: int) -> None:
         self._lock = threading.Lock()
-        self._capacity = threading.Semaphore(max_waiting)
+        self._capacity = threading.Semaphore(max_slots)
         self._queue: deque[CallSlot] = deque()
         self._is_running = False
 

@@ -22,26 +22,29 @@ __all__ = ["run", "run_url"]
 
 _log = logging.getLogger("forebay")
 
-_FAILURE_REPORT_SECONDS = 2.0
+_FIRST_REQUEST_SECONDS = 2.0
 """How long to wait for a first request if the server fails at once, to answer it with the reason."""
 
-_CHECK_SECONDS = 0.25
+_CHECK_INTERVAL_SECONDS = 0.25
 """Interval between checks for expired requests."""
 
 
 def run(settings: "Settings", command: Sequence[str]) -> int:
     """Wrap a server command until the client disconnects or a signal arrives; return the exit code."""
     # First, so that a signal during start-up leaves no child process behind.
-    stop = _StopSignal()
+    stop_signal = _StopSignal()
     # Before the slow imports, so that the server starts in parallel.
     process = Process(command)
     backoff = RestartBackoff(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
-    grace = settings.shutdown_grace_seconds
     return _run_relay(
         settings,
-        stop,
+        stop_signal,
         lambda _, limits: StdioUpstream(
-            process, command, make_reader=partial(LineReader, **limits), backoff=backoff, grace=grace
+            process,
+            command,
+            make_reader=partial(LineReader, **limits),
+            backoff=backoff,
+            grace_seconds=settings.shutdown_grace_seconds,
         ),
     )
 
@@ -96,15 +99,15 @@ def _run_relay(
         _log.info("forebay: %s", stop_signal.reason)
         if exit_codes:
             # A client that has just started is about to send a request, and should get the reason.
-            relay.has_reported_failure.wait(_FAILURE_REPORT_SECONDS)
+            relay.has_reported_failure.wait(_FIRST_REQUEST_SECONDS)
         # Read before the server is closed: the exit code that this causes is not an error.
         code = exit_codes[0] if exit_codes and not stop_signal.was_signalled else 0
-        grace = settings.shutdown_grace_seconds
-        relay.wait_idle(grace)
+        grace_seconds = settings.shutdown_grace_seconds
+        relay.wait_idle(grace_seconds)
         upstream.close()
         # The last messages of the server may still be in the pipe.
-        server_thread.join(grace)
-        relay.wait_idle(grace)
+        server_thread.join(grace_seconds)
+        relay.wait_idle(grace_seconds)
     # Like a shell, for a process that was ended by a signal.
     return 128 - code if code < 0 else code
 
@@ -139,5 +142,5 @@ class _StopSignal:
 
 
 def _expire_periodically(relay: "Relay", timeout: float, stop_signal: _StopSignal) -> None:
-    while not stop_signal.wait(_CHECK_SECONDS):
+    while not stop_signal.wait(_CHECK_INTERVAL_SECONDS):
         relay.expire_requests(timeout)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoint", "OutgoingMessage", "OutgoingRequests", "UpstreamConnection", "is_same_server", "iter_body"]
 
-_CONNECT_SECONDS = 10.0
+_CONNECT_TIMEOUT_SECONDS = 10.0
 
 _MAX_REDIRECTS = 5
 
@@ -31,7 +31,7 @@ _MIN_QUERY_SECRET_CHARS = 8
 _MIN_SECRET_CHARS = 4
 """Minimum length of any secret to redact: shorter ones would match unrelated text."""
 
-_IDLE_SECONDS = 2.0
+_IDLE_TIMEOUT_SECONDS = 2.0
 """How long an idle connection is kept: shorter than servers do, so that none closes it just when we use it."""
 
 _KEEPALIVE_OPTIONS = [
@@ -63,9 +63,9 @@ class UpstreamConnection:
         request = self._client.build_request(
             method,
             url,
-            headers=_with_content_length(headers, body),
+            headers=_add_content_length(headers, body),
             content=_get_request_content(body),
-            timeout=httpx2.Timeout(read_timeout, connect=_CONNECT_SECONDS),
+            timeout=httpx2.Timeout(read_timeout, connect=_CONNECT_TIMEOUT_SECONDS),
             extensions={"trace": self._on_trace_event},
         )
         return self._client.send(request, stream=True, follow_redirects=False)
@@ -103,8 +103,8 @@ class Endpoint:
             raise InvalidArgument("what is given as a URL is none; give one such as https://example.com/mcp") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise InvalidArgument("a URL begins with http:// or https:// and a host")
-        defaults = {"user-agent": f"forebay/{forebay.__version__}", "accept-encoding": ACCEPT_ENCODING}
-        self._headers = httpx2.Headers([*defaults.items()])
+        default_headers = {"user-agent": f"forebay/{forebay.__version__}", "accept-encoding": ACCEPT_ENCODING}
+        self._headers = httpx2.Headers([*default_headers.items()])
         self._headers.update(httpx2.Headers([*headers]))
         self._secrets = _find_secrets(self.url, headers)
         self._cookies = http.cookiejar.CookieJar()
@@ -126,13 +126,13 @@ class Endpoint:
         return text
 
     @contextlib.contextmanager
-    def connection(self) -> Iterator[UpstreamConnection]:
+    def borrow_connection(self) -> Iterator[UpstreamConnection]:
         """Borrow a connection from the pool. An HTTP error inside the block becomes `UpstreamFailed`."""
         connection = self._acquire()
         try:
             yield connection
         except httpx2.ConnectTimeout:
-            text = f"{self.name} cannot be reached within {_CONNECT_SECONDS:g} s; try again later"
+            text = f"{self.name} cannot be reached within {_CONNECT_TIMEOUT_SECONDS:g} s; try again later"
             raise UpstreamFailed(text) from None
         except (httpx2.ConnectError, httpx2.ProxyError) as error:
             raise UpstreamFailed(self.redact(f"{self.name} cannot be reached: {error}; check the URL")) from None
@@ -159,7 +159,7 @@ class Endpoint:
                 headers=self._headers,
                 cookies=self._cookies,
                 verify=self._ssl_context,
-                limits=httpx2.Limits(max_keepalive_connections=1, keepalive_expiry=_IDLE_SECONDS),
+                limits=httpx2.Limits(max_keepalive_connections=1, keepalive_expiry=_IDLE_TIMEOUT_SECONDS),
             )
         )
 
@@ -257,7 +257,7 @@ def _get_request_content(body: Message | None) -> bytes | Iterator[bytes] | None
     return None if body is None else bytes(body)
 
 
-def _with_content_length(headers: Mapping[str, str], body: Message | None) -> dict[str, str]:
+def _add_content_length(headers: Mapping[str, str], body: Message | None) -> dict[str, str]:
     return {**headers, "content-length": str(len(body))} if isinstance(body, Spool) else dict(headers)
 
 

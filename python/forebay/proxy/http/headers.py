@@ -31,7 +31,7 @@ _SUBSCHEMA_KEYS = {
 _SUBSCHEMA_LIST_KEYS = {"allOf", "anyOf", "oneOf", "prefixItems"}
 _SUBSCHEMA_MAP_KEYS = {"$defs", "definitions", "dependentSchemas", "patternProperties"}
 
-_Path = tuple[str, ...]
+_ArgumentPath = tuple[str, ...]
 _FindSchema = Callable[[str], Mapping[str, Any] | None]
 
 
@@ -76,9 +76,9 @@ def _build_argument_headers(raw: Message, schema: Mapping[str, Any] | None) -> d
     return {f"mcp-param-{name}": text for name, value in values.items() if (text := _format_value(value)) is not None}
 
 
-def find_header_annotations(schema: object) -> dict[_Path, str]:
+def find_header_annotations(schema: object) -> dict[_ArgumentPath, str]:
     """Return the header name of each annotated argument by its path; no names if any annotation is invalid."""
-    annotations: dict[_Path, str] = {}
+    annotations: dict[_ArgumentPath, str] = {}
     for path, subschema in _walk_schemas(schema):
         if _ANNOTATION_KEY not in subschema:
             continue
@@ -92,9 +92,9 @@ def find_header_annotations(schema: object) -> dict[_Path, str]:
     return annotations
 
 
-def _walk_schemas(schema: object) -> Iterator[tuple[_Path | None, dict[str, Any]]]:
+def _walk_schemas(schema: object) -> Iterator[tuple[_ArgumentPath | None, dict[str, Any]]]:
     """Yield each nested schema with the path of its argument; `None` if it does not apply to every value there."""
-    stack: list[tuple[_Path | None, object]] = [((), schema)]
+    stack: list[tuple[_ArgumentPath | None, object]] = [((), schema)]
     while stack:
         path, inner = stack.pop()
         if not isinstance(inner, dict):

@@ -35,7 +35,7 @@ _MAX_ERROR_BODY_BYTES = 64 * 1024
 _MAX_SHOWN_CHARS = 300
 """Maximum characters of an error body to show in our own error."""
 
-_RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
+_FIRST_RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
 """First delay before a stream is opened again, unless the server sets one; and the limits of the delay."""
 
 _MAX_RESUMES = 5
@@ -44,7 +44,7 @@ _MAX_RESUMES = 5
 _LINGER_SECONDS = 1.0
 """How long a stream may stay open after the response. If the server ends it in this time, its connection is reused."""
 
-_ENDPOINT_SECONDS = 10.0
+_ENDPOINT_TIMEOUT_SECONDS = 10.0
 """How long a server of 2024-11-05 may take to send the URL for messages."""
 
 _NEWLINES_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
@@ -144,7 +144,7 @@ class ResponseStreams:
                 break
             if not self._relay.is_pending(message.id):
                 return
-            with self._endpoint.connection() as connection:
+            with self._endpoint.borrow_connection() as connection:
                 message.use_connection(connection)
                 try:
                     if self._try_resume(message, events, make_headers(), connection):
@@ -169,9 +169,9 @@ class ResponseStreams:
         events, tries = EventParser(self._new_buffer()), 0
         while is_wanted() and not self._stop_event.is_set():
             tries += 1
-            with contextlib.suppress(UpstreamFailed), self._endpoint.connection() as connection:
-                resumption = {"last-event-id": events.last_event_id} if events.last_event_id else {}
-                with self._open_stream(connection, {**make_headers(), **resumption}) as response:
+            with contextlib.suppress(UpstreamFailed), self._endpoint.borrow_connection() as connection:
+                resume_headers = {"last-event-id": events.last_event_id} if events.last_event_id else {}
+                with self._open_stream(connection, {**make_headers(), **resume_headers}) as response:
                     if response.status_code >= 500:
                         raise UpstreamFailed("the server cannot be listened to just now")
                     if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
@@ -229,8 +229,10 @@ def get_media_type(response: httpx2.Response) -> str:
 
 
 def _get_retry_delay(events: EventParser, attempt_count: int) -> float:
-    first = _RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
-    return min(first * 2.0 ** max(attempt_count - 1, 0), _MAX_RETRY_SECONDS)
+    first_delay = (
+        _FIRST_RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
+    )
+    return min(first_delay * 2.0 ** max(attempt_count - 1, 0), _MAX_RETRY_SECONDS)
 
 
 class LegacyStream:
@@ -250,7 +252,7 @@ class LegacyStream:
     def get_post_url(self) -> httpx2.URL | None:
         """Return the URL to post messages to; `None` if the server does not have this transport."""
         try:
-            return self._post_url.result(_ENDPOINT_SECONDS)
+            return self._post_url.result(_ENDPOINT_TIMEOUT_SECONDS)
         except (UpstreamFailed, TimeoutError):
             return None
 
@@ -268,7 +270,7 @@ class LegacyStream:
         self._relay.on_upstream_end(error)
 
     def _listen(self) -> None:
-        with self._endpoint.connection() as connection:
+        with self._endpoint.borrow_connection() as connection:
             response = self._endpoint.open(connection, "GET", self._endpoint.url, {"accept": EVENT_STREAM_TYPE})
             with contextlib.closing(response):
                 if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:

@@ -25,10 +25,10 @@ _log = logging.getLogger("forebay")
 _MAX_REQUESTS = 64
 _MAX_LISTENERS = 256
 
-_ACCEPT_SECONDS = 30.0
+_ACCEPT_TIMEOUT_SECONDS = 30.0
 """How long a server may take to accept a notification or a response."""
 
-_CLOSE_SECONDS = 2.0
+_CLOSE_TIMEOUT_SECONDS = 2.0
 """How long each step of closing may take."""
 
 _LEGACY_STATUSES = (400, 404, 405)
@@ -106,7 +106,7 @@ class HttpUpstream:
                 self._relay.pending.wait_settled(message.id)
             case "notifications/initialized":
                 self._notify_workers.submit(lambda: self._send_notification(message))
-                self._notify_workers.wait_idle(_ACCEPT_SECONDS)
+                self._notify_workers.wait_idle(_ACCEPT_TIMEOUT_SECONDS)
             case "notifications/cancelled":
                 self._cancel(message)
             case "subscriptions/listen" if message.is_request:
@@ -188,8 +188,8 @@ class HttpUpstream:
     def _post(
         self, message: OutgoingMessage, url: httpx2.URL, headers: Mapping[str, str]
     ) -> Iterator[tuple[httpx2.Response, UpstreamConnection]]:
-        read_timeout = None if message.is_request else _ACCEPT_SECONDS
-        with self._endpoint.connection() as connection:
+        read_timeout = None if message.is_request else _ACCEPT_TIMEOUT_SECONDS
+        with self._endpoint.borrow_connection() as connection:
             message.use_connection(connection)
             try:
                 response = self._endpoint.open(connection, "POST", url, headers, message.raw, read_timeout)
@@ -251,18 +251,20 @@ class HttpUpstream:
         with self._send_lock:
             self._is_closed = True
             self._send_queue.put(None)
-        if self._is_drained.wait(_CLOSE_SECONDS):
-            self._notify_workers.wait_idle(_CLOSE_SECONDS)
+        if self._is_drained.wait(_CLOSE_TIMEOUT_SECONDS):
+            self._notify_workers.wait_idle(_CLOSE_TIMEOUT_SECONDS)
         self._stop_event.set()
         self._endpoint.abort_all()
         if self._session.id is not None:
             thread = threading.Thread(target=self._delete_session, daemon=True)
             thread.start()
-            thread.join(_CLOSE_SECONDS)
+            thread.join(_CLOSE_TIMEOUT_SECONDS)
         self._endpoint.close()
 
     def _delete_session(self) -> None:
         # Failing is harmless: the session expires at the server.
-        with contextlib.suppress(UpstreamFailed, httpx2.HTTPError), self._endpoint.connection() as connection:
+        with contextlib.suppress(UpstreamFailed, httpx2.HTTPError), self._endpoint.borrow_connection() as connection:
             headers = self._make_headers(None, self._session)
-            self._endpoint.open(connection, "DELETE", self._endpoint.url, headers, read_timeout=_CLOSE_SECONDS).close()
+            self._endpoint.open(
+                connection, "DELETE", self._endpoint.url, headers, read_timeout=_CLOSE_TIMEOUT_SECONDS
+            ).close()
