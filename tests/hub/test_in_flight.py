@@ -10,6 +10,7 @@ import pytest
 from forebay.hub.calls import Call, Caller, PausableTimeout
 from forebay.hub.in_flight import InFlight, bind_call
 from mcp_types import JSONRPCRequest
+from waiting import wait_until_async
 
 pytestmark = pytest.mark.slow
 
@@ -35,12 +36,14 @@ def test_a_call_is_forgotten_when_it_is_over_also_if_no_answer_came(end: Callabl
         call = Call("tools/call", {"arguments": {"large": "x"}}, None, Caller(None, "stdio"))
         with bind_call(call):
             call.start(send, None)
-        while not call.is_finished:
-            await asyncio.sleep(0)
+        await asyncio.wait([call._task])
         reference = weakref.ref(call._task)
         del call
-        await asyncio.sleep(0)
-        gc.collect()
-        assert reference() is None
+
+        def is_released() -> bool:
+            gc.collect()
+            return reference() is None
+
+        await wait_until_async(is_released)
 
     asyncio.run(run())

@@ -403,7 +403,7 @@ def test_a_server_that_does_not_answer_keeps_nobody_from_the_others(tmp_path: Pa
         answers = {message["id"]: message for message in (json.loads(client.read_line()) for _ in range(2))}
         assert answers[listed]["result"]["prompts"]
         assert answers[read]["result"]["contents"]
-        assert client.has_logged("hanging does not answer prompts/list: it takes too long")
+        client.wait_for_log("hanging does not answer prompts/list: it takes too long")
 
 
 def test_a_client_with_a_connection_has_so_long_to_answer(tmp_path: Path) -> None:

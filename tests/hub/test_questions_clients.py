@@ -23,6 +23,7 @@ from mcp_types import (
 )
 from pydantic import FileUrl
 from serve_harness import upstream_command, write_config
+from waiting import wait_until_async
 from wires import ERAS, LEGACY, start_server
 
 pytestmark = pytest.mark.slow
@@ -78,9 +79,12 @@ def _run(
     async def run() -> None:
         with anyio.fail_after(120):
             async with Client(command, mode=mode, **callbacks) as client:
+
+                async def has_started() -> bool:
+                    return "elicit" in [tool.name for tool in (await client.list_tools()).tools]
+
                 # The upstream may start later than the client.
-                while "elicit" not in [tool.name for tool in (await client.list_tools()).tools]:
-                    await anyio.sleep(0.1)
+                await wait_until_async(has_started)
                 await talk(client)
 
     anyio.run(run)

@@ -271,7 +271,7 @@ def test_an_upstream_that_cannot_be_reached_does_not_keep_the_others(tmp_path: P
     upstreams = {"late": late, "raw": upstream_command("raw_server.py", "stdio")}
     with serving(write_config(tmp_path, upstreams, per_call=True)) as client:
         assert "says" in tool_names(client)
-        assert client.has_logged("the upstream late cannot be reached, and is tried again")
+        client.wait_for_log("the upstream late cannot be reached, and is tried again")
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while b"notifications/tools/list_changed" not in client.read_line():
             assert time.monotonic() < deadline
@@ -337,7 +337,7 @@ def test_a_tool_is_for_what_its_upstream_is_for(era: str, tmp_path: Path) -> Non
 def test_a_capability_that_no_upstream_is_is_an_error(tmp_path: Path) -> None:
     with serving(write_config(tmp_path, {"one": upstream_command("adverse_server.py")}, tools_only=["won"])) as client:
         assert tool_names(client) == OURS
-        assert client.has_logged("there are core, one")
+        client.wait_for_log("there are core, one")
 
 
 def test_a_command_that_is_none_is_said_at_once(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.subscriptions import ToolsListChanged
 from mcp_harness import get_text, parse_text, read_all_items
 from pydantic import FileUrl
+from waiting import wait_until_async
 from wires import LEGACY, MODERN
 
 pytestmark = pytest.mark.slow
@@ -130,8 +131,7 @@ def test_what_a_server_tells_on_the_way_is_told(tmp_path: Path, era: str) -> Non
         await client.call_tool("test_tool_with_progress", progress_callback=callbacks.report)
         await client.call_tool("test_tool_with_logging")
         # Notifications and responses are handled concurrently.
-        while len(callbacks.logged) < 3 or len(callbacks.progress) < 3:
-            await anyio.sleep(0.01)
+        await wait_until_async(lambda: len(callbacks.logged) >= 3 and len(callbacks.progress) >= 3)
         assert callbacks.progress == [(n, 100, f"Completed step {n} of 100") for n in (0, 50, 100)]
         assert callbacks.logged == ["Tool execution started", "Tool processing data", "Tool execution completed"]
 
@@ -147,8 +147,11 @@ def test_a_call_that_is_given_up_ends_at_the_server(tmp_path: Path, era: str) ->
 
             await client.call_tool("waits", progress_callback=cancel)
         assert scope.cancelled_caught
-        while (await client.call_tool("finished")).structured_content != {"result": ["cancelled"]}:
-            await anyio.sleep(0.01)
+
+        async def is_cancelled() -> bool:
+            return (await client.call_tool("finished")).structured_content == {"result": ["cancelled"]}
+
+        await wait_until_async(is_cancelled)
 
     talk(test, tmp_path, era)
 
@@ -160,8 +163,7 @@ def test_changes_of_the_list_are_told_and_seen(tmp_path: Path, era: str) -> None
     async def legacy(client: Client, callbacks: Callbacks) -> None:
         assert "grown" not in await names(client)
         await client.call_tool("grows")
-        while "notifications/tools/list_changed" not in callbacks.notified:
-            await anyio.sleep(0.01)
+        await wait_until_async(lambda: "notifications/tools/list_changed" in callbacks.notified)
         assert {"grown", "output_fetch"} <= await names(client)
 
     async def modern(client: Client, _: Callbacks) -> None:
@@ -237,8 +239,7 @@ def test_the_client_of_fastmcp(tmp_path: Path) -> None:
                 handle = parse_text(await client.call_tool("rows", {"count": 5000}))["output_handle"]
                 items = [item for page in await read_all_items(client, handle) for item in page["content"]]
                 assert len(items) == 5000
-                while len(progress) < 3 or len(logged) < 3:
-                    await anyio.sleep(0.01)
+                await wait_until_async(lambda: len(progress) >= 3 and len(logged) >= 3)
                 assert progress == [0, 50, 100]
 
     anyio.run(run)

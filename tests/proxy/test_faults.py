@@ -146,7 +146,7 @@ def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         number = talk.send_request("tools/call", {"name": "babbles"})
         assert json.loads(talk.read_line())["id"] == number
-        assert talk.has_logged("Listening on stdio")
+        talk.wait_for_log("Listening on stdio")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_what_a_server_asks_and_cannot_be_read_is_no_answer(tmp_path: Path) -> N
     asked = '{"jsonrpc": "2.0", "id": ID, "method": "sampling/createMessage", "params": {"x": NaN}}'
     with connect(*wrap(tmp_path)) as talk:
         talk.send_request("tools/call", {"name": "writes", "arguments": {"line": asked}})
-        assert talk.has_logged("no message")
+        talk.wait_for_log("no message")
         assert talk.is_silent()
 
 

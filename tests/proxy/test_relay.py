@@ -3,9 +3,9 @@
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.relay import Relay
 from forebay.wire.framing import Message, Spool
 from gateway_harness import ADVERSE, INITIALIZE_PARAMS, TIMEOUT_SECONDS, StdioClient, connect, parse_text, wrap
+from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -182,7 +183,6 @@ def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
     os.set_blocking(outward[1], False)
     process = subprocess.Popen(wrap(tmp_path, "--output-mode", "inline"), stdin=inward[0], stdout=outward[1])
     os.close(inward[0])
-    os.close(outward[1])
     with os.fdopen(outward[0], "rb") as answers, os.fdopen(inward[1], "wb", buffering=0) as requests:
         params = {"name": "text", "arguments": {"size": 3_000_000}}
         for number, (method, told) in enumerate(
@@ -190,8 +190,9 @@ def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
         ):
             request = {"jsonrpc": "2.0", "id": number, "method": method, "params": told}
             requests.write(json.dumps(request).encode() + b"\n")
-        # By then there is more output than the pipe holds.
-        time.sleep(0.5)
+        # There is more output than the pipe holds.
+        wait_until(lambda: not select.select([], [outward[1]], [], 0)[1])
+        os.close(outward[1])
         lines = [answers.readline() for _ in range(3)]
         assert sorted(json.loads(line)["id"] for line in lines) == [0, 1, 2]
         assert sorted(map(len, lines))[1] > 3_000_000

@@ -5,11 +5,12 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from waiting import wait_until
 
 INITIALIZE_PARAMS = {
     "protocolVersion": "2025-11-25",
@@ -56,12 +57,9 @@ class StdioClient:
     def log(self) -> str:
         return b"".join(self._errors).decode(errors="replace")
 
-    def has_logged(self, words: str) -> bool:
-        """Wait for words on standard error; return whether they appeared in time."""
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while words not in self.log and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return words in self.log
+    def wait_for_log(self, words: str) -> None:
+        """Wait until words appear on standard error; raise `AssertionError` on timeout."""
+        wait_until(lambda: words in self.log, TIMEOUT_SECONDS)
 
     def send(self, message: dict[str, Any] | bytes) -> None:
         assert self.process.stdin
