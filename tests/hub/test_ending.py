@@ -73,7 +73,7 @@ def _is_alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("by_signal", [True, False])
 @pytest.mark.parametrize("function", STUCK)
-def test_a_function_does_not_keep_it(
+def test_a_running_function_does_not_block_shutdown(
     function: str, by_signal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=0.5)
@@ -95,7 +95,7 @@ def test_a_function_does_not_keep_it(
 @pytest.mark.parametrize(
     ("function", "era"), [("waits", LEGACY), ("awaits_a_thread", MODERN), ("leaves_a_thread", MODERN)]
 )
-def test_a_function_does_not_keep_it_over_http(
+def test_a_running_function_does_not_block_shutdown_over_http(
     function: str, era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstreams = _upstreams(tmp_path, monkeypatch)
@@ -117,9 +117,7 @@ def test_a_function_does_not_keep_it_over_http(
     assert not _is_alive(pid)
 
 
-def test_a_function_that_ends_within_the_grace_is_answered_and_what_it_answered_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_within_the_grace_period_is_sent_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=TIMEOUT_SECONDS)
     with serving(path) as talk:
         number = talk.send_request("tools/call", {"name": "takes_a_while", "arguments": {"seconds": 0.5}})
@@ -131,12 +129,12 @@ def test_a_function_that_ends_within_the_grace_is_answered_and_what_it_answered_
         assert b"x" * 100_000 in whole(store, handle)
 
 
-def test_a_function_that_runs_out_is_an_error_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_raises_stop_iteration_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(write_config(tmp_path, _upstreams(tmp_path, monkeypatch))) as talk:
         assert talk.call("runs_out")["isError"]
 
 
-def test_who_listens_over_http_is_answered_and_does_not_keep_it(tmp_path: Path) -> None:
+def test_a_subscription_over_http_does_not_block_shutdown(tmp_path: Path) -> None:
     upstreams = {"adverse": upstream_command("adverse_server.py")}
     with (
         serving_http(tmp_path, upstreams, shutdown_grace_seconds=600) as listening,

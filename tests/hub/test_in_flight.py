@@ -24,12 +24,12 @@ async def _answer() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("end", [_answer, _fail])
-def test_a_call_is_forgotten_when_it_is_over_also_if_no_answer_came(end: Callable[[], Awaitable[Any]]) -> None:
+def test_a_finished_call_is_released(end: Callable[[], Awaitable[Any]]) -> None:
     async def run() -> None:
         in_flight = InFlight()
 
-        async def send(limit: PausableTimeout) -> dict[str, Any]:
-            del limit
+        async def send(timeout: PausableTimeout) -> dict[str, Any]:
+            del timeout
             in_flight.on_sent(JSONRPCRequest(jsonrpc="2.0", id=7, method="tools/call"))
             return dict(await end())
 

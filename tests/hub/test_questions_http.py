@@ -57,7 +57,7 @@ def _message(result: dict[str, Any]) -> str:
     return str(question["params"]["message"])
 
 
-def test_another_s_state_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
+def test_the_request_state_of_another_principal_is_unknown(tmp_path: Path) -> None:
     with _serve(
         tmp_path, upstream_command("asking_server.py"), "--token-file", write_token_file(tmp_path)
     ) as listening:
@@ -72,7 +72,7 @@ def test_another_s_state_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> 
         _call_tool(alice, "asks")
 
 
-def test_who_thinks_for_long_finds_the_call_where_it_was(tmp_path: Path) -> None:
+def test_a_paused_call_keeps_its_tenant_open(tmp_path: Path) -> None:
     options = ("--token-file", write_token_file(tmp_path), "--session-idle-seconds", "0.5")
     with _serve(tmp_path, upstream_command("asking_server.py"), *options) as listening:
         alice = connect_http(listening.port, MODERN, ALICE)
@@ -81,7 +81,7 @@ def test_who_thinks_for_long_finds_the_call_where_it_was(tmp_path: Path) -> None
         assert _parse_result(_call_tool(alice, "asks", required)) == [ACCEPTED]
 
 
-def test_over_http_the_stream_says_whose_a_question_is(tmp_path: Path) -> None:
+def test_over_http_the_stream_identifies_the_call_of_an_input_request(tmp_path: Path) -> None:
     with start_server("eliciting_server.py", "http", "legacy") as process:
         assert process.stdout
         upstream = {"url": f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"}
@@ -99,7 +99,7 @@ def test_over_http_the_stream_says_whose_a_question_is(tmp_path: Path) -> None:
                 assert _parse_result(_call_tool(wire, "elicit", required[name], of=name)) == ACCEPTED
 
 
-def test_of_several_that_are_nobody_none_is_asked_what_may_be_another_s(tmp_path: Path) -> None:
+def test_anonymous_clients_do_not_get_input_requests_of_others(tmp_path: Path) -> None:
     with _serve(tmp_path, upstream_command("asking_server.py")) as listening, ThreadPoolExecutor(1) as pool:
         first, second = (connect_http(listening.port, MODERN) for _ in range(2))
         waiting = pool.submit(_call_tool, first, "waits")

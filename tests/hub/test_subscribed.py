@@ -15,7 +15,7 @@ def make_notification(subscription: Any) -> JSONRPCNotification:
 
 
 @pytest.mark.parametrize("odd", [[1], {"a": 1}, None, 3], ids=repr)
-def test_only_what_a_second_one_is_told_again_is_repeated(odd: Any) -> None:
+def test_a_notification_on_a_second_subscription_is_a_duplicate(odd: Any) -> None:
     subscriptions = OpenSubscriptions()
     for number in (1, 2):
         params = {"notifications": {"toolsListChanged": True}}

@@ -90,7 +90,7 @@ def _allow_deprecated() -> Iterator[None]:
         yield
 
 
-def test_answers_are_held_against_the_schema_that_is_listed(tmp_path: Path, era: str) -> None:
+def test_results_match_the_listed_schema(tmp_path: Path, era: str) -> None:
     async def test(client: Client, _: Callbacks) -> None:
         await client.list_tools()
         small = await client.call_tool("rows", {"count": 2})
@@ -106,7 +106,7 @@ def test_answers_are_held_against_the_schema_that_is_listed(tmp_path: Path, era:
     talk(test, tmp_path, era)
 
 
-def test_a_server_asks_the_client_as_its_era_has_it(tmp_path: Path, era: str) -> None:
+def test_server_requests_reach_the_client(tmp_path: Path, era: str) -> None:
     async def legacy(client: Client, _: Callbacks) -> None:
         sampled = await client.call_tool("test_sampling", {"prompt": "tea"})
         assert get_text(sampled) == "LLM response: a model on 'tea'"
@@ -126,7 +126,7 @@ def test_a_server_asks_the_client_as_its_era_has_it(tmp_path: Path, era: str) ->
     talk(legacy if era == LEGACY else modern, tmp_path, era)
 
 
-def test_what_a_server_tells_on_the_way_is_told(tmp_path: Path, era: str) -> None:
+def test_progress_and_logs_reach_the_client(tmp_path: Path, era: str) -> None:
     async def test(client: Client, callbacks: Callbacks) -> None:
         await client.call_tool("test_tool_with_progress", progress_callback=callbacks.report)
         await client.call_tool("test_tool_with_logging")
@@ -138,7 +138,7 @@ def test_what_a_server_tells_on_the_way_is_told(tmp_path: Path, era: str) -> Non
     talk(test, tmp_path, era)
 
 
-def test_a_call_that_is_given_up_ends_at_the_server(tmp_path: Path, era: str) -> None:
+def test_a_cancelled_call_ends_at_the_server(tmp_path: Path, era: str) -> None:
     async def test(client: Client, _: Callbacks) -> None:
         with anyio.CancelScope() as scope:
 
@@ -156,7 +156,7 @@ def test_a_call_that_is_given_up_ends_at_the_server(tmp_path: Path, era: str) ->
     talk(test, tmp_path, era)
 
 
-def test_changes_of_the_list_are_told_and_seen(tmp_path: Path, era: str) -> None:
+def test_changes_of_the_tool_list_reach_the_client(tmp_path: Path, era: str) -> None:
     async def names(client: Client) -> set[str]:
         return {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
 
@@ -177,7 +177,7 @@ def test_changes_of_the_list_are_told_and_seen(tmp_path: Path, era: str) -> None
     talk(legacy if era == LEGACY else modern, tmp_path, era)
 
 
-def test_resources_and_prompts_are_the_servers(tmp_path: Path, era: str) -> None:
+def test_resources_and_prompts_are_forwarded(tmp_path: Path, era: str) -> None:
     async def test(client: Client, _: Callbacks) -> None:
         uris = {str(resource.uri) for resource in (await client.list_resources()).resources}
         assert {"test://static-text", "test://static-binary"} <= uris
@@ -246,7 +246,7 @@ def test_the_client_of_fastmcp(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_the_client_of_fastmcp_makes_data_of_what_a_server_of_fastmcp_answers(
+def test_the_client_of_fastmcp_parses_results_of_a_fastmcp_server(
     mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     command, *arguments = wrap(tmp_path, server=[*script("fastmcp_server.py"), "stdio", "null"])
@@ -264,7 +264,7 @@ def test_the_client_of_fastmcp_makes_data_of_what_a_server_of_fastmcp_answers(
     assert "Error parsing structured content" not in caplog.text
 
 
-def test_whoever_listens_is_not_late_and_keeps_nobody(tmp_path: Path) -> None:
+def test_a_subscription_has_no_timeout(tmp_path: Path) -> None:
     """A subscription outlives the call timeout."""
 
     async def test(client: Client, _: Callbacks) -> None:
@@ -276,7 +276,7 @@ def test_whoever_listens_is_not_late_and_keeps_nobody(tmp_path: Path) -> None:
     talk(test, tmp_path, MODERN, "--call-timeout-seconds", "1")
 
 
-def test_a_client_that_listens_may_leave(tmp_path: Path) -> None:
+def test_a_subscription_does_not_block_shutdown(tmp_path: Path) -> None:
     """Shutdown waits for calls in flight, but not for subscriptions."""
     with connect(*wrap(tmp_path, "--shutdown-grace-seconds", "600", server=SERVER), handshake=False) as client:
         meta = {"protocolVersion": MODERN, "clientInfo": {"name": "wire", "version": "1"}, "clientCapabilities": {}}

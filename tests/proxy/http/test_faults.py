@@ -59,7 +59,7 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("tool", "arguments", "words"), FAULTS)
-def test_whatever_goes_wrong_is_the_error_of_the_request_and_the_next_one_works(
+def test_a_failure_is_an_error_of_one_request_only(
     server: Server, tmp_path: Path, tool: str, arguments: dict[str, Any], words: str
 ) -> None:
     url = f"{server.url}?key=s3cr3t"
@@ -74,7 +74,7 @@ def test_whatever_goes_wrong_is_the_error_of_the_request_and_the_next_one_works(
 
 
 @pytest.mark.parametrize("request_id", ["ID", "null"])
-def test_an_error_of_the_protocol_is_the_answer_whatever_its_status(gateway: Gateway, request_id: str) -> None:
+def test_a_json_rpc_error_with_any_http_status_is_the_response(gateway: Gateway, request_id: str) -> None:
     body = f'{{"jsonrpc": "2.0",\n "id": {request_id}, "error": {{"code": -32602, "message": "no"}}}}'
     assert gateway.call("refuses", status=400, body=body)["error"] == {"code": -32602, "message": "no"}
 
@@ -84,7 +84,7 @@ def test_a_redirect_within_the_server_is_followed(gateway: Gateway) -> None:
     assert text_of(gateway.call("moved", status=308, to="there")) == "moved"
 
 
-def test_a_server_that_is_not_there_is_an_error_until_it_is(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_an_error_until_it_starts(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://user:hunter2@127.0.0.1:{taken.getsockname()[1]}/mcp?key=qu3ry"
@@ -98,9 +98,7 @@ def test_a_server_that_is_not_there_is_an_error_until_it_is(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
-def test_a_server_that_takes_too_long_is_answered_for_and_told(
-    server: Server, tmp_path: Path, era: str, kind: str
-) -> None:
+def test_a_slow_request_times_out_and_is_cancelled(server: Server, tmp_path: Path, era: str, kind: str) -> None:
     with gateway_to(server.url, tmp_path, era, call_timeout=0.5) as gateway:
         result = gateway.call("waits", **{"as": kind})
         assert error_of(result)["code"] == "upstream_timeout"
@@ -109,7 +107,7 @@ def test_a_server_that_takes_too_long_is_answered_for_and_told(
     assert len(server.headers_of("notifications/cancelled")) == (era == LEGACY)
 
 
-def test_a_handshake_that_is_not_answered_keeps_nobody_from_another(server: Server, tmp_path: Path) -> None:
+def test_an_unanswered_handshake_does_not_block_another(server: Server, tmp_path: Path) -> None:
     server.is_mute = True
     with gateway_to(server.url, tmp_path, call_timeout=0.5) as gateway:
         assert json.loads(gateway.hello)["error"]["data"]["code"] == "upstream_timeout"
@@ -121,9 +119,7 @@ def test_a_handshake_that_is_not_answered_keeps_nobody_from_another(server: Serv
 
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
-def test_in_the_newest_version_a_request_is_cancelled_by_the_end_of_its_stream(
-    server: Server, tmp_path: Path, kind: str
-) -> None:
+def test_a_modern_request_is_cancelled_by_closing_its_stream(server: Server, tmp_path: Path, kind: str) -> None:
     with gateway_to(server.url, tmp_path, MODERN) as gateway:
         number = gateway.begin("tools/call", {"name": "waits", "arguments": {"as": kind}})
         assert works(gateway)

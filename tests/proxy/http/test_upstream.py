@@ -1,3 +1,5 @@
+"""A server over HTTP behind the gateway: transports, sessions, streams and large results."""
+
 import json
 import os
 import subprocess
@@ -46,7 +48,7 @@ def test_a_client_gets_the_bytes_that_the_server_sends(
             assert gateway.ask(method).strip() == extract_message(direct.request(method))
 
 
-def test_a_server_of_the_oldest_transport_is_served_too(servers: Servers, tmp_path: Path) -> None:
+def test_the_2024_11_05_transport_works(servers: Servers, tmp_path: Path) -> None:
     direct = connect_http(servers.port(None), LEGACY)
     with gateway_to(f"http://127.0.0.1:{servers.port(None, 'old')}/sse", tmp_path) as gateway:
         assert gateway.hello.strip() == extract_message(direct.initialize_response)
@@ -55,7 +57,7 @@ def test_a_server_of_the_oldest_transport_is_served_too(servers: Servers, tmp_pa
             assert gateway.ask("tools/call", params).strip() == extract_message(direct.request("tools/call", params))
 
 
-def test_the_oldest_transport_begins_again_when_its_stream_ends(server: Server, tmp_path: Path) -> None:
+def test_the_2024_11_05_transport_reconnects(server: Server, tmp_path: Path) -> None:
     server.is_legacy = True
     with gateway_to(server.url, tmp_path) as gateway:
         assert works(gateway)
@@ -67,7 +69,7 @@ def test_the_oldest_transport_begins_again_when_its_stream_ends(server: Server, 
 
 
 @pytest.mark.parametrize("kind", [(), ("events",)], ids=" ".join)
-def test_what_is_large_becomes_a_handle_that_can_be_read(
+def test_a_large_result_becomes_a_readable_handle(
     servers: Servers, tmp_path: Path, era: str, kind: tuple[str, ...]
 ) -> None:
     url = f"http://127.0.0.1:{servers.port(None, *kind)}/mcp"
@@ -81,40 +83,40 @@ def test_what_is_large_becomes_a_handle_that_can_be_read(
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
 @pytest.mark.parametrize("size", [5_000_000, 40_000_000])
-def test_an_answer_may_be_of_any_size(server: Server, tmp_path: Path, kind: str, size: int) -> None:
+def test_a_response_may_have_any_size(server: Server, tmp_path: Path, kind: str, size: int) -> None:
     options = {"output_mode": "auto"}
     with gateway_to(server.url, tmp_path, options=options, spool_above_bytes=8_000_000) as gateway:
         result = gateway.call("sized", size=size, **{"as": kind})
         assert json.loads(text_of(result))["size_bytes"] == size
 
 
-def test_a_large_answer_that_stays_inline_comes_whole(gateway: Gateway) -> None:
+def test_a_large_inline_response_is_complete(gateway: Gateway) -> None:
     for kind in (JSON, EVENTS):
         assert text_of(gateway.call("sized", size=3_000_000, **{"as": kind})) == "y" * 3_000_000
 
 
-def test_a_message_is_one_line_however_it_was_written(gateway: Gateway) -> None:
+def test_a_formatted_message_is_sent_as_one_line(gateway: Gateway) -> None:
     assert text_of(gateway.call("indented")) == "in\ndented"
 
 
-def test_a_batch_is_its_messages(gateway: Gateway) -> None:
+def test_a_batch_response_is_split_into_messages(gateway: Gateway) -> None:
     gateway.begin("tools/call", {"name": "batch"})
     assert json.loads(gateway.line())["method"] == "notifications/message"
     assert text_of(json.loads(gateway.line())["result"]) == "batch"
 
 
-def test_a_stream_may_come_byte_by_byte(gateway: Gateway) -> None:
+def test_a_stream_may_arrive_byte_by_byte(gateway: Gateway) -> None:
     gateway.begin("tools/call", {"name": "drips"})
     assert json.loads(gateway.line())["method"] == "notifications/progress"
     assert text_of(json.loads(gateway.line())["result"]) == "dripped"
     assert works(gateway)
 
 
-def test_a_compressed_answer_is_what_it_was_before(gateway: Gateway) -> None:
+def test_a_compressed_response_is_decompressed(gateway: Gateway) -> None:
     assert text_of(gateway.call("compressed")) == "z" * 1000
 
 
-def test_a_server_asks_its_client_while_it_is_asked(gateway: Gateway) -> None:
+def test_a_server_may_send_requests_during_a_call(gateway: Gateway) -> None:
     gateway.begin("tools/call", {"name": "elicits"})
     asked = json.loads(gateway.line())
     assert asked["method"] == "elicitation/create"
@@ -129,7 +131,7 @@ def test_requests_do_not_wait_for_each_other(gateway: Gateway, server: Server) -
     assert server.caller_left.wait(30)
 
 
-def test_the_session_is_named_from_the_handshake_to_the_end(server: Server, tmp_path: Path) -> None:
+def test_the_session_id_is_sent_from_the_handshake_to_the_end(server: Server, tmp_path: Path) -> None:
     with gateway_to(server.url, tmp_path) as gateway:
         assert works(gateway)
         (hello,) = server.headers_of("initialize")
@@ -155,7 +157,7 @@ def test_nothing_is_sent_before_the_handshake_is_over(server: Server, tmp_path: 
         assert posted == ["initialize", "notifications/initialized", "tools/call"]
 
 
-def test_what_the_server_says_on_its_own_comes_and_its_stream_is_taken_up_again(server: Server, tmp_path: Path) -> None:
+def test_the_stream_outside_of_requests_is_read_and_resumed(server: Server, tmp_path: Path) -> None:
     server.has_stream = True
     with gateway_to(server.url, tmp_path) as gateway:
         assert json.loads(gateway.line())["method"] == "notifications/tools/list_changed"
@@ -165,14 +167,12 @@ def test_what_the_server_says_on_its_own_comes_and_its_stream_is_taken_up_again(
     assert gets[1]["last-event-id"] == "said"
 
 
-def test_a_stream_that_breaks_off_is_resumed_and_the_call_is_made_once(gateway: Gateway, server: Server) -> None:
+def test_a_broken_stream_is_resumed_without_repeating_the_call(gateway: Gateway, server: Server) -> None:
     assert text_of(gateway.call("resumes")) == "resumed"
     assert server.called == ["resumes"]
 
 
-def test_a_forgotten_session_is_begun_again_and_only_then_is_a_request_sent_twice(
-    gateway: Gateway, server: Server
-) -> None:
+def test_a_lost_session_is_renewed_and_the_request_repeated(gateway: Gateway, server: Server) -> None:
     assert text_of(gateway.call("forgets")) == "plain"
     assert works(gateway)
     assert works(gateway)
@@ -182,7 +182,7 @@ def test_a_forgotten_session_is_begun_again_and_only_then_is_a_request_sent_twic
     assert len(server.headers_of("notifications/initialized")) == 2
 
 
-def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp_path: Path) -> None:
+def test_modern_requests_have_headers_with_method_and_name(server: Server, tmp_path: Path) -> None:
     with gateway_to(server.url, tmp_path, MODERN) as gateway:
         listed = [tool["name"] for tool in json.loads(gateway.ask("tools/list"))["result"]["tools"]]
         assert (listed[0], "output_fetch" in listed) == ("plain", True)
@@ -197,7 +197,7 @@ def test_the_newest_version_says_in_headers_what_it_asks_for(server: Server, tmp
     assert "mcp-session-id" not in headers
 
 
-def test_neither_the_sdk_nor_what_it_takes_long_to_import_is_imported() -> None:
+def test_the_sdk_and_other_slow_modules_are_not_imported() -> None:
     code = "import sys, forebay.proxy.http.upstream; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"mcp", "pydantic", "anyio"} & set(ran.stdout.split())
@@ -219,7 +219,7 @@ def test_the_command_takes_a_url_and_headers(server: Server, tmp_path: Path) -> 
     assert b"k3y" not in ran.stderr
 
 
-def test_more_requests_than_go_at_once_wait_for_their_turn(gateway: Gateway) -> None:
+def test_requests_above_the_limit_wait(gateway: Gateway) -> None:
     numbers = [gateway.begin("tools/call", {"name": "plain", "arguments": {"text": str(at)}}) for at in range(300)]
     answers = [json.loads(gateway.line()) for _ in numbers]
     assert {answer["id"]: int(text_of(answer["result"])) for answer in answers} == dict(
@@ -227,7 +227,7 @@ def test_more_requests_than_go_at_once_wait_for_their_turn(gateway: Gateway) -> 
     )
 
 
-def test_the_gateway_ends_while_a_call_is_under_way(server: Server, tmp_path: Path) -> None:
+def test_the_gateway_ends_during_a_call(server: Server, tmp_path: Path) -> None:
     with gateway_to(server.url, tmp_path, grace=0.2) as gateway:
         gateway.begin("tools/call", {"name": "waits"})
         assert works(gateway)
@@ -235,7 +235,7 @@ def test_the_gateway_ends_while_a_call_is_under_way(server: Server, tmp_path: Pa
     assert server.caller_left.wait(30)
 
 
-def test_the_gateway_ends_before_a_call_is_under_way(server: Server, tmp_path: Path) -> None:
+def test_the_gateway_ends_before_a_call_is_sent(server: Server, tmp_path: Path) -> None:
     server.ignores_tools_list = True
     with gateway_to(server.url, tmp_path, grace=0.2, options={"file_refs": True}) as gateway:
         gateway.begin("tools/call", {"name": "plain", "arguments": {}})
@@ -253,7 +253,7 @@ def test_the_gateway_ends_before_a_call_is_under_way(server: Server, tmp_path: P
         ({"url": "http://h/", "headers": ["A: hunter2\r\nB: x"]}, "characters"),
     ],
 )
-def test_what_is_wrong_is_said_at_once_and_without_secrets(told: dict[str, Any], words: str) -> None:
+def test_invalid_urls_and_headers_are_refused_without_secrets(told: dict[str, Any], words: str) -> None:
     from forebay.errors import InvalidArgument
     from forebay.proxy.http.upstream import HttpUpstream
 
