@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from issuing import AUDIENCE, ISSUER, OTHER_KEY, serve_jwks, sign_token
+from jwt_issuer import AUDIENCE, ISSUER, OTHER_KEY, serve_jwks, sign_token
 from listening_harness import ALICE, HttpServer, run_server, write_token_file
 from wires import ERAS, connect_http, extract_message
 

@@ -16,7 +16,7 @@ from forebay.adapters.mcp import get_principal
 from forebay.http.tokens import JWTVerifier
 from hypothesis import given
 from hypothesis import strategies as st
-from issuing import AUDIENCE, ISSUER, KEYS, OTHER_KEY, JwksServer, make_claims, make_jwk, serve_jwks, sign_token
+from jwt_issuer import AUDIENCE, ISSUER, KEYS, OTHER_KEY, JwksServer, make_claims, make_jwk, serve_jwks, sign_token
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from wires import LEGACY, MODERN, Wire, extract_message
 
 pytestmark = pytest.mark.slow
 
-STATEFUL = {"keeping": upstream_command("keeping_server.py")}
+STATEFUL = {"keeping": upstream_command("stateful_server.py")}
 LOG_CALL = {"name": "log", "arguments": {}, "_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
 
 

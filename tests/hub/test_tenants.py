@@ -28,7 +28,7 @@ from wires import MODERN, Wire, extract_message, start_server
 
 pytestmark = pytest.mark.slow
 
-STATEFUL = {"keeping": upstream_command("keeping_server.py")}
+STATEFUL = {"keeping": upstream_command("stateful_server.py")}
 
 
 def _pid(port: int, name: str) -> int:
@@ -63,7 +63,7 @@ def test_upstreams_of_idle_principals_end(tmp_path: Path) -> None:
 
 
 def test_a_full_pool_closes_the_longest_idle_tenant(tmp_path: Path) -> None:
-    slow = {"slow": upstream_command("keeping_server.py", "slow")}
+    slow = {"slow": upstream_command("stateful_server.py", "slow")}
     with serving_http(tmp_path, slow, max_principals=2) as listening:
         port = listening.port
         ann, bob = _pid(port, "ann"), _pid(port, "bob")

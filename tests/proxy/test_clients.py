@@ -21,7 +21,7 @@ from wires import LEGACY, MODERN
 
 pytestmark = pytest.mark.slow
 
-SERVER = script("lively_server.py")
+SERVER = script("conformance_stdio_server.py")
 PATIENCE = 60
 ROOT = "file:///data"
 

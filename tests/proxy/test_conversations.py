@@ -164,7 +164,7 @@ def test_the_server_receives_the_bytes_of_the_client(tmp_path: Path) -> None:
     steps = [*TALKS["adverse"][1], Step("ping")]
     heard = []
     for name in ("directly", "through"):
-        server = [*script("tapped.py"), str(tmp_path / name), *ADVERSE]
+        server = [*script("record_input.py"), str(tmp_path / name), *ADVERSE]
         run_conversation(server if name == "directly" else wrap(tmp_path / "store", server=server), steps, REPLIES)
         heard.append((tmp_path / name).read_bytes())
     assert heard[0].count(b"\n") > len(steps)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from faulty_server import faulty_server
-from gateway_harness import INITIALIZE_PARAMS, TIMEOUT_SECONDS, connect, wrap
-from gateways import gateway_to
+from gateway_harness import INITIALIZE_PARAMS, TIMEOUT_SECONDS, connect, gateway_to, wrap
 
 pytestmark = pytest.mark.slow
 
