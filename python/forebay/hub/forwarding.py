@@ -117,7 +117,7 @@ class Forwarding:
         return _merge_capabilities(await call_next(ctx), tenant)
 
     async def _forward_notification(self, ctx: _Context, tenant: Tenant) -> None:
-        """Forward a client notification to all upstreams, except those that our own connections send."""
+        """Forward a client notification to all upstreams, unless our connections send their own."""
         if ctx.method in ("notifications/initialized", "notifications/cancelled"):
             return
         for upstream in tenant.upstreams.values():

@@ -81,7 +81,7 @@ class InFlight:
             found = self._calls.get(make_id_key(related_request_id))
             calls = [] if found is None or found.is_finished else [found]
         elif len(self._principals) > 1 or len({call.caller.identity for call in calls}) > 1:
-            # Not even a single call in flight is safe: a late request may belong to a cancelled call of someone else.
+            # Even one call in flight is not safe: a late request may belong to a cancelled call of another client.
             raise MCPError(
                 code=INTERNAL_ERROR, message="several clients share this connection; nobody can tell whose this is"
             )

@@ -137,7 +137,7 @@ def _get_current_principal() -> str | None:
 
 
 async def _is_legacy(upstream: MCPUpstream) -> bool:
-    """Return whether the upstream may send requests over its connection; `False` if it is unreachable."""
+    """Return whether the upstream uses a version before 2026-07-28; `False` if it is unreachable."""
     try:
         return not await upstream.is_modern()
     except CallError:

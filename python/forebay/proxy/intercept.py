@@ -59,7 +59,7 @@ class ForwardedRequest:
 
 
 class RequestHandler:
-    """Decides which requests are forwarded and which forebay answers."""
+    """Decides which requests forebay answers and which it forwards."""
 
     def __init__(
         self,

@@ -133,7 +133,7 @@ class ServerProbe:
 
 
 def list_tools(command: Sequence[str], *, timeout: float = 30.0) -> list[dict[str, Any]]:
-    """Return all tools that a server lists; of several with one name, the first."""
+    """Return all tools that a server lists; of tools with the same name, only the first."""
     tools: dict[str, dict[str, Any]] = {}
     cursors = PageCursors()
     with ServerProbe(command, timeout=timeout) as server:

@@ -100,7 +100,7 @@ def _run_relay(
         if exit_codes:
             # A client that has just started is about to send a request, and should get the reason.
             relay.has_reported_failure.wait(_FIRST_REQUEST_SECONDS)
-        # Read before the server is closed: the exit code that this causes is not an error.
+        # Read before `upstream.close`, because the exit code that closing causes is not an error.
         code = exit_codes[0] if exit_codes and not stop_signal.was_signalled else 0
         grace_seconds = settings.shutdown_grace_seconds
         relay.wait_idle(grace_seconds)
@@ -108,7 +108,7 @@ def _run_relay(
         # The last messages of the server may still be in the pipe.
         server_thread.join(grace_seconds)
         relay.wait_idle(grace_seconds)
-    # Like a shell, for a process that was ended by a signal.
+    # As shells do for a process that was ended by a signal.
     return 128 - code if code < 0 else code
 
 

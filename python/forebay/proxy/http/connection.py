@@ -32,7 +32,7 @@ _MIN_SECRET_CHARS = 4
 """Minimum length of any secret to redact: shorter ones would match unrelated text."""
 
 _IDLE_TIMEOUT_SECONDS = 2.0
-"""How long an idle connection is kept: shorter than servers do, so that none closes it just when we use it."""
+"""Idle connections are closed after this time, before servers usually close them."""
 
 _KEEPALIVE_OPTIONS = [
     (getattr(socket, level), getattr(socket, name), value)

@@ -23,7 +23,7 @@ _HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN_VALUE_PATTERN = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
 _ENCODED_VALUE_PATTERN = re.compile(r"=\?base64\?.*\?=")
 
-# Keywords of JSON Schema whose subschemas do not apply to every value.
+# Keywords of JSON Schema whose subschemas are conditional, or describe no single argument.
 _SUBSCHEMA_KEYS = {
     "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
     "unevaluatedItems", "unevaluatedProperties",
@@ -93,7 +93,7 @@ def find_header_annotations(schema: object) -> dict[_ArgumentPath, str]:
 
 
 def _walk_schemas(schema: object) -> Iterator[tuple[_ArgumentPath | None, dict[str, Any]]]:
-    """Yield each nested schema with the path of its argument; `None` if it does not apply to every value there."""
+    """Yield each nested schema and the path of its argument; the path is `None` if the schema is conditional."""
     stack: list[tuple[_ArgumentPath | None, object]] = [((), schema)]
     while stack:
         path, inner = stack.pop()

@@ -50,7 +50,7 @@ _ENDPOINT_TIMEOUT_SECONDS = 10.0
 _NEWLINES_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 _ERROR_KEYS = (b'"error"', b'"isError"')
-"""Keys of which every JSON-RPC error and tool error has one."""
+"""Every JSON-RPC error and every tool error has one of these keys."""
 
 _MakeHeaders = Callable[[], dict[str, str]]
 
@@ -102,7 +102,7 @@ class ResponseStreams:
         buffer = self._new_buffer()
         try:
             for chunk in iter_body(response):
-                # From here on a message must be one line; in JSON, newlines are only whitespace.
+                # The relay expects one line per message; in JSON, newlines are only whitespace.
                 has_newline = b"\n" in chunk or b"\r" in chunk
                 buffer.append(chunk.translate(_NEWLINES_TO_SPACES) if has_newline else chunk)
         except BaseException:
@@ -165,7 +165,7 @@ class ResponseStreams:
             return self._read_events(response, events, message, connection)
 
     def listen(self, make_headers: _MakeHeaders, is_wanted: Callable[[], bool]) -> None:
-        """Read the stream that belongs to no request, if the server has one; reconnect while `is_wanted()`."""
+        """Read the server's stream for messages outside of requests, if it has one; reconnect while `is_wanted()`."""
         events, tries = EventParser(self._new_buffer()), 0
         while is_wanted() and not self._stop_event.is_set():
             tries += 1

@@ -242,7 +242,7 @@ class HttpUpstream:
         self._exchange(self._make_outgoing(raw), is_retry=True)
 
     def _listen(self, session: _HttpSession) -> None:
-        """Read the stream that belongs to no request, as long as the session lasts."""
+        """Read the server's stream for messages outside of requests, as long as the session lasts."""
         with contextlib.suppress(UpstreamFailed):
             self._streams.listen(lambda: self._make_headers(None, session), lambda: self._session is session)
 
