@@ -112,7 +112,7 @@ class Relay:
             if (refusal := find_refusal(message)) is not None:
                 self._client.send(refusal)
                 return
-            # Dumped again, so that the server cannot parse it differently and see another call.
+            # Serialized again, so that the server cannot parse it differently and see another call.
             raw = dump(message)
         if not isinstance(message, dict):
             self._send_upstream(raw)
@@ -213,7 +213,7 @@ class Relay:
         try:
             return self._on_server_message(message, line, stream_request_id)
         except Exception:
-            # The call has been carried out: its result is worth more than our changes to it.
+            # The call has already run, so the client gets its result even without our changes.
             _log.exception("forebay: a message of the server goes on as it came")
             self._client.send(line)
             return True
@@ -221,7 +221,7 @@ class Relay:
     def _on_server_message(self, message: Any, raw: Message, stream_request_id: object) -> bool:
         if isinstance(message, list):
             batch = [dump(inner) for inner in message if isinstance(inner, dict)]
-            # Counted rather than `any`, so that every message is handled.
+            # `sum`, not `any`, so that every message is handled.
             return sum(self.receive_from_server(inner, stream_request_id) for inner in batch) > 0
         if not isinstance(message, dict):
             head_tail = read_head_tail(raw)
@@ -286,7 +286,7 @@ class Relay:
         try:
             replacement = self._response_handler(pending, message, raw)
         except Exception:
-            # The call has been carried out: its result is worth more than our changes to it.
+            # The call has already run, so the client gets its result even without our changes.
             _log.exception("forebay: the answer to %.64s goes on as it came", pending.method)
             return raw
         return raw if replacement is None else replacement

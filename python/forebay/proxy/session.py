@@ -284,7 +284,7 @@ class PendingRequests:
         return pending
 
     def wait_idle(self, seconds: float) -> bool:
-        """Wait until no request is left but subscriptions; return `False` on timeout."""
+        """Wait until only subscriptions are left; return `False` on timeout."""
         with self._changed:
             return self._changed.wait_for(self._is_idle, seconds)
 
@@ -379,8 +379,8 @@ class InternalRequests:
 class ServerRequests:
     """Requests of the server to the client.
 
-    When a server ends, its open requests are abandoned: late responses to them are dropped. A restarted server counts
-    its ids from the start again, so the client sees another id where the server's own is that of an abandoned request.
+    When a server ends, its open requests are abandoned: late responses to them are dropped. A restarted server starts
+    its ids again. If one of them equals that of an abandoned request, the client gets the request with another id.
     """
 
     def __init__(self) -> None:
