@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import os
 import signal
 import threading
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from forebay.store import open_store
 from gateway_harness import TIMEOUT_SECONDS, parse_text
 from serve_harness import serving, upstream_command, write_config
-from serve_http_harness import call_tool, connect_as, serving_http, subscribe
+from serve_http_harness import call_tool, connect_as, is_running, serving_http, subscribe
 from stores import whole
 from wires import LEGACY, MODERN
 
@@ -63,14 +62,6 @@ def _upstreams(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[
     return {"stuck": {"python": "stuck_functions"}, "adverse": upstream_command("adverse_server.py")}
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("by_signal", [True, False])
 @pytest.mark.parametrize("function", STUCK)
 def test_a_running_function_does_not_block_shutdown(
@@ -86,7 +77,7 @@ def test_a_running_function_does_not_block_shutdown(
             assert talk.process.wait(TIMEOUT_SECONDS) == 0
         else:
             assert talk.close() == 0
-        assert not _is_alive(pid)
+        assert not is_running(pid)
         # Where possible Python exits normally and runs atexit handlers.
         if function == "waits":
             talk.wait_for_log("left in order")
@@ -114,7 +105,7 @@ def test_a_running_function_does_not_block_shutdown_over_http(
         listening.wait_for("it has begun")
     calling.join(TIMEOUT_SECONDS)
     assert not calling.is_alive()
-    assert not _is_alive(pid)
+    assert not is_running(pid)
 
 
 def test_a_result_within_the_grace_period_is_sent_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,6 @@
 """Requests of 2025-11-25 servers during calls of many HTTP clients reach only the client whose call it is."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from listening_harness import ALICE, BOB, HttpServer, write_token_file
 from serve_harness import upstream_command, write_config
+from serve_http_harness import serving_config
 from waiting import wait_until
 from wires import MODERN, Wire, connect_http, extract_message, start_server
 
@@ -25,17 +24,9 @@ ACCEPTED = {"action": "accept", "content": {"name": "Ann"}}
 
 @contextmanager
 def _serve(folder: Path, upstream: dict[str, Any], *options: str) -> Iterator[HttpServer]:
-    command = [sys.executable, "-m", "forebay", "serve", "--config", str(write_config(folder, {"one": upstream}))]
-    listen = ["--http", "127.0.0.1:0", "--log-level", "info", *options]
-    with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
-        try:
-            listening = HttpServer(gateway)
-            yield listening
-            listening.terminate()
-            assert listening.wait() == 0
-            assert "Traceback" not in listening.log
-        finally:
-            gateway.kill()
+    with serving_config(write_config(folder, {"one": upstream}), *options) as listening:
+        yield listening
+    assert "Traceback" not in listening.log
 
 
 def _call_tool(wire: Wire, tool: str, required: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """`forebay serve` with several upstreams of every kind."""
 
 import json
-import os
 import signal
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from gateway_harness import TIMEOUT_SECONDS, StdioClient, parse_text
 from http_api import Answer, http_api
 from serve_harness import serving, tool_names, upstream_command, write_config
+from serve_http_harness import is_running
 from wires import ERAS, MODERN, start_server
 
 pytestmark = pytest.mark.slow
@@ -289,7 +289,7 @@ def test_calls_in_flight_and_child_processes_end_before_shutdown(tmp_path: Path)
         client.process.send_signal(signal.SIGTERM)
         assert client.read_response(number)["result"]["content"][0]["text"] == "reported"
         assert client.process.wait(TIMEOUT_SECONDS) == 0
-        assert not _is_alive(pid)
+        assert not is_running(pid)
 
 
 def test_a_slow_call_does_not_block_shutdown(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_slow_call_does_not_block_shutdown(tmp_path: Path) -> None:
         client.send_request("tools/call", {"name": "hangs", "arguments": {}})
         client.process.send_signal(signal.SIGTERM)
         assert client.process.wait(TIMEOUT_SECONDS) == 0
-        assert not _is_alive(pid)
+        assert not is_running(pid)
 
 
 def test_the_last_requests_of_a_client_are_answered(tmp_path: Path) -> None:
@@ -310,14 +310,6 @@ def test_the_last_requests_of_a_client_are_answered(tmp_path: Path) -> None:
         answered = [json.loads(client.read_line()) for _ in numbers]
         assert sorted(answer["id"] for answer in answered) == numbers
         assert {answer["result"]["content"][0]["text"] for answer in answered} == {"reported"}
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("era", ERAS)
