@@ -1,4 +1,4 @@
-"""Finished calls of a connection are released, whether they succeeded or failed."""
+"""Calls and subscriptions in flight on a connection: finished calls are released, duplicates are recognized."""
 
 import asyncio
 import gc
@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 from forebay.hub.calls import Call, Caller, PausableTimeout
-from forebay.hub.in_flight import InFlight, bind_call
-from mcp_types import JSONRPCRequest
+from forebay.hub.in_flight import InFlight, OpenSubscriptions, bind_call
+from mcp_types import JSONRPCNotification, JSONRPCRequest
 from waiting import wait_until_async
-
-pytestmark = pytest.mark.slow
 
 
 async def _fail() -> dict[str, Any]:
@@ -23,6 +21,7 @@ async def _answer() -> dict[str, Any]:
     return {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [_answer, _fail])
 def test_a_finished_call_is_released(end: Callable[[], Awaitable[Any]]) -> None:
     async def run() -> None:
@@ -44,6 +43,21 @@ def test_a_finished_call_is_released(end: Callable[[], Awaitable[Any]]) -> None:
             gc.collect()
             return reference() is None
 
-        await wait_until_async(is_released)
+        await wait_until_async(is_released, 5)
 
     asyncio.run(run())
+
+
+def make_notification(subscription: Any) -> JSONRPCNotification:
+    meta = {"io.modelcontextprotocol/subscriptionId": subscription}
+    return JSONRPCNotification(jsonrpc="2.0", method="notifications/tools/list_changed", params={"_meta": meta})
+
+
+@pytest.mark.parametrize("unknown", [[1], {"a": 1}, None, 3], ids=repr)
+def test_a_notification_on_a_second_subscription_is_a_duplicate(unknown: Any) -> None:
+    subscriptions = OpenSubscriptions()
+    for number in (1, 2):
+        params = {"notifications": {"toolsListChanged": True}}
+        subscriptions.on_sent(JSONRPCRequest(jsonrpc="2.0", id=number, method="subscriptions/listen", params=params))
+    duplicates = [subscriptions.is_duplicate(make_notification(number)) for number in (1, 2, unknown)]
+    assert duplicates == [False, True, False]
