@@ -116,7 +116,7 @@ def test_what_nobody_waits_for_is_stopped_there() -> None:
             task.cancel()
 
             async def are_both_cancelled() -> bool:
-                return unwrap(await calls.call("far.cancelled")) == 2
+                return bool(unwrap(await calls.call("far.cancelled")) == 2)
 
             await wait_until_async(are_both_cancelled)
 

@@ -149,7 +149,7 @@ def test_a_cancelled_call_ends_at_the_server(tmp_path: Path, era: str) -> None:
         assert scope.cancelled_caught
 
         async def is_cancelled() -> bool:
-            return (await client.call_tool("finished")).structured_content == {"result": ["cancelled"]}
+            return bool((await client.call_tool("finished")).structured_content == {"result": ["cancelled"]})
 
         await wait_until_async(is_cancelled)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from faulty_server import faulty_server
-from gateway_harness import INITIALIZE_PARAMS, TIMEOUT_SECONDS, connect, gateway_to, wrap
+from gateway_harness import TIMEOUT_SECONDS, connect, gateway_to, wrap
+from wires import INITIALIZE_PARAMS
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,9 @@ from forebay.errors import UpstreamFailed
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.relay import Relay
 from forebay.wire.framing import Message, Spool
-from gateway_harness import ADVERSE, INITIALIZE_PARAMS, TIMEOUT_SECONDS, StdioClient, connect, parse_text, wrap
+from gateway_harness import ADVERSE, TIMEOUT_SECONDS, StdioClient, connect, parse_text, wrap
 from waiting import wait_until
+from wires import INITIALIZE_PARAMS
 
 pytestmark = pytest.mark.slow
 

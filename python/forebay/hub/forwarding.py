@@ -186,10 +186,9 @@ class Forwarding:
             return await self._forward(ctx, tenant, upstream, params)
 
         try:
-            if len(tenant.upstreams) == 1:
-                (upstream,) = tenant.upstreams.values()
-                return await forward(upstream, dict(ctx.params or {}))
-            if (upstream := tenant.find_task_owner(ctx)) is not None:
+            upstreams = [*tenant.upstreams.values()]
+            upstream = upstreams[0] if len(upstreams) == 1 else tenant.find_task_owner(ctx)
+            if upstream is not None:
                 return await forward(upstream, dict(ctx.params or {}))
             return self._translate_result(ctx, await Router(tenant, forward)(ctx.method, dict(ctx.params or {})))
         except UpstreamCallFailed as failure:

@@ -277,7 +277,7 @@ def test_a_storm_of_changes_is_not_followed_one_by_one(stdio: Any, monkeypatch: 
             await registry.execute("up.writes", {"lines": [changed, OK]})
 
         async def is_listed_again() -> bool:
-            return int((await server_state(registry))["listed"]) >= 2 * page_count
+            return bool((await server_state(registry))["listed"] >= 2 * page_count)
 
         await wait_until_async(is_listed_again)
         for _each in range(20):
