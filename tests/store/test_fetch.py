@@ -10,7 +10,7 @@ import forebay
 import pytest
 from documents import documents, forms, main_array, pointers, values
 from forebay import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, PathNotFound, Store
-from forebay.store import catalog
+from forebay.store import reader as reader_module
 from forebay.store.frames import FRAME_BYTES, TAIL_BYTES
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -421,7 +421,7 @@ def test_a_page_that_escaping_makes_too_heavy_is_not_read_twice(
 
 
 def test_footers_are_remembered_but_not_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "_MAX_CACHED_FOOTERS", 4)
+    monkeypatch.setattr(reader_module, "_MAX_CACHED_FOOTERS", 4)
     with store_at(tmp_path / "store") as store:
         handles = [store.put([number]).output_handle for number in range(10)]
         reads = RecordedReads(monkeypatch)

@@ -1,4 +1,4 @@
-"""Searching a stored payload, reading it as a file, and its metadata."""
+"""Searching a stored payload, reading it as a file, its metadata, and the cache of payloads."""
 
 import io
 import json
@@ -10,6 +10,7 @@ from typing import Any
 import forebay
 import pytest
 from forebay import OPERATOR, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, Store
+from forebay.store import reader as reader_module
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import measured
@@ -270,3 +271,29 @@ with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
     assert max(few, many) <= 65536
     assert matches > 600
     assert grown < 8 << 20
+
+
+MAX_CACHED_BYTES = 250
+
+
+def cached_sizes(store: Store) -> list[int]:
+    payloads = store._catalog._payloads
+    sizes = [memoryview(data).nbytes for _, data in payloads.values()]
+    assert payloads.currsize == sum(min(size, MAX_CACHED_BYTES) for size in sizes) <= MAX_CACHED_BYTES
+    return sizes
+
+
+def test_the_cache_of_payloads_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "_MAX_CACHED_PAYLOAD_BYTES", MAX_CACHED_BYTES)
+    with store_at(tmp_path / "store") as store:
+        handles = [store.put(b"[" + b"1," * 49 + b"1]").output_handle for _ in range(4)]
+        for handle in handles:
+            store.outline(handle)
+        assert cached_sizes(store) == [101, 101]
+        store.search(handles[-1], "1")
+        assert len(cached_sizes(store)) == 2
+        store.delete(handles[-1])
+        assert len(cached_sizes(store)) == 1
+        larger_than_all = store.put(b"[" + b"1," * 999 + b"1]").output_handle
+        store.outline(larger_than_all)
+        assert cached_sizes(store) == [2001]

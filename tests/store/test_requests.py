@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from forebay import Store
-from forebay.store.pages import PageRequest, SearchRequest
+from forebay.store.pages import PageRequest
 from forebay.store.put import PutRequest
+from forebay.store.search import SearchRequest
 from stores import store_at
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from forebay.wire.framing import LineBuffer, LostMessage, Spool
-from forebay.wire.sse import Event, EventParser
+from forebay.wire.http_bodies import Event, EventParser
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,9 +7,9 @@ from urllib.parse import unquote, urlsplit
 
 from forebay.errors import InvalidArgument, StoreUnavailable
 from forebay.store.backends.local import LocalBackend
+from forebay.store.handles import OPERATOR
 from forebay.store.journal import Journal
 from forebay.store.options import Options
-from forebay.store.principals import OPERATOR
 from forebay.store.store import Store, StoredOutput
 from forebay.store.sweep import SweepReport
 

@@ -1,12 +1,15 @@
-"""Handles, and the descriptor that a model gets in place of a payload."""
+"""Handles, the principals that own them, and the descriptor that a model gets in place of a payload."""
 
 import bisect
+import contextlib
 import dataclasses
 import functools
+import hashlib
+import json
 import os
 import re
 import time
-from typing import Self, TypeGuard
+from typing import Final, Self, TypeGuard
 
 import orjson
 from typing_extensions import Buffer
@@ -20,15 +23,21 @@ __all__ = [
     "LONG_HANDLE_LENGTH",
     "MAX_NAME_LENGTH",
     "MAX_PREVIEW_BYTES",
+    "OPERATOR",
     "SHORT_HANDLE_LENGTH",
     "Descriptor",
+    "Principal",
     "check_handle_length",
     "extract_handle",
     "format_date",
+    "format_principal",
     "format_timestamp",
     "is_handle",
     "is_valid_name",
     "is_valid_time",
+    "list_possible_principals",
+    "make_client_principal",
+    "make_subject_principal",
     "new_handle",
 ]
 
@@ -41,14 +50,13 @@ LONG_HANDLE_LENGTH = 26
 MAX_PREVIEW_BYTES = 2048
 """Maximum bytes of the preview in a descriptor."""
 
+MAX_NAME_LENGTH = 1024
+"""Maximum characters in the name of a tool or principal, which every journal event repeats."""
+
 # Repeated to 256 characters: each random byte selects one by its low five bits, all equally likely.
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
 
 _HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]{{{LONG_HANDLE_LENGTH}}})")
-
-
-MAX_NAME_LENGTH = 1024
-"""Maximum characters in the name of a tool or principal, which every journal event repeats."""
 
 
 def new_handle(length: int = SHORT_HANDLE_LENGTH) -> str:
@@ -61,11 +69,71 @@ def is_handle(value: object) -> bool:
     return isinstance(value, str) and _HANDLE_PATTERN.fullmatch(value) is not None
 
 
+def check_handle_length(length: object) -> None:
+    """Raise `InvalidArgument` unless handles can have this length."""
+    if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
+        raise InvalidArgument(f"handle_length is {SHORT_HANDLE_LENGTH} or {LONG_HANDLE_LENGTH}, not {length!r:.32}")
+
+
 def extract_handle(value: object) -> object:
     """Return the handle in a reference (`ax://domain/id~oh_…`) or resource URI; any other value unchanged."""
     if isinstance(value, str) and "://" in value:
         return re.split(r"[~/]", value.partition("?")[0])[-1]
     return value
+
+
+class _Operator:
+    """The type of `OPERATOR`."""
+
+    def __repr__(self) -> str:
+        return "OPERATOR"
+
+
+OPERATOR: Final = _Operator()
+"""Passed as the principal, gives access to the payloads of all principals."""
+
+Principal = str | _Operator | None
+"""The owner of a payload. `None` is for programs that serve a single user."""
+
+
+_CLIENT_PREFIX = "client:"
+"""Marks a client's name when it is displayed: a program may use the same word as a principal."""
+
+
+def make_client_principal(client: str) -> str:
+    """Return the principal of a token that names only a client, such as one from a token file."""
+    return _encode_parts("client", client)
+
+
+def make_subject_principal(issuer: str | None, subject: str) -> str:
+    """Return the principal of a token's subject."""
+    return _encode_parts("subject", issuer, subject)
+
+
+def format_principal(principal: str | None) -> str | None:
+    """Return a principal as it is displayed: `client:ann` for a client."""
+    with contextlib.suppress(TypeError, ValueError):
+        _, name = json.loads(principal or "")
+        if isinstance(name, str) and principal == make_client_principal(name):
+            return f"{_CLIENT_PREFIX}{name}"
+    return principal
+
+
+def list_possible_principals(name: str) -> tuple[str, ...]:
+    """Return every principal a user may mean by a name: the name itself, or the client of that name."""
+    clients = [name, name.removeprefix(_CLIENT_PREFIX)] if name.startswith(_CLIENT_PREFIX) else [name]
+    return (name, *map(make_client_principal, clients))
+
+
+def _encode_parts(*parts: str | None) -> str:
+    # JSON, so that different parts never give the same name.
+    name = json.dumps(parts)
+    return name if len(name) <= MAX_NAME_LENGTH else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def is_valid_name(value: object) -> TypeGuard[str]:
+    """Return whether a value can be the name of a tool or principal."""
+    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and (value.isascii() or is_text(value))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,14 +227,3 @@ def format_date(seconds: float) -> str:
 @functools.lru_cache(8)
 def _format_seconds(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def check_handle_length(length: object) -> None:
-    """Raise `InvalidArgument` unless handles can have this length."""
-    if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
-        raise InvalidArgument(f"handle_length is {SHORT_HANDLE_LENGTH} or {LONG_HANDLE_LENGTH}, not {length!r:.32}")
-
-
-def is_valid_name(value: object) -> TypeGuard[str]:
-    """Return whether a value can be the name of a tool or principal."""
-    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and (value.isascii() or is_text(value))

@@ -1,4 +1,4 @@
-"""Searching a stored payload, in pages within a byte budget."""
+"""Searches of a stored payload, in pages within a byte budget."""
 
 import bisect
 import dataclasses
@@ -13,11 +13,11 @@ from forebay._core import Match, SearchResult, preview
 from forebay._core import search as search_bytes
 from forebay.arguments import check_budget, check_flag, check_integer, check_text
 from forebay.errors import InvalidArgument
-from forebay.store.pages import MAX_OFFSET, SearchPage, SearchRequest
+from forebay.store.pages import DEFAULT_MAX_BYTES, MAX_OFFSET
 from forebay.store.payload import escaped_size, is_mostly_items
 from forebay.store.reader import View
 
-__all__ = ["search_payload"]
+__all__ = ["SearchPage", "SearchRequest", "search_payload"]
 
 _FIRST_SEARCH_BYTES = 4 << 20
 """Size of the first part of a payload, which is searched before the whole payload is read."""
@@ -27,6 +27,43 @@ _MIN_MATCH_BYTES = 48
 
 _LOOK_AHEAD_BYTES = 16
 """Bytes needed after a context to end it between characters and escapes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """The parameters of a search, as `Store.search` takes them. They are checked when the search begins."""
+
+    pattern: str
+    regex: bool = False
+    ignore_case: bool = False
+    start: int = 0
+    limit: int = 50
+    context: int = 80
+    max_bytes: int = DEFAULT_MAX_BYTES
+    escape_levels: int = 0
+    is_ascii: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SearchPage:
+    """Matches of a search. Following `next_start` returns every match exactly once."""
+
+    output_handle: str
+    pattern: str
+    start: int
+    matches: tuple[dict[str, Any], ...]
+    """Each has `byte_offset`, `size_bytes`, the number of its `item` or `line`, and `context`: as much of the text
+    around it as fits, or `None` if that is not text."""
+    next_start: int | None
+    eof: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields in the order they are sent in."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def to_json(self) -> bytes:
+        """Return the page as JSON."""
+        return orjson.dumps(self.to_dict())
 
 
 def search_payload(

@@ -15,18 +15,15 @@ from forebay import _core
 from forebay.arguments import check_integer, check_pointer
 from forebay.errors import HandleCorrupt, HandleNotFound, InvalidFormat
 from forebay.store.backends import Backend
-from forebay.store.catalog import Catalog
-from forebay.store.handles import Descriptor, format_timestamp, is_handle, is_valid_name
+from forebay.store.handles import OPERATOR, Descriptor, Principal, format_timestamp, is_handle, is_valid_name
 from forebay.store.journal import Journal
 from forebay.store.options import Options
-from forebay.store.page_builder import build_page
-from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, SearchPage, SearchRequest
+from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, build_page
 from forebay.store.payload import Payload
-from forebay.store.principals import OPERATOR, Principal
 from forebay.store.put import PayloadWriter, PutRequest
 from forebay.store.quota import Quota
-from forebay.store.reader import ArrayView, PayloadFile, PayloadReader, ValueView, View, read_value
-from forebay.store.search import search_payload
+from forebay.store.reader import ArrayView, Catalog, PayloadFile, PayloadReader, ValueView, View, read_value
+from forebay.store.search import SearchPage, SearchRequest, search_payload
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.threads import BlockingChunks, start_in_thread
 

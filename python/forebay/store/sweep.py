@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from forebay.errors import ForebayError, HandleCorrupt
 from forebay.store.backends import Backend, ObjectInfo
-from forebay.store.catalog import Catalog
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.quota import Quota
+from forebay.store.reader import Catalog
 from forebay.store.threads import fork_safe_lock
 
 __all__ = ["SweepReport", "Sweeper"]
