@@ -215,6 +215,28 @@ def test_put_async_takes_what_put_takes(store: Store) -> None:
     asyncio.run(all_of_it())
 
 
+def test_async_methods_call_the_overrides_of_a_subclass(store: Store) -> None:
+    calls = []
+
+    class RecordingStore(Store):
+        def put(self, *args: Any, **options: Any) -> forebay.Descriptor:
+            calls.append("put")
+            return super().put(*args, **options)
+
+        def fetch(self, *args: Any, **options: Any) -> forebay.Page:
+            calls.append("fetch")
+            return super().fetch(*args, **options)
+
+    recording_store = RecordingStore(store._backend, store.journal, store.options)
+
+    async def put_and_fetch() -> bytes | str:
+        handle = (await recording_store.put_async(b"payload")).output_handle
+        return (await recording_store.fetch_async(handle)).content
+
+    assert asyncio.run(put_and_fetch()) == "payload"
+    assert calls == ["put", "fetch"]
+
+
 def test_a_function_in_a_thread_has_the_caller_s_context_and_raises_its_own_errors() -> None:
     variable = contextvars.ContextVar[str]("variable")
     variable.set("of the caller")
