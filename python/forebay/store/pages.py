@@ -32,13 +32,13 @@ Format: TypeAlias = Literal["auto", "items", "bytes", "text", "lines"]
 _PageFormat = Literal["items", "bytes", "text", "lines"]
 
 MAX_OFFSET = (1 << 63) - 1
-"""Maximum offset and limit; larger values are lowered to it."""
+"""Maximum offset and limit; larger values are replaced by this one."""
 
 DEFAULT_MAX_BYTES = 65536
-"""Budget of a page unless the request has its own."""
+"""Default of `max_bytes`, the budget of a page."""
 
 _DEFAULT_LIMIT = 200
-"""Items or lines on a page unless the request has a limit."""
+"""Default of `limit` for items and lines."""
 
 _MAX_CHAR_BYTES = 4
 """Bytes of the longest UTF-8 character."""
@@ -50,18 +50,18 @@ _MIN_CONTENT_BYTES = 16
 """Minimum bytes of content in a page."""
 
 _INDEX_BLOCK_BYTES = 64 * 1024
-"""Maximum bytes between an index entry and the item or line that it is used to find."""
+"""Maximum bytes from an index entry to the item or line that is looked up with it."""
 
 _READ_AHEAD_BYTES = 1 << 20
 """Bytes of items to read at a time when only some of their fields are returned."""
 
 _MAX_SCAN_BYTES = 16 << 20
-"""Maximum payload bytes to read for one page of selected fields, which may be too few to fill the page."""
+"""Maximum payload bytes to read for one page of selected fields, even if the page could hold more items."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """The parameters of a page, as `Store.fetch` takes them. They are checked when the page is built."""
+    """The parameters of `Store.fetch`. They are checked when the page is built."""
 
     offset: int = 0
     limit: int | None = None
@@ -90,15 +90,15 @@ class Page:
     format: Literal["items", "bytes", "text", "lines"]
     encoding: Literal["json", "utf-8", "base64"]
     path: str | None = None
-    """The requested path. Byte offsets count from the start of the value there, or else of the payload."""
+    """The requested path. Byte offsets count from the start of the value at this path, or of the payload."""
     items_path: str | None = None
-    """Where the items are inside the requested value; requesting that `path` returns the same items."""
+    """JSON Pointer from the requested value to the items; `None` if the value itself is the list of items."""
     truncated: tuple[dict[str, Any], ...] = ()
-    """The item or line that was cut because it alone is larger than the page.
+    """The item or line that was cut because it alone is larger than the page; empty if nothing was cut.
 
-    Each has `index` (its number), `path` (of the item; for a line that of the page), `size_bytes`, `byte_offset` (of an
-    item its first byte, of a line the first byte not shown) and `read_with`: the arguments of the `fetch` that reads
-    the whole item, or the rest of the line.
+    The entry has the keys `index` (number of the item or line), `path` (of the item, or of the value that the line is
+    in), `size_bytes`, `byte_offset` (of an item the first byte, of a line the first byte not shown) and `read_with`:
+    arguments for `fetch` to read the whole item, or the rest of the line.
     """
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Page:
 
 
 def build_page(view: View, handle: str, request: PageRequest) -> Page:
-    """Build a page of the view at the request's path.
+    """Build a page of a view, which must be at the path of the request.
 
     Raises `InvalidArgument` for invalid parameters, `InvalidFormat` or `PathNotFound`.
     """
@@ -160,7 +160,7 @@ def _suggest_format(view: View) -> str:
 
 
 class _PageBuilder:
-    """Builds a page of a view for a checked request."""
+    """Builder of a page for a request that is already checked."""
 
     def __init__(self, view: View, handle: str, request: PageRequest) -> None:
         self._view = view
@@ -220,14 +220,14 @@ class _PageBuilder:
         )
 
     def _get_inner_items_path(self) -> str | None:
-        """Return where the items are inside the view, unless that takes too much of the page."""
+        """Return the JSON Pointer to the items inside the view, or `None` if it takes too much of the page."""
         path = self._view.items_path
         size = escaped_size(orjson.dumps(path), self._request.escape_levels)
         return path if path and size <= self._request.max_bytes // 8 else None
 
     @property
     def _text_escape_levels(self) -> int:
-        """How often text on the page is escaped: once in the page, then with the page. The core supports two levels."""
+        """How often text is escaped: once in the page, then with the page; at most 2, as the core supports no more."""
         return min(1 + self._request.escape_levels, 2)
 
     def _build_bytes(self, budget: int) -> Page:
@@ -257,7 +257,7 @@ class _PageBuilder:
             "utf-8",
             page.text,
             returned_count=page.end - page.start,
-            # An offset inside a character moves to its start; one past the end stays.
+            # An offset inside a character moves to the start of the character; an offset past the end stays.
             start=None if start == total else base + page.start,
             end=base + page.end,
             total=total,
@@ -292,7 +292,7 @@ class _PageBuilder:
         start = byte_offset - content_size
         end = start + cut.size_bytes
         if end == read_end:
-            # The line may continue past the bytes read; the index has the start of the next one.
+            # The line may continue after the bytes read; the index has the start of the next line.
             end = index.span(self._offset, 1).end
         path = self._request.path
         read_with: dict[str, Any] = {"format": "text", "offset": byte_offset, "limit": end - byte_offset}
@@ -321,7 +321,7 @@ class _PageBuilder:
         )
 
     def _build_projected_items(self, index: ItemIndex, limit: int, budget: int, fields: Sequence[str]) -> Page:
-        """Build a page of items reduced to some fields; this may read many more items than fit unreduced."""
+        """Build a page of items with only the given fields. It may hold many more items than a page of whole items."""
         parts: list[bytes] = []
         cuts: tuple[dict[str, Any], ...] = ()
         remaining, returned, scanned = budget - len("[]"), 0, 0
@@ -336,12 +336,12 @@ class _PageBuilder:
                 continue
             item_budget = max(remaining + 1, _MIN_CONTENT_BYTES)
             fitting = read_items(content, index_items(content, validate=False), 0, limit, item_budget)
-            # An item that does not fit is left to the next page, or cut if it is the first on this one.
+            # An item that does not fit goes to the next page, or is cut if it is the first on this page.
             if not fitting.truncated or not returned:
                 parts.append(fitting.content[1:-1])
                 returned += fitting.returned
                 if fitting.truncated:
-                    # The size is that of the whole item, which its path returns.
+                    # Report the size of the whole item: its path returns all fields.
                     start, end = locate(page.content, "/0")
                     cuts = (self._describe_cut_item(self._offset, end - start, page.start),)
             break
@@ -359,7 +359,7 @@ class _PageBuilder:
         )
 
     def _check_fields_exist(self, index: ItemIndex, fields: Sequence[str]) -> None:
-        """Raise `PathNotFound` if the page is among the first items and none of these has any of the fields."""
+        """Raise `PathNotFound` if none of the first items, among them those of the page, has any of the fields."""
         if index.span(self._offset, 1).start - index.start > 2 * _MAX_SCAN_BYTES:
             # The page is certainly past the items scanned below.
             return
@@ -385,14 +385,14 @@ class _PageBuilder:
 
 
 def _truncate_text(text: str, max_bytes: int) -> str:
-    """Return the beginning of a text, but at least one character, so that the next page starts further on."""
+    """Return the beginning of a text, but at least one character, so that the next page starts after this one."""
     while len(text) > 1 and len(text.encode()) > max_bytes:
         text = text[:-1]
     return text
 
 
 def _read_items(view: View, index: ItemIndex, offset: int, limit: int, budget: int) -> ItemPage:
-    """Read items, and no more bytes of the payload than they may take."""
+    """Read items that fit into a budget, without reading more of the payload than they may take."""
     span = index.span(offset, limit)
     end = min(span.end, span.start + _INDEX_BLOCK_BYTES + budget + 1)
     data = view.read(span.start - view.origin, end - view.origin)

@@ -44,11 +44,11 @@ Redaction: TypeAlias = Callable[[bytes], bytes]
 
 
 _MAX_BYTES_AROUND_ITEMS = 1024
-"""Maximum payload bytes outside the items for which the items always count as most of the payload."""
+"""If no more payload bytes than these are outside the items, the items count as most of the payload."""
 
 
 class SerializedJSON(abc.ABC):
-    """A value that is JSON text already, and is embedded unchanged where it is encoded."""
+    """A value that is JSON text already. `encode` copies the text unchanged."""
 
     __slots__ = ()
 
@@ -95,7 +95,7 @@ def read_all(payload: Payload) -> Buffer:
 def encode(value: object, default: Callable[[object], object] | None = None) -> bytes:
     """Encode a value as JSON.
 
-    `default` converts objects that JSON cannot represent; one that it returns unchanged is converted as usual.
+    `default` converts objects that JSON cannot represent. An object that it returns unchanged is encoded as usual.
     """
 
     def convert(value: object) -> object:
@@ -114,14 +114,14 @@ def encode(value: object, default: Callable[[object], object] | None = None) -> 
     try:
         return dumps(value)
     except TypeError:
-        # The reason may be an integer of more than 64 bits, which only the standard library can encode.
+        # The reason may be an integer of more than 64 bits, which orjson cannot encode.
         return _encode_with_json_module(value, encode_unknown)
 
 
 def _encode_with_json_module(value: object, encode_unknown: Callable[[object], bytes]) -> bytes:
     """Encode a value with the standard library; objects unknown to it are encoded by `encode_unknown`."""
     fragments: list[bytes] = []
-    # Random, so that the value does not contain it.
+    # Random, so that the value cannot contain it.
     marker = os.urandom(16).hex()
 
     def add_fragment(unknown: object) -> str:
@@ -278,7 +278,7 @@ _MARKDOWN_LATER_LINE_PATTERN = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
 
 
 def sniff_mime_type(head: bytes) -> str | None:
-    """Return the MIME type that a binary's first bytes identify, if any."""
+    """Return the MIME type of binary data by its first bytes, or `None` if they are unknown."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((mime_type for magic, mime_type in _MAGIC_NUMBERS if head.startswith(magic)), None)
@@ -315,7 +315,7 @@ def is_json_mime_type(mime_type: str | None) -> bool | None:
 
 
 def is_compressed(head: bytes) -> bool:
-    """Return whether a payload with these first bytes is compressed already."""
+    """Return whether a payload with these first bytes is already compressed."""
     return sniff_mime_type(head) in _COMPRESSED_MIME_TYPES
 
 

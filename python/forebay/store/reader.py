@@ -6,7 +6,6 @@ import mmap
 import re
 import tempfile
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol, Self, cast
 
 from cachetools import LRUCache
@@ -33,7 +32,7 @@ _MAX_CACHED_FOOTERS = 256
 _MAX_CACHED_PAYLOAD_BYTES = 256 << 20
 
 _ITEM_NUMBER_PATTERN = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
-"""Matches the number of an item, at the start of a path relative to the items."""
+"""Matches an item number at the start of a path that is relative to the items."""
 
 
 class View(Protocol):
@@ -55,7 +54,7 @@ class View(Protocol):
 
     @property
     def origin(self) -> int:
-        """Offset of the view in the bytes that `items` indexes."""
+        """Offset of the view's first byte in the data that `items` was built from."""
 
     @property
     def lines(self) -> ItemIndex | None:
@@ -87,7 +86,7 @@ class ValueView:
 
 
 class ArrayView:
-    """A view of the array of a payload's items. The index has its position, so nothing else is read."""
+    """A view of the array that holds a payload's items. The index has its position, so it is found without a scan."""
 
     nature = "json"
     items_path = ""
@@ -160,7 +159,7 @@ class PayloadReader:
     def read(self, start: int, end: int) -> memoryview:
         """Read the bytes from `start` to `end`."""
         base, data = self._last_read
-        # A page that turned out too large is built again from the same frames.
+        # A page that turned out too large is built again from the frames of the last read.
         if not base <= start <= end <= base + len(data):
             base, data = self._last_read = self.read_frames(start, end)
         return data[start - base : end - base]
@@ -169,7 +168,7 @@ class PayloadReader:
         """Read one item."""
         span = index.span(number, 1)
         data = self.read(span.start, span.end)
-        # A budget larger than the data, and than the smallest valid budget, cuts nothing.
+        # With a budget larger than the data nothing is cut; 16 is more than the minimum budget.
         page = read_items(data, index, number, 1, len(data) + 16, base=span.start)
         return data[page.start - span.start : page.end - span.start]
 
@@ -189,18 +188,16 @@ class PayloadReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
 def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buffer]) -> memoryview:
     """Return the value at a JSON Pointer.
 
-    Of duplicate keys the first is used, except on the way to the items: there it is the key that leads to them, so that
-    the path of an item on a page returns that item. A path that does not lead to the items or into one calls
-    `read_payload` and scans the whole payload.
+    If a key is repeated, the first one is used, except on the way to the items: there the key that leads to them is
+    used, so that the path of an item on a page returns that item. Unless the path leads to the items or into one of
+    them, `read_payload` is called and the whole payload is scanned.
     """
     index = reader.items
     if index is not None and index.path is not None and path.startswith(index.path):
@@ -269,9 +266,9 @@ class PayloadFile(io.RawIOBase):
 
 
 class Catalog:
-    """Opens payloads, with caches of recent footers and of recently searched payloads.
+    """Access to payloads by handle, with caches of recent footers and of recently searched payloads.
 
-    Each cache entry has the version of the file it was read from.
+    Each cache entry has the version of its file, and is ignored once the file has another version.
     """
 
     def __init__(self, backend: Backend, clock: Callable[[], float]) -> None:
@@ -300,7 +297,7 @@ class Catalog:
         return PayloadReader(blob, footer)
 
     def read_footer(self, handle: str, blob: Blob) -> Footer:
-        """Return the footer of an object, from the cache if the object has not changed."""
+        """Return the footer of a stored object, from the cache if the object has not changed."""
         with self._lock:
             version, footer = self._footers.get(handle, (None, None))
         if footer is not None and version == blob.version:
@@ -313,7 +310,7 @@ class Catalog:
         return footer
 
     def get_cached_payload(self, reader: PayloadReader) -> Buffer | None:
-        """Return a whole payload if it is in the cache."""
+        """Return a whole payload from the cache, or `None` if it is not there."""
         with self._lock:
             version, data = self._payloads.get(reader.footer.meta["handle"], (None, None))
         return data if version == reader.version else None
@@ -335,12 +332,12 @@ class Catalog:
 
 
 def _get_payload_size(entry: tuple[object, Buffer]) -> int:
-    # A payload larger than the cache is counted with the cache's size, so that it replaces all others.
+    # A payload larger than the cache counts as the size of the cache, so that it replaces all others.
     return min(memoryview(entry[1]).nbytes, _MAX_CACHED_PAYLOAD_BYTES)
 
 
 def _make_not_found_error(handle: object) -> HandleNotFound:
-    # A model may send anything; only a text about as short as a handle is repeated in full.
+    # A model may send any value; only a short text is repeated in full.
     text = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else short_repr(handle)
     return HandleNotFound(
         f"nothing is stored under {text}: it never was, or it has expired; call the tool again for a new handle"

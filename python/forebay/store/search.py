@@ -20,18 +20,18 @@ from forebay.store.reader import View
 __all__ = ["SearchPage", "SearchRequest", "search_payload"]
 
 _FIRST_SEARCH_BYTES = 4 << 20
-"""Size of the first part of a payload, which is searched before the whole payload is read."""
+"""Size of the first part of a payload. A literal is searched there before the whole payload is read."""
 
 _MIN_MATCH_BYTES = 48
 """Minimum bytes that a match takes on a page, without its context."""
 
 _LOOK_AHEAD_BYTES = 16
-"""Bytes needed after a context to end it between characters and escapes."""
+"""Bytes needed after a context so that it ends between two characters or escapes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """The parameters of a search, as `Store.search` takes them. They are checked when the search begins."""
+    """The parameters of `Store.search`. They are checked when the search begins."""
 
     pattern: str
     regex: bool = False
@@ -52,8 +52,8 @@ class SearchPage:
     pattern: str
     start: int
     matches: tuple[dict[str, Any], ...]
-    """Each has `byte_offset`, `size_bytes`, the number of its `item` or `line`, and `context`: as much of the text
-    around it as fits, or `None` if that is not text."""
+    """Each match has `byte_offset`, `size_bytes`, the number of its `item` or `line`, and `context`: the match with as
+    much of the text around it as fits, or `None` if that is not text."""
     next_start: int | None
     eof: bool
 
@@ -71,7 +71,7 @@ def search_payload(
 ) -> SearchPage:
     """Search a view and return as many matches as fit on a page.
 
-    `read_payload` returns the whole payload; with `is_cached` that costs nothing.
+    `read_payload` returns the whole payload. `is_cached` says that it is in memory already.
     """
     check_budget(request.max_bytes, request.escape_levels)
     check_text("pattern", request.pattern)
@@ -92,7 +92,7 @@ def search_payload(
         pattern=request.pattern,
         regex=request.regex,
         ignore_case=request.ignore_case,
-        # Matches are numbered by item only where pages are of items, so that the number leads to the match.
+        # Matches have item numbers only if pages show items: then the number is the offset of the page to fetch.
         index=view.items if is_mostly_items(view.items, view.size) else None,
     )
     find_matches = functools.partial(
@@ -102,7 +102,7 @@ def search_payload(
     matches: list[dict[str, Any]] = []
     next_start: int | None = request.start
     while next_start is not None and len(matches) < limit:
-        # Find only as many as may fit, because each comes with its context.
+        # Find only as many as may fit, because every match is returned with its context.
         count = min(limit - len(matches), remaining // (_MIN_MATCH_BYTES + context) + 1)
         data, result = find_matches(start=next_start, limit=count, context=context)
         for match in result.matches:
@@ -174,7 +174,7 @@ def _shorten_match(
     max_bytes: int,
     size_of: Callable[[bytes], int],
 ) -> dict[str, Any]:
-    """Describe a match with as much of its context as fits, or else of the matched text."""
+    """Describe a match with as much of its context as fits, or with a part of the matched text if no context fits."""
     text = read_context(0)
     text_size = len(text.encode())
 

@@ -14,15 +14,15 @@ ACCEPT_ENCODING = "gzip, deflate"
 _IDENTITY_CODING_PATTERN = re.compile(
     r"|identity|none|binary|[78]bit|utf-?(8|16|32)([bl]e)?|(us-)?ascii|iso-8859-\d+|windows-\d+|shift[_-]jis|gb\w+|euc-\w+"
 )
-"""Values of `Content-Encoding` that servers send for uncompressed bodies: mail encodings and charsets.
+"""Values of `Content-Encoding` that some servers send for uncompressed bodies: mail encodings and charsets.
 
-Any other unknown name is an error, since it may be an unknown compression.
+Any other value may be an unknown compression, so it is an error.
 """
 
 _GZIP_FIRST_BYTE = 0x1F
 
 _MAX_CHUNK_BYTES = 1024 * 1024
-"""Maximum bytes of a decompressed chunk: a few compressed bytes can expand to very many."""
+"""Maximum bytes of a decompressed chunk, because a few compressed bytes may expand to very many."""
 
 
 def is_compression(name: str) -> bool:
@@ -31,9 +31,9 @@ def is_compression(name: str) -> bool:
 
 
 class Inflater:
-    """Decompressor for one `Content-Encoding`.
+    """Incremental decompressor for one `Content-Encoding`.
 
-    Raises `ValueError` for broken data, with a message that continues a sentence such as "the request …".
+    Raises `ValueError` for damaged data, with a message that continues a sentence such as "the request …".
     """
 
     def __init__(self, coding: str) -> None:
@@ -42,13 +42,13 @@ class Inflater:
         self._problem = f"what is not {coding}, as it says"
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield what a chunk decompresses to."""
+        """Yield the decompressed bytes of a chunk."""
         remaining = chunk
         while remaining:
             if self._decompressor is None:
                 self._decompressor = self._new_decompressor(remaining)
             elif self._decompressor.eof:
-                # Zero padding or another gzip member may follow the end; anything else is an error.
+                # Zero padding or another gzip stream may follow; anything else is an error.
                 remaining = remaining.lstrip(b"\0")
                 if not remaining:
                     return
@@ -92,27 +92,27 @@ _MAX_FIELD_BYTES = 64 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
-    """One complete event."""
+    """A complete server-sent event."""
 
     name: str
     data: Line
-    """Data lines joined by spaces rather than newlines: the same JSON, but on one line, as messages must be."""
+    """The data lines, joined by spaces: the same JSON as with newlines, but on one line, as messages must be."""
 
     @property
     def is_message(self) -> bool:
-        """Whether the event carries a message. Events without data only set the id to resume from."""
+        """Whether the event has a message. An event without data only sets the id to resume from."""
         return self.name == "message" and bool(self.data)
 
 
 class EventParser:
-    """Parser of an event stream that also keeps what is needed to resume it."""
+    """Parser of an event stream. It also keeps the event id and the delay to resume the stream with."""
 
     def __init__(self, data_buffer: LineBuffer) -> None:
         self._data_buffer = data_buffer
         self.last_event_id = ""
         """Id of the last complete event."""
         self.retry_seconds: float | None = None
-        """Reconnection delay that the server asked for."""
+        """Seconds to wait before reconnecting, if the server has set them."""
         self._reset_stream()
 
     def _reset_stream(self) -> None:
@@ -128,7 +128,7 @@ class EventParser:
         self._has_data = False
 
     def discard(self) -> None:
-        """Drop an incomplete event at the end of a stream and get ready for the stream that resumes it."""
+        """Drop the incomplete event at the end of a stream, and prepare for the stream that resumes it."""
         self._data_buffer.discard()
         self._reset_stream()
 
@@ -140,7 +140,7 @@ class EventParser:
         start = 1 if self._ends_with_cr and chunk[:1] == b"\n" else 0
         if chunk:
             self._ends_with_cr = False
-        # Search the chunk only once for each line end, to stay linear when only one of the two occurs.
+        # Remember both positions: searching again for each line would be quadratic if only one of the two occurs.
         newline, carriage = chunk.find(b"\n", start), chunk.find(b"\r", start)
         while newline >= 0 or carriage >= 0:
             end = newline if carriage < 0 or 0 <= newline < carriage else carriage
@@ -169,7 +169,7 @@ class EventParser:
         if self._is_data_line:
             self._data_buffer.append(chunk)
             return
-        # One byte more than the field name: a space after it is not part of the data.
+        # One byte more than the field name, because a space after the colon is not part of the data.
         missing = len(_DATA_FIELD) + 1 - len(self._line)
         if missing > 0:
             self._line += chunk[:missing]
