@@ -199,10 +199,10 @@ def _cut_preview(text: Buffer | str, max_bytes: int, escape_levels: int, *, is_a
         # The preview is escaped once more than the descriptor that contains it.
         return preview(text, MAX_PREVIEW_BYTES, max_escaped_bytes=max_bytes, escape_levels=1 + escape_levels)
 
-    def size(length: int) -> int:
+    def measure_prefix(length: int) -> int:
         return escaped_size(orjson.dumps(preview(text, length))[1:-1], escape_levels, is_ascii=True)
 
-    return preview(text, bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=size))
+    return preview(text, bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=measure_prefix))
 
 
 _YEAR_10000 = 253_402_300_800

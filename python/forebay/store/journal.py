@@ -24,7 +24,7 @@ from forebay.store.threads import fork_safe_lock
 
 __all__ = ["Journal"]
 
-_FOLDER = "journal"
+_JOURNAL_FOLDER = "journal"
 _FILE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d(?:\.\d+)?\.jsonl", re.ASCII)
 _APPEND_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | SAFE_OPEN_FLAGS
 _READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
@@ -69,7 +69,7 @@ class Journal:
         """Open the last file of the day, or a new one if it is full, and remove the oldest files beyond the limit."""
         self._close()
         self._folders.refresh()
-        folder_fd = self._folders.get_fd(_FOLDER, create=True)
+        folder_fd = self._folders.get_fd(_JOURNAL_FOLDER, create=True)
         newest = next(iter(self._list_file_names()), "")
         # Start at the newest number: a lower free number was that of a removed file, and would sort as older.
         number = _make_sort_key(newest)[1] if newest.startswith(day) else 0
@@ -90,7 +90,7 @@ class Journal:
     def _list_file_names(self) -> list[str]:
         """Return the names of the journal files, newest first."""
         with translate_os_errors, ignore_missing:
-            names = self._folders.retry(lambda: list_names(self._folders.get_fd(_FOLDER)))
+            names = self._folders.retry(lambda: list_names(self._folders.get_fd(_JOURNAL_FOLDER)))
             return sorted(filter(_FILE_PATTERN.fullmatch, names), key=_make_sort_key, reverse=True)
         return []
 
@@ -151,7 +151,7 @@ class Journal:
 
     def _read_lines(self, name: str) -> list[bytes]:
         with translate_os_errors, ignore_missing:
-            fd = os.open(name, _READ_FLAGS, dir_fd=self._folders.get_fd(_FOLDER))
+            fd = os.open(name, _READ_FLAGS, dir_fd=self._folders.get_fd(_JOURNAL_FOLDER))
             try:
                 if stat.S_ISREG(os.fstat(fd).st_mode):
                     with open(fd, "rb", closefd=False) as file:

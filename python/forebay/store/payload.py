@@ -102,14 +102,14 @@ def encode(value: object, default: Callable[[object], object] | None = None) -> 
         converted = value if default is None else default(value)
         return _to_serializable(value) if converted is value else converted
 
-    def dumps(inner: object) -> bytes:
-        return orjson.dumps(inner, default=convert, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    def dumps(nested_value: object) -> bytes:
+        return orjson.dumps(nested_value, default=convert, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
-    def encode_unknown(unknown: object) -> bytes:
+    def encode_unknown(unknown_object: object) -> bytes:
         try:
-            return dumps(unknown)
+            return dumps(unknown_object)
         except TypeError:
-            return encode(convert(unknown), default)
+            return encode(convert(unknown_object), default)
 
     try:
         return dumps(value)
@@ -124,19 +124,19 @@ def _encode_with_json_module(value: object, encode_unknown: Callable[[object], b
     # Random, so that the value cannot contain it.
     marker = os.urandom(16).hex()
 
-    def add_fragment(unknown: object) -> str:
-        fragments.append(encode_unknown(unknown))
+    def add_fragment(unknown_object: object) -> str:
+        fragments.append(encode_unknown(unknown_object))
         return f"{marker}{len(fragments) - 1}"
 
-    def dumps(converted: object, *, ensure_ascii: bool = False) -> bytes:
+    def dumps(nested_value: object, *, ensure_ascii: bool = False) -> bytes:
         text = json.dumps(
-            converted, default=add_fragment, allow_nan=False, separators=(",", ":"), ensure_ascii=ensure_ascii
+            nested_value, default=add_fragment, allow_nan=False, separators=(",", ":"), ensure_ascii=ensure_ascii
         )
         try:
             return text.encode()
         except UnicodeEncodeError:
             # A lone surrogate can only be written as an escape.
-            return dumps(converted, ensure_ascii=True)
+            return dumps(nested_value, ensure_ascii=True)
 
     try:
         text = dumps(value)

@@ -110,9 +110,9 @@ def _read_usage(counters: Counters, principal: str | None) -> dict[str, int | No
     return {name: counters.get(name) for name in _list_counter_names(principal)}
 
 
-def _write_usage(counters: Counters, usage: dict[str, int | None], change: int) -> None:
+def _write_usage(counters: Counters, usage: dict[str, int | None], added_bytes: int) -> None:
     for name, amount in usage.items():
-        counters.set(name, max(0, (amount or 0) + change))
+        counters.set(name, max(0, (amount or 0) + added_bytes))
 
 
 def _get_counter_name(principal: str) -> str:

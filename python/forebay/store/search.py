@@ -162,15 +162,15 @@ def _measure_match(description: dict[str, Any], size_of: Callable[[bytes], int])
     return size_of(orjson.dumps(description)) + 1
 
 
-def _read_context(find: Callable[..., SearchResult], data: Buffer, match: Match, size: int) -> str:
-    """Return the match with `size` bytes of context, by repeating the search at the start of the match."""
-    return find(data, start=match.start, limit=1, context=size).matches[0].context or ""
+def _read_context(find: Callable[..., SearchResult], data: Buffer, match: Match, context_bytes: int) -> str:
+    """Return the match with `context_bytes` bytes of context, by repeating the search at the start of the match."""
+    return find(data, start=match.start, limit=1, context=context_bytes).matches[0].context or ""
 
 
 def _shorten_match(
     match: Match,
     read_context: Callable[[int], str],
-    max_context: int,
+    max_context_bytes: int,
     max_bytes: int,
     size_of: Callable[[bytes], int],
 ) -> dict[str, Any]:
@@ -178,10 +178,10 @@ def _shorten_match(
     text = read_context(0)
     text_size = len(text.encode())
 
-    def cut_to(size: int) -> dict[str, Any]:
+    def describe_shortened(size: int) -> dict[str, Any]:
         context = preview(text, size) if size <= text_size else read_context(size - text_size)
         return _describe_match(match, context or None)
 
-    sizes = range(text_size + max_context + 1)
-    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _measure_match(cut_to(size), size_of))
-    return cut_to(max(fitting - 1, 0))
+    sizes = range(text_size + max_context_bytes + 1)
+    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _measure_match(describe_shortened(size), size_of))
+    return describe_shortened(max(fitting - 1, 0))

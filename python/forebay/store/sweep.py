@@ -72,7 +72,7 @@ class Sweeper:
             # A forked child does not inherit the thread.
             if self._started_pid != os.getpid():
                 self._started_pid = os.getpid()
-                self._thread = threading.Thread(target=self._run, name="forebay-sweep", daemon=True)
+                self._thread = threading.Thread(target=self._run_in_background, name="forebay-sweep", daemon=True)
                 self._thread.start()
 
     def ensure_counted(self) -> None:
@@ -83,7 +83,7 @@ class Sweeper:
                     self._sweep(wait=True)
                 self._is_counted = True
 
-    def _run(self) -> None:
+    def _run_in_background(self) -> None:
         last_error = ""
         while not self._wake.wait(min(self._options.sweep_interval, threading.TIMEOUT_MAX)):
             try:

@@ -15,7 +15,7 @@ __all__ = ["BlockingChunks", "fork_safe_lock", "run_in_pool", "run_in_thread", "
 
 _T = TypeVar("_T")
 
-_END: Final = object()
+_END_OF_CHUNKS: Final = object()
 
 
 async def run_in_pool(function: Callable[[], _T]) -> _T:
@@ -79,12 +79,12 @@ class BlockingChunks(Iterator[Buffer]):
                 raise CancelledError
             self._pending = asyncio.run_coroutine_threadsafe(self._next_chunk(), self._loop)
         chunk = self._pending.result()
-        if chunk is _END:
+        if chunk is _END_OF_CHUNKS:
             raise StopIteration
         return chunk  # type: ignore[return-value]
 
     async def _next_chunk(self) -> object:
-        return await anext(self._chunks, _END)
+        return await anext(self._chunks, _END_OF_CHUNKS)
 
     def cancel(self) -> None:
         """Raise `CancelledError` in the iterating thread, even while it waits for a chunk."""

@@ -166,11 +166,13 @@ Line: TypeAlias = Message | LostMessage
 """One line from a stream."""
 
 
-def read_head_tail(raw: Message) -> HeadTail:
+def read_head_tail(message: Message) -> HeadTail:
     """Return the first and last bytes of a message."""
-    if isinstance(raw, Spool):
-        return HeadTail(b"".join(raw.chunks(0, _END_BYTES)), b"".join(raw.chunks(max(len(raw) - _END_BYTES, 0))))
-    return HeadTail(bytes(raw[:_END_BYTES]), bytes(raw[-_END_BYTES:]))
+    if isinstance(message, Spool):
+        return HeadTail(
+            b"".join(message.chunks(0, _END_BYTES)), b"".join(message.chunks(max(len(message) - _END_BYTES, 0)))
+        )
+    return HeadTail(bytes(message[:_END_BYTES]), bytes(message[-_END_BYTES:]))
 
 
 class LineBuffer:
@@ -188,9 +190,9 @@ class LineBuffer:
         if isinstance(self._line, bytearray):
             self._line += chunk
             if len(self._line) > self._spool_above_bytes:
-                self._line = self._spool(self._line)
+                self._line = self._move_to_spool(self._line)
         elif isinstance(self._line, LostMessage):
-            self._append_lost(self._line, chunk)
+            self._append_to_lost(self._line, chunk)
         else:
             try:
                 self._line.write(chunk)
@@ -198,9 +200,9 @@ class LineBuffer:
                 spool = self._line
                 self._line = LostMessage(error, len(spool), HeadTail(read_head_tail(spool).head, b""))
                 spool.close()
-                self._append_lost(self._line, chunk)
+                self._append_to_lost(self._line, chunk)
 
-    def _spool(self, line: bytearray) -> Spool | LostMessage:
+    def _move_to_spool(self, line: bytearray) -> Spool | LostMessage:
         try:
             spool = self._make_spool()
         except ForebayError as error:
@@ -213,7 +215,7 @@ class LineBuffer:
         return spool
 
     @staticmethod
-    def _append_lost(lost_message: LostMessage, chunk: bytes | memoryview) -> None:
+    def _append_to_lost(lost_message: LostMessage, chunk: bytes | memoryview) -> None:
         lost_message.size += len(chunk)
         lost_message.head_tail.tail = (lost_message.head_tail.tail + bytes(chunk))[-_END_BYTES:]
 

@@ -36,10 +36,10 @@ class Inflater:
     Raises `ValueError` for damaged data, with a message that continues a sentence such as "the request …".
     """
 
-    def __init__(self, coding: str) -> None:
-        self._coding = coding
+    def __init__(self, content_coding: str) -> None:
+        self._coding = content_coding
         self._decompressor: zlib._Decompress | None = None
-        self._problem = f"what is not {coding}, as it says"
+        self._problem = f"what is not {content_coding}, as it says"
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the decompressed bytes of a chunk."""
@@ -73,12 +73,12 @@ class Inflater:
             raise ValueError(f"was answered {self._coding} that ends too early; it may have been carried out")
         return last
 
-    def _new_decompressor(self, start: bytes) -> "zlib._Decompress":
+    def _new_decompressor(self, first_bytes: bytes) -> "zlib._Decompress":
         if self._coding in ("gzip", "x-gzip"):
             return zlib.decompressobj(16 + zlib.MAX_WBITS)
         if self._coding == "deflate":
             # The standard requires a zlib header, whose low four bits are 8; many servers omit it.
-            return zlib.decompressobj(zlib.MAX_WBITS if start[0] & 0x0F == 8 else -zlib.MAX_WBITS)
+            return zlib.decompressobj(zlib.MAX_WBITS if first_bytes[0] & 0x0F == 8 else -zlib.MAX_WBITS)
         raise ValueError(
             f"was answered in the encoding {self._coding[:64]!r}, which was not asked for and cannot be read"
         )
@@ -156,13 +156,13 @@ class EventParser:
                 newline = chunk.find(b"\n", start)
         self._append(view[start:])
 
-    def _strip_bom(self, start: bytes) -> bytes:
+    def _strip_bom(self, first_bytes: bytes) -> bytes:
         """Remove the byte order mark that may start a stream."""
-        if len(start) < len(_BOM) and _BOM.startswith(start):
-            self._bom_prefix = start
+        if len(first_bytes) < len(_BOM) and _BOM.startswith(first_bytes):
+            self._bom_prefix = first_bytes
             return b""
         self._bom_prefix = None
-        return start.removeprefix(_BOM)
+        return first_bytes.removeprefix(_BOM)
 
     def _append(self, chunk: memoryview) -> None:
         """Append part of a line; data goes straight to the data buffer."""
@@ -180,11 +180,11 @@ class EventParser:
                 return
         self._line += chunk[: _MAX_FIELD_BYTES - len(self._line)]
 
-    def _begin_data(self, start: bytes) -> None:
+    def _begin_data(self, first_bytes: bytes) -> None:
         if self._has_data:
             self._data_buffer.append(b" ")
         self._has_data = self._is_data_line = True
-        self._data_buffer.append(start)
+        self._data_buffer.append(first_bytes)
 
     def _end_line(self) -> Event | None:
         line, self._line = bytes(self._line), bytearray()

@@ -180,23 +180,25 @@ class ChunkSource:
         return b"".join(self)
 
 
-def parse(raw: Message) -> Any:
+def parse(raw_message: Message) -> Any:
     """Parse a JSON-RPC message in which large or lossy values stay `LazyJSON`; `None` if it is not JSON.
 
     The members of JSON-RPC are always found, even if other members are very large or have invalid names.
     """
     try:
-        message = parse_lazy(raw)
+        message = parse_lazy(raw_message)
         if _has_lazy_body(message):
-            message = parse_lazy(raw, max_container_bytes=_MAX_ENVELOPE_BYTES)
-        return _parse_members(raw) if isinstance(message, LazyJSON) else message
+            message = parse_lazy(raw_message, max_container_bytes=_MAX_ENVELOPE_BYTES)
+        return _parse_members(raw_message) if isinstance(message, LazyJSON) else message
     except InvalidJSON:
         return None
 
 
-def parse_fully(raw: Message) -> dict[str, Any]:
+def parse_fully(raw_message: Message) -> dict[str, Any]:
     """Parse a message of any size; only numbers and strings that Python cannot represent stay `LazyJSON`."""
-    message = parse_lazy(raw, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_PARSE_DEPTH)
+    message = parse_lazy(
+        raw_message, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_PARSE_DEPTH
+    )
     return message if isinstance(message, dict) else {}
 
 
@@ -238,9 +240,9 @@ def _has_lazy_body(message: Any) -> bool:
     return isinstance(message, LazyJSON)
 
 
-def _parse_members(raw: Message) -> dict[str, Any] | None:
+def _parse_members(raw_message: Message) -> dict[str, Any] | None:
     """Parse only the members of JSON-RPC, for messages with other names that cannot be decoded."""
-    members = as_lazy(raw).members(_MEMBER_NAMES)
+    members = as_lazy(raw_message).members(_MEMBER_NAMES)
     return {name: member.parse() for name, member in members.items()} or None
 
 

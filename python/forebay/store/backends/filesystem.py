@@ -118,13 +118,13 @@ class Folders:
             return not os.path.samestat(status, os.stat(self.root, follow_symlinks=False))
         return False
 
-    def retry(self, attempt: Callable[[], _T]) -> _T:
+    def retry(self, function: Callable[[], _T]) -> _T:
         """Call a function, and again after a refresh if a folder is missing, up to four times."""
         for _ in range(3):
             with ignore_missing:
-                return attempt()
+                return function()
             self.refresh()
-        return attempt()
+        return function()
 
     def _refresh_days(self) -> None:
         days = sorted(filter(_DAY_PATTERN.fullmatch, list_names(self.root_fd)), reverse=True)
