@@ -401,7 +401,7 @@ def _read_items(view: View, index: ItemIndex, offset: int, limit: int, budget: i
         if not page.truncated or end == span.end:
             return page
     except (CorruptIndex, InvalidJSON, InvalidArgument):
-        # The reason may only be that too little was read.
+        # The only reason may be that too few bytes were read.
         if end == span.end:
             raise
     # The item is larger than the budget: its overview needs all of it.

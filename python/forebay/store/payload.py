@@ -210,7 +210,7 @@ def _read_chunks(file: _ReadableFile) -> Iterator[object]:
         chunk = file.read(CHUNK_BYTES)
         if chunk is None:
             raise InvalidArgument("this file has nothing to read yet, and does not wait for it; open it blocking")
-        # Empty bytes, or empty text from a text file.
+        # At the end of a file: empty bytes, or empty text from a text file.
         if not chunk:
             return
         yield chunk

@@ -12,7 +12,7 @@ __all__ = ["Quota", "QuotaExceeded"]
 
 
 class QuotaExceeded(StoreFull):
-    """The counters exceed a quota. After a crash the counters may be too high, which a recount corrects."""
+    """A quota is exceeded by the counters, which may be too high after a crash until the next recount."""
 
 
 class Quota:

@@ -42,7 +42,7 @@ class View(Protocol):
     def size(self) -> int: ...
     @property
     def nature(self) -> str:
-        """`json`, `ndjson`, `text` or `binary`."""
+        """Type of the view: `json`, `ndjson`, `text` or `binary`."""
 
     @property
     def items(self) -> ItemIndex | None:

@@ -56,7 +56,7 @@ class StoredOutput:
     output_handle: str
     mime_type: str
     nature: str
-    """`json`, `ndjson`, `text` or `binary`."""
+    """Type of the payload: `json`, `ndjson`, `text` or `binary`."""
     size_bytes: int
     stored_bytes: int
     """Size of the file on disk."""
@@ -154,7 +154,7 @@ class Store:
         handle_length: int | None = None,
     ) -> Descriptor:
         """Run `put` in a thread. Also takes an async iterable of chunks. A cancelled call leaves nothing stored."""
-        # Checked here, because `put` gets `report_progress` in its place.
+        # Checked here, because `put` gets `report_progress` instead of it.
         PutRequest(progress=progress).check()
         is_cancelled = False
         chunks = BlockingChunks(payload) if isinstance(payload, AsyncIterable) else None

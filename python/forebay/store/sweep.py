@@ -48,7 +48,7 @@ class _Entry:
 
 
 class Sweeper:
-    """Remover of expired payloads, on demand and in the background. Several processes may sweep one store."""
+    """Sweeper of a store: removes expired payloads, on demand and in the background, in any number of processes."""
 
     def __init__(self, backend: Backend, catalog: Catalog, quota: Quota, journal: Journal, options: Options) -> None:
         self._backend = backend
@@ -195,7 +195,7 @@ class Sweeper:
             with self._backend.open(object_info.handle) as blob:
                 meta = self._catalog.read_footer(object_info.handle, blob).meta
         except KeyError:
-            # Another process removed it.
+            # Another process removed the object.
             return _Entry(None, object_info.modified_at, object_info.modified_at)
         except HandleCorrupt:
             # The expiry of a damaged payload cannot be read, so it expires after the default time to live.

@@ -80,7 +80,7 @@ class Backend(Protocol):
         """Remove the unfinished objects of crashed writers, and return their number."""
 
     def lock(self, *, wait: bool) -> AbstractContextManager[bool]:
-        """Hold the store's lock against other processes; yield whether it was acquired, which `wait` makes sure of."""
+        """Hold the store's lock and yield true. Without `wait`, yield false if another process holds the lock."""
 
     def counters(self) -> AbstractContextManager[Counters]:
         """Hold the lock of the counters, so that objects and counters change together."""

@@ -190,7 +190,7 @@ def _open_root(root: Path) -> int:
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-# The next two are classes, because a context manager made by `contextlib` can be entered only once.
+# Both context managers are classes, because one made by `contextlib` can be entered only once.
 class _TranslateOSErrors:
     def __enter__(self) -> None:
         pass
