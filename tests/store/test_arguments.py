@@ -39,7 +39,7 @@ def test_a_number_is_a_whole_number(value: Any, store: Store, handle: str) -> No
         assert refusal(store.search, handle, "a", **{name: value}).startswith(f"{name} {says}")
 
 
-def test_what_was_given_is_named(store: Store, handle: str) -> None:
+def test_the_error_has_the_wrong_value(store: Store, handle: str) -> None:
     assert refusal(store.fetch, handle, offset="3").endswith("not '3'")
     assert refusal(store.fetch, handle, max_bytes=1.5).endswith("not 1.5")
     assert refusal(store.fetch, handle, limit=True).endswith("not True")
@@ -69,6 +69,6 @@ def test_a_flag_is_true_or_false(name: str, value: Any, store: Store, handle: st
     assert refusal(store.search, handle, "a", **{name: value}) == f"{name} must be true or false, not {value!r}"
 
 
-def test_a_format_is_one_of_few(store: Store, handle: str) -> None:
+def test_an_unknown_format_is_refused(store: Store, handle: str) -> None:
     for value in (3, None, ["items"], b"items"):
         assert refusal(store.fetch, handle, format=value).startswith("format is one of auto, items, bytes, text, lines")

@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
+def test_every_blocking_method_has_an_async_version(store: Store) -> None:
     async def all_of_it() -> None:
         handle = (await store.put_async([{"id": 1}, {"id": 2}])).output_handle
         assert (await store.fetch_async(handle, limit=1)).content == b'[{"id":1}]'
@@ -43,7 +43,7 @@ def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_many_puts_at_once_do_not_cross(store: Store) -> None:
+def test_concurrent_puts_do_not_mix_payloads(store: Store) -> None:
     async def all_of_it() -> None:
         payloads = [b"%d" % size * size for size in range(0, 400_000, 12_347)]
         descriptors = await asyncio.gather(*(store.put_async(payload) for payload in payloads))
@@ -52,7 +52,7 @@ def test_many_puts_at_once_do_not_cross(store: Store) -> None:
     asyncio.run(all_of_it())
 
 
-def test_chunks_may_be_awaited(store: Store) -> None:
+def test_put_async_takes_an_async_iterator(store: Store) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for number in range(5):
             await asyncio.sleep(0)
@@ -64,7 +64,7 @@ def test_chunks_may_be_awaited(store: Store) -> None:
     assert whole(store, asyncio.run(all_of_it())) == b"".join(b"%d" % number * 500_000 for number in range(5))
 
 
-def test_an_error_in_awaited_chunks_is_the_caller_s(store: Store, tmp_path: Path) -> None:
+def test_an_error_in_awaited_chunks_is_raised_in_the_caller(store: Store, tmp_path: Path) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield b"first"
         raise LookupError("no second")
@@ -77,7 +77,7 @@ def test_an_error_in_awaited_chunks_is_the_caller_s(store: Store, tmp_path: Path
     assert payload_files(tmp_path / "store") == []
 
 
-def test_awaited_chunks_are_not_for_a_put_that_waits(store: Store) -> None:
+def test_put_refuses_an_async_iterator(store: Store) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield b""
 
@@ -160,7 +160,7 @@ def test_awaited_chunks_may_need_threads_themselves(store: Store) -> None:
     assert asyncio.run(all_of_it()) == [3000] * 40
 
 
-def test_an_awaited_chunk_of_nothing_is_no_end(store: Store, tmp_path: Path) -> None:
+def test_an_awaited_chunk_of_none_is_refused(store: Store, tmp_path: Path) -> None:
     async def chunks() -> AsyncIterator[Any]:
         yield b"first"
         yield None
@@ -201,7 +201,7 @@ def test_a_put_that_was_cancelled_too_late_is_undone(
     assert store.put(b"payload").size_bytes == 7
 
 
-def test_put_async_takes_what_put_takes(store: Store) -> None:
+def test_put_async_has_the_parameters_of_put(store: Store) -> None:
     put, put_async = (inspect.signature(method).parameters for method in (Store.put, Store.put_async))
     assert list(put) == list(put_async)
     assert [put[name] for name in put if name != "payload"] == [put_async[name] for name in put if name != "payload"]

@@ -33,7 +33,7 @@ def test_a_request_has_the_parameters_of_its_method(
     }
 
 
-def test_a_request_reads_the_page_that_its_parameters_do(tmp_path: Path) -> None:
+def test_a_request_object_reads_the_same_page_as_its_parameters(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         handle = store.put({"rows": [{"id": n, "name": "é" * n} for n in range(100)]}, principal="ann").output_handle
         page: dict[str, Any] = {"offset": 7, "limit": 5, "fields": ["id"], "max_bytes": 2000, "escape_levels": 1}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-def test_whatever_holds_bytes_that_do_not_change(tmp_path: Path) -> None:
+def test_every_read_only_buffer_is_a_payload(tmp_path: Path) -> None:
     file = tmp_path / "payload"
     file.write_bytes(b"[1, 2]")
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -30,17 +30,17 @@ def test_whatever_holds_bytes_that_do_not_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [None, 1, ["[]"], {"a": 1}, object()])
-def test_what_has_no_buffer_is_told_what_a_payload_is(other: object) -> None:
+def test_the_error_for_an_object_without_a_buffer_says_what_a_payload_is(other: object) -> None:
     with pytest.raises(TypeError, match="a payload is bytes, a read-only buffer of bytes or a str"):
         forebay.get(other, "")  # type: ignore[arg-type]
 
 
-def test_what_can_change_is_refused() -> None:
+def test_a_writable_buffer_is_refused() -> None:
     with pytest.raises(TypeError, match="read-only"):
         forebay.get(bytearray(b"[]"), "")
 
 
-def test_a_closed_buffer_says_so_itself(tmp_path: Path) -> None:
+def test_a_closed_buffer_raises_its_own_error(tmp_path: Path) -> None:
     file = tmp_path / "payload"
     file.write_bytes(b"[]")
     with file.open("rb") as opened:
@@ -54,7 +54,7 @@ def test_a_closed_buffer_says_so_itself(tmp_path: Path) -> None:
         forebay.get(released, "")
 
 
-def test_a_buffer_of_something_else_is_told_how_to_become_bytes() -> None:
+def test_the_error_for_a_buffer_of_numbers_says_how_to_cast_it() -> None:
     numbers = memoryview(array("i", [1, 2])).toreadonly()
     with pytest.raises(BufferError, match=r"cast\(\"B\"\)"):
         forebay.preview(numbers)
