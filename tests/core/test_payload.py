@@ -1,18 +1,15 @@
-"""Payload types, and the messages for everything else."""
+"""Payload types, the errors for other types, and buffers that are changed during a call."""
 
-from __future__ import annotations
-
+import contextlib
 import mmap
+import threading
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import forebay
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from typing_extensions import Buffer
+from typing_extensions import Buffer
 
 
 def test_every_read_only_buffer_is_a_payload(tmp_path: Path) -> None:
@@ -61,3 +58,40 @@ def test_the_error_for_a_buffer_of_numbers_says_how_to_cast_it() -> None:
     assert forebay.preview(numbers.cast("B")) is None
     with pytest.raises(BufferError, match="contiguous"):
         forebay.preview(memoryview(b"abcd")[::2])
+
+
+VERBS: dict[str, Callable[[memoryview], object]] = {
+    "preview": forebay.preview,
+    "read_text": lambda data: forebay.read_text(data, 1),
+    "read_lines": lambda data: forebay.read_lines(data),
+    "truncate": forebay.truncate,
+    "truncate_lines": forebay.truncate_lines,
+    "outline": forebay.outline,
+    "get": lambda data: forebay.get(data, "/kkkk"),
+    "project": lambda data: forebay.project(data, ["kkkk"]),
+    "index_items": forebay.index_items,
+    "search": lambda data: forebay.search(data, "é"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_changed_buffer_gives_a_wrong_result_or_an_error(verb: str) -> None:
+    text = '{"' + "k" * 4 + '":["' + "é" * 20_000 + '"]}'
+    owned = bytearray(text.encode())
+    payload = memoryview(owned).toreadonly()
+    is_done = threading.Event()
+
+    def change() -> None:
+        while not is_done.is_set():
+            for place in (2, 10, 20_001):
+                owned[place] ^= 0x3C
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(300):
+            with contextlib.suppress(forebay.ForebayError, UnicodeDecodeError):
+                VERBS[verb](payload)
+    finally:
+        is_done.set()
+        changing.join()

@@ -32,7 +32,7 @@ READS: dict[str, Callable[[Store, Any, Any], object]] = {
 
 KNOWN = "oh_ABCDEFGHIJKL"
 
-NO_HANDLES: list[Any] = [
+MALFORMED_HANDLES: list[Any] = [
     "",
     "oh_",
     "oh_ABCDEFGHIJK",
@@ -112,7 +112,7 @@ def everything_under(folder: Path) -> dict[str, bytes | None]:
 
 @pytest.mark.parametrize("read", READS)
 def test_a_malformed_handle_is_not_found(store: Store, read: str) -> None:
-    for handle in NO_HANDLES:
+    for handle in MALFORMED_HANDLES:
         kind, code, message = refusal(read, store, handle, OPERATOR)
         assert (kind, code) == (HandleNotFound, "output_handle_not_found"), handle
         assert len(message) < 300
@@ -131,7 +131,7 @@ def test_a_malformed_handle_reaches_no_file(store: Store, root: Path) -> None:
     ):
         (day / name).write_bytes(b"planted")
     before = everything_under(day)
-    for handle in NO_HANDLES:
+    for handle in MALFORMED_HANDLES:
         with pytest.raises(HandleNotFound):
             store.delete(handle, principal=OPERATOR)
     assert len(list(store.list(principal=OPERATOR))) == 1

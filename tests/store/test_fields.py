@@ -50,7 +50,7 @@ def test_fields_of_items_tile(store: Store, items: list[Any], fields: list[str],
 
 
 BULKY = [{"id": number, "text": "x" * 99_990} for number in range(400)]
-MOST_READ = 16 << 20
+MAX_READ_BYTES = 16 << 20
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +64,14 @@ def test_a_page_of_fields_ends_early_at_the_scan_limit(
     bulky: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, handle = bulky
-    assert store.stat(handle).size_bytes > 2 * MOST_READ
+    assert store.stat(handle).size_bytes > 2 * MAX_READ_BYTES
     reads = RecordedReads(monkeypatch)
     found = list(pages(store, handle, fields=["id"], limit=1000))
     assert [item for page in found for item in content(page)] == [{"id": number} for number in range(len(BULKY))]
     assert len(found) == 3
     for page in found:
         _, read = reads.measure(lambda page=page: store.fetch(handle, offset=page.offset, fields=["id"], limit=1000))
-        assert read < MOST_READ * 3 // 2
+        assert read < MAX_READ_BYTES * 3 // 2
 
 
 def test_fields_that_no_item_has_are_refused_after_a_bounded_scan(
@@ -91,7 +91,7 @@ def test_fields_that_no_item_has_are_refused_after_a_bounded_scan(
         assert content(store.fetch(handle, offset=offset, fields=["nope"], limit=3)) == [{}, {}, {}]
 
     _, read = reads.measure(ask)
-    assert read < 4 * MOST_READ
+    assert read < 4 * MAX_READ_BYTES
     _, read = reads.measure(lambda: store.fetch(handle, offset=len(BULKY) - 1, fields=["nope"]))
     assert read < 1 << 20
 
