@@ -234,7 +234,7 @@ class LineBuffer:
 class LineReader:
     """Iterable over the lines of a file descriptor, without newlines and empty lines; the last newline may be missing.
 
-    Once `end_fd` becomes readable, reading stops at the bytes that are already in the pipe, even if other processes
+    Once `end_fd` becomes readable, reading stops after the bytes that are already in the pipe, even if other processes
     still hold its write end.
     """
 

@@ -63,7 +63,7 @@ _FULL_PARSE_DEPTH = 512
 _MEMBER_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
 
 _HOLE_TOKEN = secrets.token_hex(16)
-"""Marks a placeholder in parsed JSON. It is random, so that no message can contain one."""
+"""Start of a placeholder in parsed JSON. It is random, so that no message can contain it."""
 
 _HOLE_PATTERN = re.compile(f'"{_HOLE_TOKEN}:([0-9]+)"'.encode())
 
@@ -181,7 +181,7 @@ class ChunkSource:
 
 
 def parse(raw_message: Message) -> Any:
-    """Parse a JSON-RPC message in which large or lossy values stay `LazyJSON`; `None` if it is not JSON.
+    """Parse a JSON-RPC message like `parse_lazy`; return `None` if it is not JSON.
 
     The members of JSON-RPC are always found, even if other members are very large or have invalid names.
     """
@@ -346,6 +346,6 @@ def get_meta(params: object) -> dict[str, Any]:
 
 
 def protocol_version(params: object) -> str | None:
-    """Return the protocol version that a request names in its `_meta`, as requests do since `MODERN_VERSION`."""
+    """Return the protocol version in the `_meta` of a request, where it is since `MODERN_VERSION`; `None` if missing."""
     version = get_meta(params).get(PROTOCOL_VERSION_KEY)
     return version if isinstance(version, str) else None

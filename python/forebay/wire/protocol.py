@@ -95,5 +95,5 @@ class PageCursors:
         return {} if self._cursor is None else {"cursor": self._cursor}
 
     def follow(self, page: Mapping[str, Any]) -> None:
-        """Set the cursor for the next request from a page."""
+        """Take the cursor of the next request from a page."""
         self._cursor = next_cursor(page)
