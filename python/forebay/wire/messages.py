@@ -346,6 +346,6 @@ def get_meta(params: object) -> dict[str, Any]:
 
 
 def protocol_version(params: object) -> str | None:
-    """Return the protocol version in the `_meta` of a request, where it is since `MODERN_VERSION`; `None` if missing."""
+    """Return the protocol version in the `_meta` of a request, as sent since `MODERN_VERSION`; `None` if missing."""
     version = get_meta(params).get(PROTOCOL_VERSION_KEY)
     return version if isinstance(version, str) else None
