@@ -38,9 +38,13 @@ from forebay.outputs.result import (
 from forebay.outputs.tasks import TaskOwners
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.store import Store
-from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
+from forebay.store.handles import (
+    LONG_HANDLE_LENGTH,
+    SHORT_HANDLE_LENGTH,
+    make_client_principal,
+    make_subject_principal,
+)
 from forebay.store.payload import encode
-from forebay.store.principals import make_client_principal, make_subject_principal
 from forebay.wire.protocol import next_cursor
 
 __all__ = ["Forebay", "get_connection", "get_lasting_connection", "get_principal", "get_task_owners"]

@@ -36,7 +36,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from forebay.store import Store, StoredOutput
-    from forebay.store.principals import Principal
+    from forebay.store.handles import Principal
 
 
 _CHUNK_BYTES = 1 << 20
@@ -130,7 +130,7 @@ def get(args: Namespace) -> None:
 
 def search(args: Namespace) -> None:
     """Find a pattern in a stored payload."""
-    from forebay.store.pages import SearchRequest
+    from forebay.store.search import SearchRequest
 
     with _open_store(args) as store:
         request = SearchRequest(
@@ -261,7 +261,7 @@ def _open_store(args: Namespace) -> "Store":
 
 
 def _list_principal_names(args: Namespace) -> tuple[str, ...]:
-    from forebay.store.principals import list_possible_principals
+    from forebay.store.handles import list_possible_principals
 
     return () if args.principal is None else list_possible_principals(args.principal)
 

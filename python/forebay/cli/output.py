@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from forebay.store import StoredOutput
-    from forebay.store.pages import Page, SearchPage
+    from forebay.store.pages import Page
+    from forebay.store.search import SearchPage
 
 __all__ = [
     "handle_output_errors",
@@ -257,7 +258,7 @@ def _format_time(timestamp: object) -> str:
 
 
 def _format_principal(principal: str | None) -> str | None:
-    from forebay.store.principals import format_principal
+    from forebay.store.handles import format_principal
 
     return format_principal(principal)
 

@@ -19,10 +19,10 @@ from forebay.outputs.capabilities import (
 )
 from forebay.outputs.result import RESOURCE_URI_PREFIX, Result, error_result, text_result
 from forebay.store import Store
-from forebay.store.handles import extract_handle
-from forebay.store.pages import PageRequest, SearchRequest
+from forebay.store.handles import Principal, extract_handle
+from forebay.store.pages import PageRequest
 from forebay.store.payload import encode, escaped_size
-from forebay.store.principals import Principal
+from forebay.store.search import SearchRequest
 
 __all__ = [
     "RESOURCE_TEMPLATE",

@@ -9,7 +9,7 @@ import httpx2
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.security import AppliedSecurity, redact
 from forebay.operations.openapi.styles import NON_SECRET_HEADERS, merge_cookies
-from forebay.wire.inflate import ACCEPT_ENCODING, Inflater, is_compression
+from forebay.wire.http_bodies import ACCEPT_ENCODING, Inflater, is_compression
 
 __all__ = ["carries_identity", "iter_decoded", "new_client", "new_request", "send"]
 
