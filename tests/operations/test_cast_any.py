@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from forebay.operations import Caster, cast
-from forebay.operations.dialect import map_schemas
-from forebay.operations.validation import Validator
+from forebay.operations.validation import Validator, map_schemas
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from schemas import (

@@ -53,3 +53,8 @@ def test_of_equal_attempts_the_valid_one_is_chosen() -> None:
 def test_a_placeholder_is_valid_for_one_member_only() -> None:
     schema = {"oneOf": [{**INTEGER, "maximum": 5}, {**INTEGER, "minimum": 0}, NULL]}
     assert replaced(schema, "x") == (None, [("", "x")])
+
+
+def test_a_constant_of_another_type_is_not_the_only_alternative_to_try() -> None:
+    value: Any = {"b": {}}
+    assert replaced({"oneOf": [STRING, {"const": "x"}]}, value) == ("", [("", value)])

@@ -28,6 +28,7 @@ __all__ = [
     "dump",
     "dump_reversible",
     "from_jsonable",
+    "get_media_type",
     "has_only_json_types",
     "is_json_type",
     "parse",
@@ -105,9 +106,14 @@ _BINARY_TYPES = (Body, bytes, bytearray, memoryview)
 """Types that JSON cannot express."""
 
 
+def get_media_type(content_type: str) -> str:
+    """Return a content type in lower case and without parameters such as `charset`."""
+    return content_type.partition(";")[0].strip().lower()
+
+
 def is_json_type(content_type: str) -> bool:
     """Return whether a content type is JSON. NDJSON is not."""
-    media_type = content_type.partition(";")[0].strip().lower()
+    media_type = get_media_type(content_type)
     return media_type in ("application/json", "text/json") or media_type.endswith("+json")
 
 

@@ -34,13 +34,12 @@ from forebay.arguments import short_repr
 from forebay.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import deadline_after
-from forebay.operations.dialect import is_openapi_3_0, modernize
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.responses import error_to_call_tool_result, needs_result_wrapper, to_call_tool_result
 from forebay.operations.results import is_large
 from forebay.operations.spec import CallContext, Identity, OperationSpec
-from forebay.operations.validation import Schema, has_rules
+from forebay.operations.validation import Schema, has_rules, is_openapi_3_0, modernize
 from forebay.outputs.listing import allow_alternative
 from forebay.outputs.result import UNSTRUCTURED
 from forebay.store.threads import run_in_pool

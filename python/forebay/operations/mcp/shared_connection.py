@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from mcp import Client
 
 from forebay.errors import InvalidArgument
-from forebay.operations.cleanup import wait_shielded
+from forebay.operations.deadlines import wait_shielded
 from forebay.operations.errors import CallError
 from forebay.operations.mcp.connection import ClientConnection
 from forebay.operations.mcp.errors import to_connect_error

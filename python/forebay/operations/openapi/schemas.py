@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, Literal, TypeAlias
 
-from forebay.operations.dialect import modernize_keywords
 from forebay.operations.openapi.document import Document
-from forebay.operations.validation import Schema
+from forebay.operations.validation import Schema, modernize_keywords
 
 __all__ = ["BASE64", "Direction", "SchemaBundle", "UniqueNames", "holds_file"]
 
