@@ -33,10 +33,17 @@ from forebay.operations.openapi.document import (
     read_document,
 )
 from forebay.operations.openapi.operations import HTTPCall, Include, read_operations
-from forebay.operations.openapi.responses import LargeBodyStore, ResponseLimits
+from forebay.operations.openapi.parameters import check_header_value
 from forebay.operations.openapi.security import AppliedSecurity, Credential, Security
-from forebay.operations.openapi.styles import check_header_value
-from forebay.operations.openapi.transport import carries_identity, iter_decoded, new_client, new_request, send
+from forebay.operations.openapi.transport import (
+    LargeBodyStore,
+    ResponseLimits,
+    carries_identity,
+    iter_decoded,
+    new_client,
+    new_request,
+    send,
+)
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import Operation
 

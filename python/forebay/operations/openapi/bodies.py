@@ -11,8 +11,8 @@ import httpx2
 
 from forebay.envelope.body import is_json_type
 from forebay.operations.errors import CallError
-from forebay.operations.openapi import styles
 from forebay.operations.openapi.document import Document
+from forebay.operations.openapi.parameters import Pairs, dump_strict, format_pairs, to_text
 from forebay.operations.openapi.schemas import BASE64, SchemaBundle, holds_file
 from forebay.operations.validation import Schema
 
@@ -66,7 +66,7 @@ class RequestBody:
         return _decode_bytes(value, "body"), self.content_type
 
     def _encode_form(self, form: Any) -> bytes:
-        pairs: styles.Pairs = []
+        pairs: Pairs = []
         for name, value in _iter_form_fields(form):
             encoding = self._get_field_encoding(name)
             if value is None:
@@ -75,11 +75,11 @@ class RequestBody:
                 isinstance(value, list | tuple) and is_json_type(str(encoding.get("contentType")))
             )
             if is_json and not {"style", "explode"} & encoding.keys():
-                value = styles.dump_strict(value).decode()
+                value = dump_strict(value).decode()
             style = encoding.get("style", "form")
             explode = encoding.get("explode", style in ("form", "deepObject"))
             allow_reserved = encoding.get("allowReserved") is True
-            pairs += styles.format_pairs(name, value, style, explode, allow_reserved=allow_reserved)
+            pairs += format_pairs(name, value, style, explode, allow_reserved=allow_reserved)
         return "&".join(f"{name}={value}" for name, value in pairs).encode()
 
     def _iter_parts(self, form: Any) -> Iterator[tuple[str, _Part]]:
@@ -103,7 +103,7 @@ class RequestBody:
                 return None, _dump_json(value), content_type or "application/json"
             case _ if is_file:
                 return name, _decode_bytes(value, name), content_type or "application/octet-stream"
-        return None, styles.to_text(value).encode("utf-8", "surrogatepass"), content_type or None
+        return None, to_text(value).encode("utf-8", "surrogatepass"), content_type or None
 
     def _get_field_encoding(self, name: str) -> Mapping[str, Any]:
         encoding = self.encoding.get(name)
@@ -174,7 +174,7 @@ def _iter_form_fields(form: Any) -> list[tuple[str, Any]]:
 
 def _dump_json(value: Any) -> bytes:
     try:
-        return styles.dump_strict(value)
+        return dump_strict(value)
     except (TypeError, ValueError) as error:
         raise CallError("VALIDATION_ERROR", f"body cannot be written as JSON: {error!s:.200}") from None
 
@@ -183,7 +183,7 @@ def _encode_text(value: Any, content_type: str) -> tuple[bytes, str]:
     """Encode a text in the documented charset, or in UTF-8 if that charset is unknown or lacks a character."""
     if isinstance(value, bytes):
         return value, content_type
-    text, charset = styles.to_text(value), _CHARSET_PATTERN.search(content_type)
+    text, charset = to_text(value), _CHARSET_PATTERN.search(content_type)
     try:
         return text.encode(charset[1] if charset else "utf-8"), content_type
     except (LookupError, UnicodeError):

@@ -25,11 +25,17 @@ from forebay.operations.openapi.parameters import (
     fill_path,
     read_parameters,
 )
-from forebay.operations.openapi.responses import LargeBodyStore, ResponseLimits, read_envelope, read_error
 from forebay.operations.openapi.schemas import SchemaBundle, UniqueNames
 from forebay.operations.openapi.security import AppliedSecurity, Security
-from forebay.operations.openapi.styles import merge_cookies
-from forebay.operations.openapi.transport import new_request, send
+from forebay.operations.openapi.transport import (
+    LargeBodyStore,
+    ResponseLimits,
+    merge_cookies,
+    new_request,
+    read_envelope,
+    read_error,
+    send,
+)
 from forebay.operations.spec import CallContext, OperationSpec
 from forebay.operations.validation import Schema
 

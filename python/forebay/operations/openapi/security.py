@@ -14,9 +14,9 @@ from urllib.parse import quote_plus
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.document import Document
-from forebay.operations.openapi.styles import NON_SECRET_HEADERS, check_header_value, percent_encode
+from forebay.operations.openapi.parameters import check_header_value, percent_encode
 
-__all__ = ["AppliedSecurity", "Credential", "Requirement", "Security", "redact"]
+__all__ = ["NON_SECRET_HEADERS", "AppliedSecurity", "Credential", "Requirement", "Security", "redact"]
 
 Secret: TypeAlias = str | tuple[str, str]
 
@@ -25,6 +25,12 @@ Credential: TypeAlias = Secret | Callable[[], Secret | Awaitable[Secret]]
 
 Requirement: TypeAlias = Sequence[str]
 """Names of security schemes that a request needs together."""
+
+NON_SECRET_HEADERS = frozenset(
+    {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
+    | {"host", "transfer-encoding", "user-agent"}
+)
+"""Lower-case names of headers that never carry credentials. All others are treated as secret."""
 
 _REDACTED = "[hidden]"
 
