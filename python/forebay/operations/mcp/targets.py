@@ -117,8 +117,8 @@ def _check_url(url: str) -> None:
 
 
 def _strip_secrets(url: str) -> str:
-    parts = urllib.parse.urlsplit(url)
-    return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    split_url = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit((split_url.scheme, split_url.netloc.rpartition("@")[2], split_url.path, "", ""))
 
 
 @contextlib.asynccontextmanager

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import quote, unquote
 
 from forebay.arguments import short_repr
@@ -40,21 +40,13 @@ Location: TypeAlias = Literal["path", "query", "header", "cookie"]
 BODY_KEY = "body"
 """Key of the request body in the input of an operation."""
 
-_LOCATIONS: dict[str, tuple[Location, str]] = {
-    "path": ("path", "simple"),
-    "query": ("query", "form"),
-    "header": ("header", "simple"),
-    "cookie": ("cookie", "form"),
-}
-"""Location and default style by the parameter's `in`."""
-
-_STYLES = {
+_STYLES: dict[Location, tuple[str, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
     "header": ("simple",),
     "cookie": ("form",),
 }
-"""Styles that OpenAPI allows in each location."""
+"""Styles that OpenAPI allows in each location; the first is the default."""
 
 _IGNORED_HEADERS = frozenset(
     {"accept", "authorization", "content-type"}
@@ -65,6 +57,7 @@ _IGNORED_HEADERS = frozenset(
 _PLACEHOLDER_PATTERN = re.compile(r"\{([^{}/]+)\}")
 
 Pairs = list[tuple[str, str]]
+"""Escaped names and values."""
 
 _UNESCAPED_RESERVED = ":/?@!$'()*,;="
 """Characters that `allowReserved` leaves unescaped. `#`, `&`, `+` and brackets would change the query's meaning."""
@@ -101,7 +94,7 @@ class Parameter:
 def read_parameters(
     document: Document, path: str, path_parameters: Any, operation_parameters: Any, *, has_body: bool
 ) -> list[Parameter]:
-    """Read the parameters of an operation from its own list, its path's list and the placeholders of the path."""
+    """Read the parameters of an operation: its own, those of its path, and undeclared placeholders in the path."""
     parameters: dict[tuple[str, str], Parameter] = {}
     placeholders = _PLACEHOLDER_PATTERN.findall(path)
     for node in [*_as_list(path_parameters), *_as_list(operation_parameters)]:
@@ -117,7 +110,7 @@ def read_parameters(
 
 
 def fill_path(path: str, parameters: Sequence[Parameter], arguments: Mapping[str, Any]) -> str:
-    """Return the path with its placeholders replaced. A value cannot add or leave a path segment."""
+    """Return the path with its placeholders replaced. A value cannot change the number of path segments."""
     by_name = {parameter.name: parameter for parameter in parameters if parameter.location == "path"}
 
     def fill(placeholder: re.Match[str]) -> str:
@@ -161,7 +154,7 @@ def _build_pairs(
 def _iter_values(
     location: Location, parameters: Sequence[Parameter], arguments: Mapping[str, Any]
 ) -> Iterator[tuple[Parameter, Any]]:
-    """Yield each parameter of a location that has an argument, with its prepared value."""
+    """Yield each parameter of a location that has an argument, and the value to send."""
     for parameter in parameters:
         if parameter.location == location and arguments.get(parameter.key) is not None:
             yield parameter, parameter.prepare_value(arguments[parameter.key])
@@ -179,13 +172,13 @@ def _as_list(node: Any) -> list[Any]:
 
 
 def _parse_parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
-    name, place = node.get("name"), node.get("in")
-    if not isinstance(name, str) or not isinstance(place, str) or place not in _LOCATIONS:
+    name, location = node.get("name"), node.get("in")
+    if not isinstance(name, str) or not isinstance(location, str) or location not in _STYLES:
         raise InvalidArgument(
             f"a parameter has a name, and is in path, query, header or cookie; not {short_repr(node)}"
         )
-    location, default_style = _LOCATIONS[place]
-    style, explode = node.get("style") or default_style, node.get("explode")
+    location = cast("Location", location)
+    style, explode = node.get("style") or _STYLES[location][0], node.get("explode")
     if style not in _STYLES[location]:
         raise InvalidArgument(f"parameter {name!r:.64} in {location} cannot have the style {style!r:.32}")
     content = node.get("content")
@@ -234,7 +227,7 @@ def percent_encode(text: str, *, allow_reserved: bool = False) -> str:
 
 
 def to_text(value: Any) -> str:
-    """Return a value as the text of a parameter. Nested lists and objects, which have no style, become JSON.
+    """Return a value as the text of a parameter. Lists and objects become JSON.
 
     Raises `ValueError` or `TypeError` for a value that cannot be sent.
     """
@@ -271,12 +264,12 @@ def format_path(name: str, value: Any, style: str, explode: bool) -> str:
     if style == "matrix":
         return "".join(f";{key}={text}" if text else f";{key}" for key, text in _iter_pairs(name, value, explode))
     prefix, delimiter = (".", "." if explode else ",") if style == "label" else ("", ",")
-    return prefix + _join_parts(name, value, delimiter, explode, percent_encode)
+    return prefix + _join_texts(name, value, delimiter, explode, percent_encode)
 
 
 def format_header(name: str, value: Any, explode: bool) -> str:
     """Return the value of a header."""
-    return _join_parts(name, value, ",", explode, lambda text: text)
+    return _join_texts(name, value, ",", explode, lambda text: text)
 
 
 def format_pairs(name: str, value: Any, style: str, explode: bool, *, allow_reserved: bool = False) -> Pairs:
@@ -288,20 +281,20 @@ def format_pairs(name: str, value: Any, style: str, explode: bool, *, allow_rese
     if style == "deepObject" and isinstance(value, Mapping):
         return [(percent_encode(key), escape(text)) for key, text in _iter_deep_pairs(name, value)]
     if isinstance(value, list | tuple | Mapping) and not explode and style in _DELIMITERS:
-        return [(percent_encode(name), _join_parts(name, value, _DELIMITERS[style], False, escape))] if value else []
+        return [(percent_encode(name), _join_texts(name, value, _DELIMITERS[style], False, escape))] if value else []
     return list(_iter_pairs(name, value, explode, escape))
 
 
-def _join_parts(name: str, value: Any, delimiter: str, explode: bool, escape: Callable[[str], str]) -> str:
-    """Join the parts of a value. Raises `ValueError` if a part contains the delimiter."""
-    parts = list(_iter_parts(value, explode, escape))
-    if isinstance(value, list | tuple | Mapping) and any(delimiter in part for part in parts):
+def _join_texts(name: str, value: Any, delimiter: str, explode: bool, escape: Callable[[str], str]) -> str:
+    """Join the texts of a list or object. Raises `ValueError` if one of them contains the delimiter."""
+    texts = list(_iter_texts(value, explode, escape))
+    if isinstance(value, list | tuple | Mapping) and any(delimiter in text for text in texts):
         raise ValueError(f"a value of {name!r:.64} has {unquote(delimiter)!r} in it, which stands between values there")
-    return delimiter.join(parts)
+    return delimiter.join(texts)
 
 
-def _iter_parts(value: Any, explode: bool, escape: Callable[[str], str]) -> Iterator[str]:
-    """Yield the parts of a value: for an object `key=value` if it explodes, else keys and values alternately."""
+def _iter_texts(value: Any, explode: bool, escape: Callable[[str], str]) -> Iterator[str]:
+    """Yield the texts of a value: of an object `key=value` if it explodes, else keys and values alternately."""
     match value:
         case Mapping():
             for key, inner in value.items():
@@ -319,14 +312,14 @@ def _iter_parts(value: Any, explode: bool, escape: Callable[[str], str]) -> Iter
 def _iter_pairs(
     name: str, value: Any, explode: bool, escape: Callable[[str], str] = percent_encode
 ) -> Iterator[tuple[str, str]]:
-    """Yield a value as name and text pairs; an object that explodes uses its keys as names."""
+    """Yield names and texts for a value. An object that explodes uses its keys as names."""
     match value:
         case Mapping() if explode:
             yield from ((percent_encode(str(key)), escape(to_text(inner))) for key, inner in value.items())
         case list() | tuple() if explode:
             yield from ((percent_encode(name), escape(to_text(item))) for item in value)
         case _:
-            yield percent_encode(name), _join_parts(name, value, ",", False, escape)
+            yield percent_encode(name), _join_texts(name, value, ",", False, escape)
 
 
 def _iter_deep_pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:

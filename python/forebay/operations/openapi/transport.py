@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 
 from forebay.envelope import Body, ResponseEnvelope, http_envelope
-from forebay.envelope.body import decode_text, is_json_type
+from forebay.envelope.body import decode_text, get_media_type, is_json_type
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.security import NON_SECRET_HEADERS, AppliedSecurity, Requirement, redact
 from forebay.store import Store
@@ -36,7 +36,7 @@ __all__ = [
 _MAX_REDIRECTS = 10
 
 _CALL_COOKIES = "forebay.own_cookies"
-"""Request extension with the cookies of this call, which its redirects send too. Others are in the client's jar."""
+"""Request extension that holds the cookies of a call, which its redirects send too."""
 
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
@@ -53,19 +53,19 @@ class _MaskedURL(httpx2.URL):
     __repr__ = __str__
 
     def join(self, url: httpx2.URL | str) -> httpx2.URL:
-        """Resolve a redirect against the unmasked URL, because an empty or `#fragment` location keeps its query."""
+        """Resolve the location of a redirect. An empty location, or only a `#fragment`, keeps the unmasked query."""
         return httpx2.URL(self).join(url)
 
 
 def new_client() -> httpx2.AsyncClient:
-    """Create a client without a timeout that stores no cookies, so callers do not share a session."""
+    """Return a client without a timeout. It stores no cookies, so that callers do not share a session."""
     client = httpx2.AsyncClient(timeout=None)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     return client
 
 
 def carries_identity(client: httpx2.AsyncClient) -> bool:
-    """Whether the client adds anything to its requests that may be a credential."""
+    """Return whether the client adds anything to its requests that may be a credential."""
     has_headers = any(name.lower() not in NON_SECRET_HEADERS for name in client.headers)
     return client.auth is not None or has_headers or bool(client.params) or any(True for _ in client.cookies.jar)
 
@@ -73,7 +73,7 @@ def carries_identity(client: httpx2.AsyncClient) -> bool:
 def new_request(
     client: httpx2.AsyncClient, method: str, url: str, headers: httpx2.Headers, content: bytes | None = None
 ) -> httpx2.Request:
-    """Build a request with the headers, cookies and parameters that the client adds."""
+    """Return a request with the headers, cookies and parameters that the client adds."""
     request = client.build_request(method, url, headers=headers, content=content)
     # The client would also accept encodings that `iter_decoded` cannot decode.
     request.headers["Accept-Encoding"] = headers.get("Accept-Encoding", ACCEPT_ENCODING)
@@ -81,9 +81,9 @@ def new_request(
     _add_call_cookies(request, httpx2.Request(method, url, cookies=client.cookies))
     # If the client has parameters, `build_request` has replaced the query of `url` with them.
     own_url = httpx2.URL(url)
-    more = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own_url.params])
-    query = b"&".join(filter(None, [own_url.query, str(more).encode()]))
-    request.url = own_url.copy_with(query=query) if more else own_url
+    client_params = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own_url.params])
+    query = b"&".join(filter(None, [own_url.query, str(client_params).encode()]))
+    request.url = own_url.copy_with(query=query) if client_params else own_url
     return request
 
 
@@ -93,7 +93,7 @@ async def send(
 ) -> AsyncIterator[httpx2.Response]:
     """Send a request and yield the response with its body unread.
 
-    Raises `CallError` for connection failures, also for those while the body is read. `label` names the call in errors.
+    Raises `CallError` if the connection fails, also while the body is read. `label` names the call in errors.
     """
     response: httpx2.Response | None = None
     try:
@@ -104,7 +104,7 @@ async def send(
         raise CallError("TIMEOUT", f"{label} was not answered in time; it may have been carried out") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         reason = redact(str(error) or "the connection broke", applied_security.secrets)
-        location = f" at {_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
+        location = f" at {_format_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
         raise CallError(
             "EXECUTION_ERROR", f"{label} failed{location}: {type(error).__name__}: {reason[:300]}"
         ) from None
@@ -113,14 +113,14 @@ async def send(
             await response.aclose()
 
 
-def _address(url: httpx2.URL) -> str:
+def _format_address(url: httpx2.URL) -> str:
     return f"{url.host}:{url.port or {'http': 80, 'https': 443}.get(url.scheme, '')}"
 
 
 async def _send_following_redirects(
     client: httpx2.AsyncClient, request: httpx2.Request, applied_security: AppliedSecurity, label: str
 ) -> httpx2.Response:
-    # httpx would send all headers except Authorization to the host of a redirect.
+    # By itself, httpx sends all headers except Authorization to the host of a redirect.
     is_trusted, has_body = True, bool(request.content)
     for _ in range(_MAX_REDIRECTS + 1):
         if applied_security.query or any(secret in str(request.url) for secret in applied_security.secrets):
@@ -150,20 +150,20 @@ async def _send_following_redirects(
         if is_trusted:
             _add_call_cookies(redirect, redirect)
         else:
-            # Also for later redirects within the other host: the client adds its cookies every time.
-            _strip_private_parts(redirect, applied_security)
+            # For each redirect within the other host: the client adds its cookies every time.
+            _remove_credentials(redirect, applied_security)
         request = redirect
     raise httpx2.TooManyRedirects(f"more than {_MAX_REDIRECTS} redirects", request=request)
 
 
 def _add_call_cookies(request: httpx2.Request, jar_request: httpx2.Request) -> None:
-    """Set the cookies of the call and, after them, those of `jar_request`. The client alone would send only one set."""
+    """Send the cookies of the call, then the cookies of `jar_request`. The client would send only one of the two."""
     cookies = merge_cookies(request.extensions[_CALL_COOKIES], jar_request.headers.get("Cookie", ""))
     if cookies:
         request.headers["Cookie"] = cookies
 
 
-def _strip_private_parts(request: httpx2.Request, applied_security: AppliedSecurity) -> None:
+def _remove_credentials(request: httpx2.Request, applied_security: AppliedSecurity) -> None:
     for name in [*request.headers]:
         if name.lower() not in NON_SECRET_HEADERS:
             del request.headers[name]
@@ -208,7 +208,7 @@ def merge_cookies(cookies: str, additional_cookies: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """Limits for how much of a response is read."""
+    """Maximum sizes of the bodies to read, of errors and of other responses."""
 
     max_error_bytes: int
     max_body_bytes: int
@@ -227,12 +227,12 @@ async def read_envelope(
     limits: ResponseLimits,
     large_bodies: LargeBodyStore | None,
     *,
-    tool: str,
+    operation_id: str,
     principal: str | None,
 ) -> ResponseEnvelope[Any]:
     """Read a successful response into an envelope."""
     content_type = response.headers.get("Content-Type", "")
-    chunks = iter_decoded(response, tool)
+    chunks = iter_decoded(response, operation_id)
     max_bytes = limits.max_body_bytes if large_bodies is None else large_bodies.min_bytes
     head = [chunk async for chunk in _take_chunks(chunks, max_bytes)]
     is_complete = sum(map(len, head)) <= max_bytes
@@ -241,16 +241,20 @@ async def read_envelope(
         data = _to_data(b"".join(head), content_type)
     elif large_bodies is not None:
         descriptor = await large_bodies.store.put_async(
-            _chain_chunks(head, chunks), mime_type=_mime_type(content_type), source_tool=tool, principal=principal
+            _chain_chunks(head, chunks),
+            mime_type=_get_mime_type(content_type),
+            source_tool=operation_id,
+            principal=principal,
         )
         data = descriptor.to_dict()
     else:
         raise CallError(
-            "EXECUTION_ERROR", f"{tool} answered more than {max_bytes} bytes; ask for less, or raise max_body_bytes"
+            "EXECUTION_ERROR",
+            f"{operation_id} answered more than {max_bytes} bytes; ask for less, or raise max_body_bytes",
         )
     headers = _join_headers(response.headers)
     if data is None and response.request.method != "HEAD":
-        # Tells an empty body from a parsed JSON null, which is None as well. Not every server sends a length.
+        # Distinguishes an empty body from a JSON null, which is also None. Not every server sends a length.
         headers["content-length"] = "0"
     return http_envelope(data, status_code=response.status_code, headers=headers, content_type=content_type)
 
@@ -262,16 +266,16 @@ async def read_error(
     requirement: Requirement,
     accepted_requirements: list[Requirement],
     *,
-    tool: str,
+    operation_id: str,
 ) -> CallError:
-    """Build the error for a status of 400 or more, with our credentials redacted.
+    """Return the error for a status of 400 or more, with the credentials redacted.
 
     `requirement` is the security requirement the request met, one of the operation's `accepted_requirements`.
     """
     longest_secret = max(map(len, applied_security.secrets), default=0)
-    # Read on so that a secret at the cut is whole and can be redacted; a character has up to 4 bytes.
+    # Read further, so that a secret at the cut is complete and can be redacted; a character has up to 4 bytes.
     max_bytes = limits.max_error_bytes + 4 * longest_secret
-    head = await _read_error_body(response, max_bytes, tool)
+    head = await _read_error_body(response, max_bytes, operation_id)
     is_complete = len(head) <= max_bytes
     content_type = response.headers.get("Content-Type", "")
     text = redact(_decode_error_text(head, content_type, is_complete=is_complete), applied_security.secrets)
@@ -291,7 +295,7 @@ async def read_error(
     if body != text or not is_complete:
         details["body_cut"] = f"the first {len(body.encode())} of {size or f'more than {len(head)}'} bytes"
     reason = redact(response.reason_phrase, applied_security.secrets)
-    message = f"{tool} was answered {response.status_code} {reason}".rstrip()
+    message = f"{operation_id} was answered {response.status_code} {reason}".rstrip()
     if response.status_code == 401 and requirement:
         message += f"; what was given for the security scheme {' and '.join(requirement)} was refused"
     elif response.status_code == 401 and accepted_requirements:
@@ -300,11 +304,11 @@ async def read_error(
     return CallError("EXECUTION_ERROR", message, details)
 
 
-async def _read_error_body(response: httpx2.Response, max_bytes: int, tool: str) -> bytes:
-    """Read the start of an error body. A broken body is cut short, because the status matters more."""
+async def _read_error_body(response: httpx2.Response, max_bytes: int, operation_id: str) -> bytes:
+    """Read the start of an error body. A read error ends the body, because the status matters more."""
     head = bytearray()
     with contextlib.suppress(CallError):
-        async for chunk in _take_chunks(iter_decoded(response, tool), max_bytes):
+        async for chunk in _take_chunks(iter_decoded(response, operation_id), max_bytes):
             head += chunk
     return bytes(head)
 
@@ -363,6 +367,5 @@ def _join_headers(headers: httpx2.Headers) -> dict[str, str]:
     return {name: ", ".join(repeated) for name, repeated in values.items()}
 
 
-def _mime_type(content_type: str) -> str | None:
-    name = content_type.partition(";")[0].strip().lower()
-    return ("application/json" if is_json_type(name) else name) or None
+def _get_mime_type(content_type: str) -> str | None:
+    return ("application/json" if is_json_type(content_type) else get_media_type(content_type)) or None
