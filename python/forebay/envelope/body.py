@@ -118,7 +118,7 @@ def is_json_type(content_type: str) -> bool:
 
 
 def parse(data: bytes) -> Any:
-    """Parse JSON exactly. Long integers and lone surrogates take the slower `json` module."""
+    """Parse JSON exactly. Raises `ValueError`. Long integers and lone surrogates need the slower `json` module."""
     if not _core.search(data, _LONG_INTEGER_PATTERN, regex=True, limit=1, context=0).matches:
         # `orjson` rejects lone surrogates, which `json` reads.
         with contextlib.suppress(orjson.JSONDecodeError):
@@ -246,7 +246,7 @@ def _decode_base64(text: str, data: Any) -> Any:
 
 
 def _escape_key(key: Any) -> Any:
-    """Add a `$` to a key that looks like `$base64`."""
+    """Add a `$` to the keys `$base64`, `$$base64` and so on; return other keys unchanged."""
     return f"${key}" if isinstance(key, str) and _is_reserved_key(key) else key
 
 

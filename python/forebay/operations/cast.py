@@ -26,10 +26,10 @@ __all__ = ["Caster", "OnReplaced", "cast"]
 _log = logging.getLogger("forebay")
 
 OnReplaced: TypeAlias = Callable[[str, Any], None]
-"""Called with the JSON Pointer and the old value of everything that a cast replaces with a placeholder."""
+"""Function of the JSON Pointer and the old value of everything that a cast replaces with a placeholder."""
 
 MAX_DEPTH = 128
-"""Maximum nesting depth that is cast; Python's stack has no room for many more levels."""
+"""Maximum nesting depth to cast, because Python's stack is limited."""
 
 MAX_FILLED_VALUES = 1_000_000
 """Maximum number of values that one cast fills in. After that, missing values stay missing."""
@@ -70,7 +70,7 @@ class Caster:
 
     def __init__(self, schema: Schema | None) -> None:
         self._schema = schema
-        self._fillers = _Fillers(self._fit_default)
+        self._fill_values = _FillValues(self._fit_default)
         # Guards shapes, defaults and placeholders, which are created when a value needs them.
         self._lock = threading.Lock()
 
@@ -90,13 +90,13 @@ class Caster:
     def normalize(self, value: Any) -> Any:
         """Return a value that fits the schema if nothing has to be discarded or invented, else the value itself.
 
-        An object that reports an error must not become one that reports success with a price of 0.
+        For example, `{"error": "the database is down"}` must not become `{"price": 0}`.
         """
         fitted, attempt = self._fit(value, has_placeholders=False)
         return value if any(attempt.costs[:STRIPPED]) else fitted
 
     def _fit(self, value: Any, *, has_placeholders: bool) -> "tuple[Any, _Attempt]":
-        run = _CastRun(self._fillers, has_placeholders)
+        run = _CastRun(self._fill_values, has_placeholders)
         # The caller may be deep in other calls, and bounds in the schema too large for floats: then the value stays.
         with contextlib.suppress(RecursionError, OverflowError):
             with self._lock:
@@ -119,12 +119,12 @@ class Caster:
 
     def _fit_default(self, shape: Shape, default: Any) -> Any:
         """Cast a default to its own schema. Return `MISSING` if something has to be discarded or invented."""
-        attempt = _Attempt(_CastRun(self._fillers, has_placeholders=False))
+        attempt = _Attempt(_CastRun(self._fill_values, has_placeholders=False))
         fitted = attempt.fit(shape, default, 0)
         return MISSING if any(attempt.costs[:STRIPPED]) else fitted
 
 
-class _Fillers:
+class _FillValues:
     """The defaults and placeholders of shapes, each found once.
 
     `fit_default` casts a default to its shape, or returns `MISSING`.
@@ -138,7 +138,7 @@ class _Fillers:
         self._placeholders: dict[Shape, Any] = {}
 
     def copy_default(self, shape: Shape) -> Any:
-        """Return a new copy of the default, or `MISSING` without a default that fits and is not too large."""
+        """Return a new copy of the default, or `MISSING` if there is no default, or it does not fit or is too large."""
         if shape in self._in_progress:
             self._recursive.add(shape)
             return MISSING
@@ -203,7 +203,7 @@ class _Fillers:
 class _CastRun:
     """State that all attempts of one cast share."""
 
-    fillers: _Fillers
+    fill_values: _FillValues
     has_placeholders: bool
     remaining_values: int = MAX_FILLED_VALUES
     best_attempts: "dict[tuple[int, int], tuple[Any, _Attempt]]" = dataclasses.field(default_factory=dict)
@@ -211,11 +211,11 @@ class _CastRun:
 
     def create_default(self, shape: Shape) -> Any:
         """Return a new copy of the default, or `MISSING`."""
-        return self._create(self.fillers.copy_default, shape)
+        return self._create(self.fill_values.copy_default, shape)
 
     def create_placeholder(self, shape: Shape) -> Any:
         """Return a new placeholder, or `MISSING`."""
-        return self._create(self.fillers.create_placeholder, shape) if self.has_placeholders else MISSING
+        return self._create(self.fill_values.create_placeholder, shape) if self.has_placeholders else MISSING
 
     def _create(self, create: Callable[[Shape], Any], shape: Shape) -> Any:
         value = create(shape) if self.remaining_values > 0 else MISSING
@@ -224,7 +224,7 @@ class _CastRun:
 
 
 class _Attempt:
-    """One way to fit a value, and what it costs."""
+    """One way to change a value so that it fits, with the number of changes."""
 
     def __init__(self, run: _CastRun) -> None:
         self._run = run
@@ -239,7 +239,7 @@ class _Attempt:
         return self.costs[UNFIT], self.costs[INVENTED] + self.costs[STRIPPED]
 
     def fit(self, shape: Shape, value: Any, depth: int) -> Any:
-        """Return the value itself if it fits, else the nearest value that does."""
+        """Return the value itself if it fits the shape, else a similar value that fits."""
         if type(value) in shape.accepted_types or depth > MAX_DEPTH or shape.is_impossible:
             return value
         if shape.enum is not None:

@@ -86,7 +86,7 @@ def to_call_tool_result(
     operation has an output schema, the data is structured content too.
 
     Set `is_legacy` for protocol versions up to 2025-11-25. There, structured content is always an object, so data
-    that is no object, or whose schema does not say `object`, is put under the key `result`.
+    that is not an object, or whose schema is not of type `object`, is put under the key `result`.
     """
     meta = envelope.meta
     if isinstance(meta, MCPResponseMeta):
@@ -199,7 +199,7 @@ def _to_valid_status(status: int) -> int:
 
 
 def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
-    """Return the content and type of a single block, or all blocks as JSON."""
+    """Return an HTTP body and its content type: the content of a single block, or all blocks as JSON."""
     match meta.content:
         case [{"type": "text", "text": str(text)}] if is_text(text):
             return text.encode(), _TEXT_TYPE

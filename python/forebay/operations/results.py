@@ -61,9 +61,9 @@ def is_large(data: Any) -> bool:
 
 
 def to_envelope(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """Return the envelope of a handler's result, its data cast to the output schema where that loses nothing.
+    """Return a handler's result as an envelope, with its data cast to the output schema if that loses nothing.
 
-    Data that still does not fit is logged and returned unchanged.
+    Data that does not fit the schema is logged and returned unchanged.
     """
     envelope = _wrap(result, spec)
     if not has_rules(spec.output_schema) or not _is_covered_by_schema(envelope):
@@ -105,7 +105,7 @@ def _is_covered_by_schema(envelope: ResponseEnvelope[Any]) -> bool:
 
 
 def is_blocks_only(data: Any, meta: MCPResponseMeta) -> bool:
-    """Return whether a tool's data is its content blocks, because it returned no structured content."""
+    """Return whether a tool's data is its content blocks, because the tool returned no structured content."""
     # Compared by value: an envelope read from JSON holds two copies of the blocks.
     return meta.structured_content is None and bool(data == meta.content)
 

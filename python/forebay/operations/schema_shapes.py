@@ -104,7 +104,7 @@ class SchemaShapes:
         self.root = self.merge([self._root])
 
     def _tighten(self, keywords: _Keywords, _: str) -> _Keywords:
-        """Reject properties that a cast would strip, and require those that it would fill in."""
+        """Return a schema that rejects the properties that a cast strips, and requires those that a cast fills in."""
         if keywords.keys().isdisjoint(("properties", "patternProperties")):
             return keywords
         properties, required = keywords.get("properties", {}), {*keywords.get("required", ())}
@@ -121,9 +121,9 @@ class SchemaShapes:
 
     @functools.cached_property
     def _validate_by_pointer(self) -> Callable[[Any], bool]:
-        """A validator of objects that map the JSON Pointer of a schema to the value to validate with it.
+        """A validator of an object with values by JSON Pointers: each value is validated by the schema at its pointer.
 
-        A validator holds all that its schema can reach, so one validator for each schema would fill the memory.
+        One validator for each schema would fill the memory, because each holds everything that its schema refers to.
         """
         root = "urn:forebay:root"
         schemas = {pointer: {"$ref": f"{root}#{quote(pointer)}"} for pointer in self._pointers.values()}
@@ -132,7 +132,7 @@ class SchemaShapes:
     def merge(self, schemas: Iterable[Schema], resolved_unions: _Unions = frozenset()) -> "Shape":
         """Return the shape of values that fit all `schemas`.
 
-        `resolved_unions` are those unions in `schemas` for which one member was chosen and is among `schemas` too.
+        `resolved_unions` are unions in `schemas` of which one member was chosen and is in `schemas` too.
         """
         flat = self.flatten(schemas)
         key = (None if flat is None else tuple(map(id, flat)), resolved_unions)
@@ -172,7 +172,7 @@ class SchemaShapes:
 
 
 class Shape:
-    """The values that fit several schemas at once: their types, properties, items and alternatives."""
+    """The types, properties, items and alternatives of values that fit several schemas at once."""
 
     def __init__(self, shapes: SchemaShapes, schemas: list[_Keywords] | None, resolved_unions: _Unions) -> None:
         self._shapes = shapes
@@ -248,7 +248,7 @@ class Shape:
 
     @functools.cached_property
     def _discriminator(self) -> "tuple[str, dict[str | None, list[Shape]]] | None":
-        """A property with an enum in every object of a union, and the alternatives by the values of these enums."""
+        """A property that has an enum in every object of a union, and the alternatives for each value; or `None`."""
         objects = [shape for shape in self.alternatives if shape.allows_type("object")]
         for name in objects[0].properties if len(objects) > 1 else ():
             shapes_by_tag: dict[str | None, list[Shape]] = {}

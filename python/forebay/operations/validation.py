@@ -188,7 +188,7 @@ def _has_openapi_keyword(schema: Mapping[str, Any]) -> bool:
 
 
 def map_schemas(schema: Any, change: SchemaChange, pointer: str = "") -> Any:
-    """Return a copy of a schema, with `change` applied to each nested schema, innermost first, and to the schema.
+    """Return a copy with `change` applied to each nested schema, innermost first, and to the schema itself.
 
     Values of `enum`, `const` and `default` are not schemas and stay unchanged.
     """

@@ -121,7 +121,7 @@ def event_to_json(event: CallEvent) -> bytes:
 
 
 def event_from_json(data: bytes | str) -> Any:
-    """Read an event that `event_to_json` wrote. Raises `InvalidArgument` if it is not JSON."""
+    """Read an event that `event_to_json` wrote. Raises `InvalidArgument` if the data is not JSON."""
     try:
         content = data.encode() if isinstance(data, str) else data
         return from_jsonable(parse(content), content)
@@ -183,11 +183,11 @@ class PubSub(Protocol):
     """A transport with topics. Each subscriber receives events on its own event loop."""
 
     async def publish(self, topic: CallEventName, event: CallEvent) -> None:
-        """Send an event to all subscribers. Raises if it cannot be sent."""
+        """Send an event to all subscribers. Raises an exception if the event cannot be sent."""
         ...
 
     async def subscribe(self, topic: CallEventName, receive: Receiver) -> Unsubscribe:
-        """Call `receive` with every event published after this returns."""
+        """Call `receive` with every later event of a topic. Return a function that ends the subscription."""
         ...
 
 
@@ -208,7 +208,7 @@ class InProcessPubSub:
                 _log.warning("forebay: a subscriber to %s failed", topic, exc_info=True)
 
     async def subscribe(self, topic: CallEventName, receive: Receiver) -> Unsubscribe:
-        """Call `receive` with every later event of a topic."""
+        """Call `receive` with every later event of a topic. Return a function that ends the subscription."""
         receivers, key = self._receivers.setdefault(topic, {}), object()
         receivers[key] = receive
 
@@ -240,7 +240,10 @@ async def subscribe_all(pubsub: PubSub, receivers: Mapping[CallEventName, Receiv
 
 @contextlib.asynccontextmanager
 async def listen(pubsub: PubSub, topic: CallEventName, *, limit: int = 1024) -> AsyncIterator[AsyncIterator[Any]]:
-    """Return an iterator over the events of a topic. At most `limit` events wait in it; further events are dropped."""
+    """Context manager that yields an iterator over the events of a topic.
+
+    At most `limit` events are queued; further events are dropped, and the first drop is logged.
+    """
     queue: asyncio.Queue[Any] = asyncio.Queue(limit)
     has_dropped = False
 

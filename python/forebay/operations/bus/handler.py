@@ -156,7 +156,7 @@ class CallHandler:
                     task.cancel()
 
     def _remove_deadline(self, task: _Task) -> bool:
-        """Remove the deadline of a call that will be cancelled, because it would interrupt the cleanup.
+        """Remove the deadline of a call that will be cancelled, because the deadline would interrupt the cleanup.
 
         Return `False` if the deadline has passed.
         """

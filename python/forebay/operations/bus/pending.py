@@ -93,7 +93,7 @@ class PendingRequestMap:
         )
 
     async def respond(self, request_id: str, envelope: ResponseEnvelope[Any] | Mapping[str, Any]) -> None:
-        """Publish the response to a call. Raises `InvalidArgument` if it is not an envelope."""
+        """Publish the response to a call. Raises `InvalidArgument` if the response is not an envelope."""
         if not is_response_envelope(envelope):
             raise InvalidArgument(f"a call is answered with an envelope, not {type(envelope).__name__}; wrap it first")
         output = envelope.to_dict() if isinstance(envelope, ResponseEnvelope) else envelope

@@ -94,7 +94,7 @@ class ClientConnection:
 
     @classmethod
     def from_client(cls, client: Client) -> "ClientConnection":
-        """Use a client that its owner has connected and will disconnect."""
+        """Return a connection of a client that its owner has connected and will disconnect."""
         connection = cls(client)
         connection._observe_unreadable_responses()
         return connection
@@ -143,7 +143,7 @@ class ClientConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is not known to be lost or closed."""
+        """Whether requests can be sent: the connection is not known to be lost or closed."""
         if self.is_lost or not is_connected(self.client):
             return False
         return not sdk_internals.is_dispatcher_closed(self.client.session)

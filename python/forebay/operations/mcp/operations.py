@@ -252,7 +252,7 @@ def _check_arguments(spec: OperationSpec, input_data: Any) -> dict[str, Any]:
 
 
 def _get_seconds_left(context: CallContext) -> float | None:
-    """Return the seconds until the deadline, or `None` without one. Raises `TimeoutError` if it has passed."""
+    """Return the seconds until the deadline, or `None` for no deadline. Raises `TimeoutError` if it has passed."""
     if context.deadline is None:
         return None
     remaining = context.deadline - time.monotonic()

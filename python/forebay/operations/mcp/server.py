@@ -66,7 +66,7 @@ _UNSTRUCTURED_SCHEMA = {
 }
 """Alternative in every listed output schema, for results that are not structured, such as an HTML page or plain text.
 
-Clients that validate results reject those that do not fit the listed schema, content included.
+Without it, clients that validate results would reject such a result, content included.
 """
 
 

@@ -80,7 +80,7 @@ class Document:
             node = self.lookup(ref)
 
     def lookup(self, ref: str) -> Any:
-        """Return the target of a `$ref`. Raises `InvalidArgument` if it is missing or in another document."""
+        """Return the target of a `$ref`. Raises `InvalidArgument` if the target is missing or in another document."""
         if not ref.startswith("#"):
             raise InvalidArgument(f"$ref {ref[:200]!r} leads out of this document and is not fetched; bundle it first")
         node: Any = self.root
@@ -249,7 +249,7 @@ _YAMLLoader.add_constructor("tag:yaml.org,2002:float", _YAMLLoader.construct_yam
 
 
 def _parse_yaml(text: str) -> Any:
-    """Parse YAML text. Raises `InvalidArgument` if it is invalid or exceeds a bound."""
+    """Parse YAML text. Raises `InvalidArgument` if the text is invalid, too deep or too large."""
     try:
         _check_yaml_depth(text)
         document = yaml.load(text, _YAMLLoader)  # noqa: S506

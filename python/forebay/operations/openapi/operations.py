@@ -95,7 +95,7 @@ def read_operations(
 def _iter_included(
     document: Document, include: Include | None, errors: "_DocumentErrors"
 ) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the path, method, path path_item and operation object of each selected operation."""
+    """Yield the path, method, path item and operation object of each selected operation."""
     for path, node in document.root.get("paths", {}).items():
         if not str(path).startswith("/"):
             continue  # an extension, `x-…`
@@ -199,7 +199,7 @@ def _with_description(schema: Schema, description: str) -> Schema:
 
 
 def _build_output_schema(document: Document, responses: Any) -> Schema | None:
-    """Return a schema that all JSON responses of a success fit, or `None` if one of these has no schema."""
+    """Return the schema of all successful JSON responses, or `None` if one of them has no schema."""
     if not isinstance(responses, Mapping):
         return None
     successes = [status for status in responses if re.fullmatch(r"2[0-9X]{2}", str(status).upper())]
@@ -255,7 +255,7 @@ class HTTPCall:
         return f"<Call {self._operation.method} {self._operation.base_url}{self._operation.path}>"
 
     async def __call__(self, arguments: Any, context: CallContext) -> ResponseEnvelope[Any]:
-        """Send the request. Raises `CallError` if it fails or the status is 400 or more."""
+        """Send the request. Raises `CallError` if the request fails or the status is 400 or more."""
         operation_id = self._operation.spec.id
         requirement, alternatives = self._security.choose(self._operation.security)
         async with DeadlineScope(earliest_deadline(context.deadline, deadline_after(self._timeout)), operation_id):

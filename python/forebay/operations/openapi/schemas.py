@@ -236,7 +236,7 @@ def _is_file(schema: Mapping[str, Any]) -> bool:
 
 
 class UniqueNames:
-    """Names of which each is used once: a repeated name gets a number."""
+    """A set of unique names: a repeated name gets a number."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()

@@ -173,7 +173,7 @@ def _remove_credentials(request: httpx2.Request, applied_security: AppliedSecuri
 
 
 async def iter_decoded(response: httpx2.Response, label: str) -> AsyncIterator[bytes]:
-    """Yield the decompressed body. Raises `CallError` if it is corrupt or incomplete."""
+    """Yield the decompressed body. Raises `CallError` if the body is corrupt or incomplete."""
     if response.is_stream_consumed:
         # An event hook or the transport has already read and decoded it.
         yield response.content
