@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -24,8 +24,6 @@ from forebay.store.payload import encode
 from forebay.store.threads import run_in_pool
 
 __all__ = ["is_blocks_only", "is_large", "to_envelope", "to_envelope_async"]
-
-_T = TypeVar("_T")
 
 _log = logging.getLogger("forebay")
 

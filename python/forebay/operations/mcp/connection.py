@@ -67,6 +67,7 @@ _LISTING_INTERVAL_SECONDS = 1.0
 """Minimum time between two listings of the tools, however many changes a server announces."""
 
 _UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
+"""Error codes of servers that do not support subscriptions."""
 
 RefreshCallback = Callable[[bool], Awaitable[None]]
 """Function that lists the tools again. Its argument tells whether the server announced a change."""
@@ -173,11 +174,11 @@ class ClientConnection:
         self.listed_tools, self.listing_extras = listed, extras
         return tools, name
 
-    async def call_tool(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+    async def call_tool(self, tool_name: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
         """Call a tool and return its result with wire keys. Cancelling this cancels the call on the server."""
 
         async def send(responses: InputResponses | None, state: str | None) -> dict[str, Any] | InputRequiredResult:
-            params: dict[str, Any] = {"name": tool, "arguments": arguments}
+            params: dict[str, Any] = {"name": tool_name, "arguments": arguments}
             if responses is not None:
                 params["inputResponses"] = {
                     key: response.model_dump(by_alias=True, mode="json", exclude_none=True)

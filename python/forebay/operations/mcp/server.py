@@ -110,15 +110,15 @@ def assign_tool_names(
     """
     assigned_ids, prefixes = {} if assigned_ids is None else assigned_ids, prefixes or {}
 
-    def short_name(spec: OperationSpec) -> str:
+    def make_short_name(spec: OperationSpec) -> str:
         return _to_tool_name(prefixes.get(spec.namespace, "") + spec.name)
 
     specs = [spec for spec in specs if spec.type != "subscription"]
-    short_names = collections.Counter(map(short_name, specs))
+    short_names = collections.Counter(map(make_short_name, specs))
     suffixes: collections.Counter[str] = collections.Counter()
     specs_by_name: dict[str, OperationSpec] = {}
     for spec in specs:
-        name = short_name(spec)
+        name = make_short_name(spec)
         if short_names[name] > 1 or assigned_ids.get(name, spec.id) != spec.id:
             base = name = _to_tool_name(f"{spec.namespace}_{spec.name}")
             # The counter is kept between specs, so that a thousand equal names do not take a million attempts.

@@ -60,7 +60,7 @@ class RequestBody:
             case "form":
                 return self._encode_form(value), self.content_type
             case "multipart":
-                return _encode_multipart(list(self._iter_parts(value)))
+                return _encode_multipart(list(self._iter_form_parts(value)))
             case "text":
                 return _encode_text(value, self.content_type)
         return _decode_bytes(value, "body"), self.content_type
@@ -82,7 +82,7 @@ class RequestBody:
             pairs += format_pairs(name, value, style, explode, allow_reserved=allow_reserved)
         return "&".join(f"{name}={value}" for name, value in pairs).encode()
 
-    def _iter_parts(self, form: Any) -> Iterator[tuple[str, _Part]]:
+    def _iter_form_parts(self, form: Any) -> Iterator[tuple[str, _Part]]:
         """Yield the parts of a multipart form as httpx's `files` argument takes them."""
         for name, value in _get_form_fields(form):
             schema = self.properties.get(name, {})

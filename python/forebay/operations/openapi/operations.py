@@ -82,7 +82,7 @@ def read_operations(
     An invalid operation is skipped with a warning. Raises `InvalidArgument` if all operations are invalid.
     """
     names, errors, descriptions = UniqueNames(), _DocumentErrors(), list[OperationDescription]()
-    for path, method, path_item, operation in _iter_included(document, include, errors):
+    for path, method, path_item, operation in _iter_included_operations(document, include, errors):
         name = names.claim(_to_operation_name(operation.get("operationId") or f"{method}{path}"))
         with errors.skip_invalid(f"{method.upper()} {path}"):
             description = _read_operation(document, namespace, name, method, path, path_item, operation, base_url)
@@ -92,7 +92,7 @@ def read_operations(
     return descriptions
 
 
-def _iter_included(
+def _iter_included_operations(
     document: Document, include: Include | None, errors: "_DocumentErrors"
 ) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
     """Yield the path, method, path item and operation object of each selected operation."""
