@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from forebay.operations.validation import Validator, map_schemas
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from schemas import (
+    NAMES,
     Schema,
     ambiguous,
     anything,
@@ -47,6 +49,17 @@ def loosen(schema: Schema) -> Schema:
 @given(schemas | ambiguous.map(loosen), anything)
 def test_a_result_is_valid(schema: Schema, value: Any) -> None:
     assert fits(schema, cast(schema, value))
+
+
+CANDIDATES: list[Any] = [None, 0, 0.5, "", "x", False, [], {}, [None], [0], [""], [[]], [{}]]
+CANDIDATES += [{name: value} for name in NAMES for value in CANDIDATES[:8]]
+
+
+@given(ambiguous, anything)
+@example({"oneOf": [{"type": "string"}, {"const": "x"}]}, {"b": {}})
+def test_a_result_only_breaks_a_one_of_with_several_matching_members(schema: Schema, value: Any) -> None:
+    if any(fits(schema, candidate) for candidate in CANDIDATES):
+        assert fits(loosen(schema), cast(schema, value))
 
 
 @given(schemas | ambiguous, anything)
@@ -110,16 +123,29 @@ def is_part(result: Any, value: Any) -> bool:
     return one == other
 
 
-def may_be_circular(schema: Schema) -> bool:
-    """Return whether a union has a member with references, which may lead back to the union: all values fit then."""
-    members: list[Any] = []
+def is_circular(root: Schema) -> bool:
+    """Return whether a union leads back to itself without a value in between, which JSON Schema leaves undefined."""
 
-    def collect(keywords: Schema, _: str) -> Schema:
-        members.extend([*keywords.get("anyOf", ()), *keywords.get("oneOf", ())])
-        return keywords
+    def leads_back(schema: Any, path: list[int], last_union: int) -> bool:
+        if not isinstance(schema, dict):
+            return False
+        if id(schema) in path:
+            return last_union >= path.index(id(schema))
+        union = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+        others = [*schema.get("allOf", ()), *([look_up(root, schema["$ref"][1:])] if "$ref" in schema else [])]
+        path = [*path, id(schema)]
+        return any(leads_back(member, path, len(path) - 1) for member in union) or any(
+            leads_back(other, path, last_union) for other in others
+        )
 
-    map_schemas(schema, collect)
-    return '"$ref"' in as_json(members)
+    return any(leads_back(schema, [], -1) for schema in iter_objects(root))
+
+
+def iter_objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from iter_objects(item)
 
 
 @given(schemas | wild | ambiguous, anything)
@@ -129,7 +155,7 @@ def test_values_that_need_no_change_would_not_be_changed(schema: Schema, value: 
         shapes = caster._shapes
         if shapes is not None and shapes.needs_no_change(candidate):
             shapes.needs_no_change = lambda _: False
-            assert caster.cast(candidate) is candidate or may_be_circular(schema)
+            assert caster.cast(candidate) is candidate or is_circular(schema)
 
 
 def strip(schema: Any, value: Any, root: Schema) -> Any:

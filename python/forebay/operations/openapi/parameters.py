@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
 from forebay.arguments import short_repr
@@ -177,7 +177,6 @@ def _parse_parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
         raise InvalidArgument(
             f"a parameter has a name, and is in path, query, header or cookie; not {short_repr(node)}"
         )
-    location = cast("Location", location)
     style, explode = node.get("style") or _STYLES[location][0], node.get("explode")
     if style not in _STYLES[location]:
         raise InvalidArgument(f"parameter {name!r:.64} in {location} cannot have the style {style!r:.32}")
