@@ -192,11 +192,11 @@ class _FillValues:
         prefix, other = shape.items
         count = get_minimum("minItems")
         yield [*map(find, [*prefix, *[other] * count][:count])]
-        properties = {
-            name: find(inner) if name in shape.required else self.copy_default(inner)
-            for name, inner in shape.filled_properties.items()
-        }
-        yield {name: value for name, value in properties.items() if value is not MISSING}
+        filled = shape.filled_properties
+        required = {name: find(inner) for name, inner in filled.items() if name in shape.required}
+        defaults = {name: self.copy_default(inner) for name, inner in filled.items() if name not in required}
+        for values in ({**filled, **required, **defaults}, required):
+            yield {name: value for name, value in values.items() if value is not MISSING}
 
 
 @dataclasses.dataclass
