@@ -125,10 +125,7 @@ class Caster:
 
 
 class _FillValues:
-    """The defaults and placeholders of shapes, each found once.
-
-    `fit_default` casts a default to its shape, or returns `MISSING`.
-    """
+    """The defaults and placeholders of shapes, each found once. `fit_default` casts a default to its shape."""
 
     def __init__(self, fit_default: Callable[[Shape, Any], Any]) -> None:
         self._fit_default = fit_default

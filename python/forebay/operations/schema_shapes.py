@@ -241,6 +241,8 @@ class Shape:
         if not isinstance(value, dict | list | tuple):
             return self.alternatives
         same_type = [shape for shape in self.alternatives if shape.allows_type(get_json_type(value))]
+        # An enum keeps nothing of an object or a list that is not in it.
+        same_type = [shape for shape in same_type if shape.enum is None or canonicalize(value) in shape.enum]
         return same_type or self.alternatives
 
     @functools.cached_property
