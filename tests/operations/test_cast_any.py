@@ -71,7 +71,7 @@ def has_simple_values(root: Schema) -> bool:
 
 @given(ambiguous, anything)
 @example({"oneOf": [{"type": "string"}, {"const": "x"}]}, {"b": {}})
-@example({"oneOf": [{"type": "string"}, {"const": {}}, {"enum": [{}, 4]}]}, {"b": {}})
+@example({"oneOf": [{"type": "string"}, {"const": {}}, {"enum": [{}]}]}, {"b": {}})
 def test_a_result_only_breaks_a_one_of_with_several_matching_members(schema: Schema, value: Any) -> None:
     if has_simple_values(schema):
         assert fits(loosen(schema), cast(schema, value))

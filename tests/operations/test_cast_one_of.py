@@ -55,6 +55,12 @@ def test_a_placeholder_is_valid_for_one_member_only() -> None:
     assert replaced(schema, "x") == (None, [("", "x")])
 
 
-def test_a_constant_of_another_type_is_not_the_only_alternative_to_try() -> None:
+@pytest.mark.parametrize("others", [[{"const": "x"}], [{"const": {}}, {"enum": [{}]}]])
+def test_constants_are_not_the_only_alternatives_to_try(others: Any) -> None:
     value: Any = {"b": {}}
-    assert replaced({"oneOf": [STRING, {"const": "x"}]}, value) == ("", [("", value)])
+    assert replaced({"oneOf": [STRING, *others]}, value) == ("", [("", value)])
+
+
+def test_a_constant_of_the_same_type_is_preferred() -> None:
+    value: Any = {"b": {}}
+    assert replaced({"oneOf": [STRING, {"const": {"a": 1}}]}, value) == ({"a": 1}, [("", value)])

@@ -206,9 +206,7 @@ class Shape:
         return not self.is_impossible and self._shapes.accepts(value, self._schemas[::-1])
 
     def allows_type(self, type_name: str | None) -> bool:
-        """Return whether some values of a JSON type may fit."""
-        if self.enum is not None and type_name not in map(get_json_type, self.enum.values()):
-            return False
+        """Return whether `type` allows a JSON type."""
         return self.types is None or type_name in self.types
 
     @functools.cached_property
@@ -241,9 +239,10 @@ class Shape:
         if not isinstance(value, dict | list | tuple):
             return self.alternatives
         same_type = [shape for shape in self.alternatives if shape.allows_type(get_json_type(value))]
-        # An enum keeps nothing of an object or a list that is not in it.
-        same_type = [shape for shape in same_type if shape.enum is None or canonicalize(value) in shape.enum]
-        return same_type or self.alternatives
+        if any(shape.enum is None for shape in same_type):
+            return same_type
+        # Enums keep nothing of an object or a list, and their values may be invalid: other types are tried after them.
+        return [*dict.fromkeys([*same_type, *self.alternatives])]
 
     @functools.cached_property
     def _discriminator(self) -> "tuple[str, dict[str | None, list[Shape]]] | None":
