@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from forebay import InvalidArgument
-from forebay.config.config_file import ConfigFile, expand_variables
-from forebay.config.explain import explain
-from forebay.config.load import load_settings
+from forebay.config.load import ConfigFile, explain, load_settings
 from forebay.config.masking import mask_args, mask_url
-from forebay.config.options import OPTIONS, SPELLINGS, Settings
+from forebay.config.option_types import expand_variables
+from forebay.config.options import OPTIONS, OPTIONS_AND_ALIASES, Settings
 from forebay.outputs.policy import OutputPolicy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -257,7 +256,7 @@ def test_a_wrong_value_says_where_it_came_from() -> None:
     ],
 )
 def test_an_alias_sets_its_option(alias: str, text: str, name: str, value: float, tmp_path: Path) -> None:
-    option = SPELLINGS[alias]
+    option = OPTIONS_AND_ALIASES[alias]
     path = toml(tmp_path, f"{alias} = {text}\n")
     sources = {
         option.flag: wrapping({alias: text}),
@@ -325,10 +324,10 @@ python = "package.module"
 """
 
 
-def test_upstreams_of_every_kind(tmp_path: Path) -> None:
+def test_upstreams_of_every_type(tmp_path: Path) -> None:
     settings = load_settings("serve", {"config": toml(tmp_path, UPSTREAMS)}, {"TOKEN": SECRET})
-    kinds = {name: target.kind for name, target in settings.upstreams.items()}
-    assert kinds == {"files": "command", "web": "url", "api": "openapi", "far": "openapi", "mine": "python"}
+    types = {name: target.upstream_type for name, target in settings.upstreams.items()}
+    assert types == {"files": "command", "web": "url", "api": "openapi", "far": "openapi", "mine": "python"}
     files, api = settings.upstreams["files"], settings.upstreams["api"]
     assert (files.command, files.args, files.env) == ("npx", ("-y", "server", f"--token={SECRET}"), {"KEY": SECRET})
     assert (files.cwd, files.prefix) == (str(tmp_path / "data"), "fs_")

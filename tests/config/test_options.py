@@ -32,7 +32,7 @@ from forebay.config.option_types import (
     optional,
     positive,
 )
-from forebay.config.options import OPTIONS, REMOVED, SPELLINGS, Option, Settings
+from forebay.config.options import OPTIONS, OPTIONS_AND_ALIASES, REMOVED_OPTIONS, Option, Settings
 from forebay.outputs import policy
 from forebay.outputs.contract.limits import BUDGETS
 from forebay.outputs.modes import OutputMode
@@ -74,8 +74,8 @@ def test_every_option_of_the_library_can_be_set() -> None:
 
 
 def test_removed_options_are_no_options_and_name_what_to_do() -> None:
-    assert REMOVED.keys().isdisjoint(SPELLINGS)
-    assert all(REMOVED.values())
+    assert REMOVED_OPTIONS.keys().isdisjoint(OPTIONS_AND_ALIASES)
+    assert all(REMOVED_OPTIONS.values())
 
 
 def test_aliases_are_those_of_the_original_flags() -> None:
@@ -88,9 +88,9 @@ def test_aliases_are_those_of_the_original_flags() -> None:
 
 def test_every_option_has_names_of_its_own() -> None:
     for attribute in ("flag", "variable", "name"):
-        names = [getattr(option, attribute) for option in SPELLINGS.values()]
+        names = [getattr(option, attribute) for option in OPTIONS_AND_ALIASES.values()]
         assert len(set(names)) == len(names)
-    for option in SPELLINGS.values():
+    for option in OPTIONS_AND_ALIASES.values():
         assert option.help
         assert option.variable.startswith("FOREBAY_")
         assert option.flag.startswith("--")

@@ -86,7 +86,7 @@ def config(args: Namespace) -> None:
     --explain prints every option: its value, where that was set, its default, flag
     and variable. Secrets are masked.
     """
-    from forebay.config.explain import explain
+    from forebay.config.load import explain
 
     explanation = explain(vars(args), os.environ)
     if not args.explain:
@@ -143,7 +143,7 @@ USAGES = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of a gateway command to its parser."""
-    from forebay.config.options import SPELLINGS
+    from forebay.config.options import OPTIONS_AND_ALIASES
 
     run = parser.get_default("run")
     command = "wrap" if run is adopt else run.__name__
@@ -161,7 +161,7 @@ def add_options(parser: ArgumentParser) -> None:
         parser.add_argument("--explain", action="store_true", help="print all options, not only those that are set")
     if run is wrap:
         parser.add_argument("--adopted", action="append", help=argparse.SUPPRESS)
-    for option in SPELLINGS.values():
+    for option in OPTIONS_AND_ALIASES.values():
         if command in (*option.commands, "config") and not (run is adopt and option.name in _SERVER_OPTIONS):
             _add_option(parser, option)
 
@@ -172,11 +172,11 @@ _SERVER_OPTIONS = ("url", "headers")
 
 def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | None:
     """Describe the command that owns this flag, or return `None` if no command does."""
-    from forebay.config.options import OPTIONS, REMOVED
+    from forebay.config.options import OPTIONS, REMOVED_OPTIONS
 
-    removed = REMOVED.get(flag.removeprefix("--").replace("-", "_"))
-    if removed is not None:
-        return removed
+    advice = REMOVED_OPTIONS.get(flag.removeprefix("--").replace("-", "_"))
+    if advice is not None:
+        return advice
     option = next((option for option in OPTIONS.values() if option.flag == flag), None)
     if option is None:
         return None
@@ -205,13 +205,13 @@ def _make_help_text(option: "Option") -> str:
 def _collect_option_flags(args: Namespace) -> list[str]:
     """Return the options that `adopt` passes on to `wrap`, as flags. Raises `InvalidArgument` for invalid ones."""
     from forebay.config.load import load_settings
-    from forebay.config.options import SPELLINGS
+    from forebay.config.options import OPTIONS_AND_ALIASES
 
-    options = {name: value for name, value in vars(args).items() if name in SPELLINGS}
+    options = {name: value for name, value in vars(args).items() if name in OPTIONS_AND_ALIASES}
     load_settings("wrap", options, {})
     flags = []
     for name, value in options.items():
-        option = SPELLINGS[name]
+        option = OPTIONS_AND_ALIASES[name]
         if isinstance(value, bool):
             flags.append(option.flag if value else option.flag.replace("--", "--no-", 1))
         elif value is not None:

@@ -26,13 +26,13 @@ HEADER_VARIABLE_PREFIX = OPTIONS["headers"].variable
 """Prefix of the variables that hold the headers of an adopted server."""
 
 _SERVER_PATHS = (("mcpServers",), ("servers",), ("mcp", "servers"))
-"""Keys of the servers: of most clients, of VS Code's mcp.json, and of VS Code's settings.json."""
+"""Paths to the servers in a file: of most clients, of VS Code's mcp.json, and of VS Code's settings.json."""
 
 _PROJECTS_KEY = "projects"
-"""Key of Claude Code's projects, each with servers of its own."""
+"""Key of the projects in Claude Code's file. Each project has servers of its own."""
 
 _VARIABLE_PATTERN = re.compile(r"\$\{(?P<scope>[A-Za-z]+:)?(?P<name>[^}:]*)(?::-(?P<default>[^}]*))?\}")
-_KEYS_BY_KIND = {"command": ("command", "args", "env", "cwd"), "url": ("url", "headers")}
+_KEYS_BY_TYPE = {"command": ("command", "args", "env", "cwd"), "url": ("url", "headers")}
 
 
 def read_client_file(path: str) -> str:
@@ -52,7 +52,7 @@ class ServerEntry:
     name: str
     node: Node
     project: str | None = None
-    """The folder of the project it belongs to; `None` for a server of all projects."""
+    """The folder of the project that has the server; `None` for a server of all projects."""
 
     def __str__(self) -> str:
         return self.name if self.project is None else f"{self.name} of {self.project}"
@@ -87,7 +87,7 @@ def _find_object(node: Node, *keys: str) -> dict[str, Node] | None:
 
 
 def load_client_upstreams(path: str, environ: Mapping[str, str]) -> dict[str, UpstreamConfig]:
-    """Return the servers of a client's file as upstreams, without those that are disabled or of one project only.
+    """Return the servers of a client's file as upstreams, without disabled servers and servers of one project.
 
     Raises `InvalidArgument`.
     """
@@ -117,10 +117,10 @@ def _make_upstream(name: str, server: dict[str, Any], environ: Mapping[str, str]
     location = f"{path}: the server {name}"
     if "envFile" in server:
         raise InvalidArgument(f"{location} has an envFile, which only its client reads; give it env instead")
-    kind = "command" if "command" in server else "url"
+    upstream_type = "command" if "command" in server else "url"
     table = {
         key: _expand_variables(server[key], environ, location)
-        for key in _KEYS_BY_KIND[kind]
+        for key in _KEYS_BY_TYPE[upstream_type]
         if server.get(key) is not None
     }
     # Clients allow any text as a name, but it may become part of a tool's name.
@@ -148,7 +148,7 @@ def _expand_variables(value: Any, environ: Mapping[str, str], location: str) -> 
 
 
 def mask_client_file(text: str, path: str) -> str:
-    """Mask the secrets in a client's file: variables, headers, and what looks like a secret in URLs and args."""
+    """Mask the secrets in a client's file: variables, headers, and parts of URLs and args that look like secrets."""
     edits: list[Edit] = []
     for server in (entry.node for entry in find_servers(text, path)):
         for name in ("env", "headers"):

@@ -21,7 +21,7 @@ _MAX_DEPTH = 200
 class Node:
     """A value and its position, `text[start:end]`.
 
-    `value` is a dict of members for an object, a list of nodes for an array, and the Python value for the rest.
+    `value` is a dict of members for an object, a list of nodes for an array, else a Python scalar.
     """
 
     start: int
@@ -55,7 +55,7 @@ class Member:
 
 
 Edit = tuple[int, int, str]
-"""Start, end, and the text to put there."""
+"""The start and end of a range of the text, and its replacement."""
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
@@ -84,8 +84,8 @@ class _Parser:
 
     def fail(self, position: int, expected: str) -> NoReturn:
         line = self._text.count("\n", 0, position) + 1
-        what = "the end" if position >= len(self._text) else repr(self._text[position])
-        raise InvalidArgument(f"line {line} has {what} where {expected} should be", position)
+        found = "the end" if position >= len(self._text) else repr(self._text[position])
+        raise InvalidArgument(f"line {line} has {found} where {expected} should be", position)
 
     def skip_space(self, position: int) -> int:
         found = _SPACE_PATTERN.match(self._text, position)

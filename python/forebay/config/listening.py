@@ -1,4 +1,4 @@
-"""Checks of the address that `serve` listens on: who can reach it, and who may call."""
+"""Checks of the address that `serve` listens on, and of who may call it."""
 
 import ipaddress
 import re
@@ -26,10 +26,10 @@ def has_authentication(settings: "Settings") -> bool:
 
 
 def is_beyond_loopback(settings: "Settings") -> bool:
-    """Return whether other machines can call: by the address, or through a proxy under an allowed host name."""
+    """Return whether other machines can call: directly, or through a proxy that uses an allowed host name."""
     if settings.http is None:
         return False
-    return not all(map(_is_loopback, (settings.http[0], *map(_without_port, settings.allowed_hosts))))
+    return not all(map(_is_loopback, (settings.http[0], *map(_strip_port, settings.allowed_hosts))))
 
 
 def check_listening(settings: "Settings") -> None:
@@ -76,7 +76,7 @@ def _check_names(settings: "Settings") -> None:
             raise InvalidArgument(f"allowed_origins are such as https://app.example.com, and not {short_repr(origin)}")
 
 
-def _without_port(host: str) -> str:
+def _strip_port(host: str) -> str:
     found = _HOST_PATTERN.fullmatch(host)
     return found[1].strip("[]") if found else host
 

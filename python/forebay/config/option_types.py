@@ -25,6 +25,7 @@ __all__ = [
     "URL",
     "OptionType",
     "choice",
+    "expand_variables",
     "line_list",
     "name_list",
     "name_map",
@@ -300,3 +301,29 @@ TOOLS = OptionType(
 )
 CONTRACT = OptionType(_parse_contract, "PATTERN[=CATEGORY]", "*_list=list", ",", is_value_optional=True)
 HEADERS = OptionType(_parse_headers, "NAME:VALUE", "Authorization: Bearer ${TOKEN}", "\n")
+
+
+_VARIABLE_PATTERN = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
+    """Replace every `${VAR}` in a value's strings. `$${VAR}` becomes a literal `${VAR}`.
+
+    Raises `ValueError` if a variable is not set.
+    """
+    if isinstance(value, str):
+        return _VARIABLE_PATTERN.sub(lambda found: _get_variable_value(found, environ), value)
+    if isinstance(value, dict):
+        return {key: expand_variables(inner, environ) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [expand_variables(inner, environ) for inner in value]
+    return value
+
+
+def _get_variable_value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    is_escaped, name = match.groups()
+    if is_escaped:
+        return match[0][1:]
+    if name not in environ:
+        raise ValueError(f"the variable {name} is not set; set it, or write $${{{name}}} for the text itself")
+    return environ[name]

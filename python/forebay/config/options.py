@@ -1,4 +1,4 @@
-"""The table of options: flags, keys of forebay.toml, variables and `Settings` are all defined here."""
+"""The table of options. It defines the flags, the keys of forebay.toml, the variables and `Settings`."""
 
 import dataclasses
 import os
@@ -34,20 +34,20 @@ from forebay.config.option_types import (
 if TYPE_CHECKING:
     from forebay.config.upstreams import UpstreamConfig
 
-__all__ = ["OPTIONS", "REMOVED", "SPELLINGS", "Option", "Settings"]
+__all__ = ["OPTIONS", "OPTIONS_AND_ALIASES", "REMOVED_OPTIONS", "Option", "Settings"]
 
 _T = TypeVar("_T")
-_EMPTY: Mapping[str, Any] = {}
-_TEXT_UNITS = {
+_EMPTY_MAPPING: Mapping[str, Any] = {}
+_UNITS = {
     "BYTES": (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
     "SECONDS": (("h", 3600), ("min", 60), ("s", 1)),
 }
-"""Units of defaults in help, largest first."""
+"""Units to print values in, by metavar of the option type, largest first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option and its names in every place it can be set."""
+    """An option: its type, its default, and its names as a flag, a variable and a key."""
 
     name: str
     type: OptionType
@@ -57,17 +57,18 @@ class Option:
     variable: str
     commands: tuple[str, ...]
     is_policy: bool
-    """Whether `OutputPolicy` takes it, under the same name."""
+    """Whether `OutputPolicy` has a parameter of the same name."""
     is_secret: bool
-    in_file: bool
+    is_in_file: bool
+    """Whether forebay.toml may set the option."""
     aliases: "tuple[Option, ...]" = ()
-    """Other names of the option. Their values are in the same unit once they are parsed."""
+    """Other names of the option. Parsed values are in the same unit as those of the option."""
     is_alias: bool = False
 
     @property
     def key(self) -> str | None:
-        """The key in forebay.toml."""
-        return self.name if self.in_file else None
+        """The key in forebay.toml, or `None` if the file cannot set the option."""
+        return self.name if self.is_in_file else None
 
     @property
     def default_text(self) -> str:
@@ -76,7 +77,7 @@ class Option:
             return ""
         if isinstance(self.default, bool):
             return str(self.default).lower()
-        for unit, factor in _TEXT_UNITS.get(self.type.metavar, ()):
+        for unit, factor in _UNITS.get(self.type.metavar, ()):
             if self.default % factor == 0:
                 return f"{self.default / factor:g}{unit}"
         return str(self.default)
@@ -90,10 +91,10 @@ def _option(
     commands: tuple[str, ...] = ("wrap", "serve"),
     flag: str | None = None,
     variable: str | None = None,
-    aliases: Mapping[str, OptionType] = _EMPTY,
+    aliases: Mapping[str, OptionType] = _EMPTY_MAPPING,
     is_policy: bool = False,
     is_secret: bool = False,
-    in_file: bool = True,
+    is_in_file: bool = True,
 ) -> _T:
     """Define a field of `Settings` that is an option. By default its flag and variable are named after the field."""
     metadata = {
@@ -106,7 +107,7 @@ def _option(
         "aliases": aliases,
         "is_policy": is_policy,
         "is_secret": is_secret,
-        "in_file": in_file,
+        "is_in_file": is_in_file,
     }
     # Dataclasses refuse a mutable default, and some defaults are mappings.
     return dataclasses.field(default_factory=lambda: default, repr=not is_secret, metadata=metadata)
@@ -119,9 +120,9 @@ _serve_option = partial(_option, commands=("serve",))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The values in force. Sizes are bytes, times are seconds."""
+    """The values of all options. Sizes are bytes, times are seconds."""
 
-    config: str | None = _option(None, PATH, "read options from this file; none is searched for", in_file=False)
+    config: str | None = _option(None, PATH, "read options from this file; none is searched for", is_in_file=False)
 
     # What to store, and for how long.
     store: str | None = _policy_option(
@@ -155,7 +156,7 @@ class Settings:
 
     # Which tools clients see, and how they answer.
     tools: Mapping[str, Any] = _policy_option(
-        _EMPTY,
+        _EMPTY_MAPPING,
         TOOLS,
         "set the output mode of tools by name or pattern; the first match counts; repeatable",
         flag="--tool",
@@ -171,7 +172,7 @@ class Settings:
     )
     disable_tools: tuple[str, ...] = _policy_option((), name_list("NAMES", "admin"), "disable these capabilities")
     capabilities: Mapping[str, str] = _policy_option(
-        _EMPTY,
+        _EMPTY_MAPPING,
         name_map("PATTERN=NAME", "browser_*=core"),
         "set the capability of tools by name or pattern; repeatable",
         flag="--capability",
@@ -203,7 +204,7 @@ class Settings:
     # The server behind `wrap`.
     url: str | None = _wrap_option(None, URL, "wrap the MCP server at this URL instead of a command")
     headers: Mapping[str, str] = _wrap_option(
-        _EMPTY,
+        _EMPTY_MAPPING,
         HEADERS,
         "send this header with every request to the URL; ${VAR} is read from the environment; repeatable",
         flag="--header",
@@ -255,12 +256,12 @@ class Settings:
     restart_delay_seconds: float = 0.5
     """Wait before the second restart; it doubles with each one."""
     answer_timeout_seconds: float = 600.0
-    """How long a call waits for its client to answer a request of the server."""
+    """How long a call waits until the client answers a request that the server sent during the call."""
     read_timeout_seconds: float = 30.0
     """How long a request may take to arrive, and a connection may be idle."""
     max_sessions: int = 1000
     max_principals: int = 64
-    """Maximum number of principals that use upstreams without a session."""
+    """Maximum number of principals that use upstreams without a session at a time."""
 
     upstreams: "Mapping[str, UpstreamConfig]" = dataclasses.field(default_factory=dict)
     """The `[upstreams.NAME]` of the file and the servers of `mcp_servers`."""
@@ -268,7 +269,7 @@ class Settings:
     """Where each value that is not a default was set: a flag, a variable, or a line of a file."""
 
     def policy_options(self) -> dict[str, Any]:
-        """Return the arguments for `OutputPolicy(...)`: the options that were set, and the gateway's own defaults."""
+        """Return the keyword arguments of `OutputPolicy`: the options that were set, and the gateway's own defaults."""
         arguments = {
             option.name: getattr(self, option.name)
             for option in OPTIONS.values()
@@ -287,7 +288,7 @@ class Settings:
         return arguments
 
     def _is_file_access_off(self) -> bool:
-        """Whether `$file` reads nothing because callers may be on other machines. `$handle` still works."""
+        """Return whether `$file` is off because callers may be on other machines. `$handle` still works."""
         from forebay.config.listening import is_beyond_loopback
 
         return is_beyond_loopback(self) and not self.file_refs_beyond_loopback
@@ -325,10 +326,10 @@ def _get_variable_name(name: str) -> str:
 
 
 OPTIONS = {field.name: _make_option(field) for field in dataclasses.fields(Settings) if field.metadata}
-SPELLINGS = {spelling.name: spelling for option in OPTIONS.values() for spelling in (option, *option.aliases)}
-"""Options and their aliases by name."""
+OPTIONS_AND_ALIASES = {named.name: named for option in OPTIONS.values() for named in (option, *option.aliases)}
+"""Every option under its name and under each of its aliases."""
 
-REMOVED = {
+REMOVED_OPTIONS = {
     "answer_timeout_seconds": "a client has 10 minutes to answer",
     "compression": "stored results are always compressed",
     "connection_limit_bytes": "the library's Forebay(...) still takes it",
@@ -346,4 +347,4 @@ REMOVED = {
     "tool_prefix": "use prefix",
     "warn_bytes": "the library's open_store(...) still takes it",
 }
-"""Options of earlier versions that no longer exist, each with advice what to use instead."""
+"""Options of earlier versions that no longer exist, each with advice for its users."""

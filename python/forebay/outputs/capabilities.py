@@ -67,7 +67,7 @@ def get_declared_capability(tool: Mapping[str, Any]) -> str | None:
 
 
 def _has_readable_capability(tool: Mapping[str, Any]) -> bool:
-    """Return whether each place for a capability holds a string or nothing; values that failed to parse do not."""
+    """Return whether each field that may declare a capability is a string or absent, not an unparsed value."""
     sections = [(tool.get(section), key) for section, key in _CAPABILITY_KEYS if tool.get(section) is not None]
     return all(isinstance(fields, Mapping) and isinstance(fields.get(key), str | None) for fields, key in sections)
 
@@ -93,7 +93,7 @@ class CapabilityFilter:
         self._hidden_patterns = _check_names("hidden_tools", hidden_tools)
         self._default = default
         self.upstream_name: Callable[[str], str] = lambda tool: tool
-        """Maps a tool's name to its name on its own server; patterns match either of the two."""
+        """Returns the name of a tool on its own server. Patterns match either name."""
         self._declared_capabilities: dict[str, str | None] = {}
         self._unreadable_tools: set[str] = set()
         self._known_capabilities = {CORE, *known_capabilities, *self._capability_patterns.values()} | (
@@ -143,7 +143,7 @@ class CapabilityFilter:
                     )
 
     def knows_tool(self, tool: str) -> bool:
-        """Return whether a tool was listed or matches a configured pattern; if not, list the server's tools first."""
+        """Return whether a tool was listed or matches a configured pattern. If not, its capability is not known yet."""
         return tool in self._declared_capabilities or self._find_configured(tool) is not None
 
     def get_capability(self, tool: str) -> str:
@@ -164,7 +164,10 @@ class CapabilityFilter:
         return any(fnmatch.fnmatchcase(name, pattern) for name in (tool, self.upstream_name(tool)))
 
     def find_denial(self, tool: str) -> CapabilityDisabled | None:
-        """Return the error for a call of a disabled tool, or `None` if it may be called. In doubt it may not."""
+        """Return the error for a call of a disabled tool, or `None` if the tool may be called.
+
+        Tools that the filter does not know are disabled.
+        """
         if not self.is_active:
             return None
         capability = self.get_capability(tool)
@@ -307,8 +310,8 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
 def _find_by_capability(
     capabilities: CapabilityFilter, capability: str, hidden_tools: Sequence[_ToolDefinition]
 ) -> list[_ToolDefinition]:
-    if (denied := capabilities.find_capability_denial(capability)) is not None:
-        raise denied
+    if (denial := capabilities.find_capability_denial(capability)) is not None:
+        raise denial
     if matches := [tool for tool in hidden_tools if capabilities.get_capability(_get_name(tool)) == capability]:
         return matches
     available = _format_names(sorted({capabilities.get_capability(_get_name(tool)) for tool in hidden_tools}))
@@ -323,8 +326,8 @@ def _find_by_name(
 ) -> list[_ToolDefinition]:
     by_name = {_get_name(tool): tool for tool in tools}
     for name in names:
-        if (denied := capabilities.find_denial(name)) is not None:
-            raise denied
+        if (denial := capabilities.find_denial(name)) is not None:
+            raise denial
         if name not in by_name:
             raise InvalidArgument(
                 f"there is no tool {short_repr(name)}; hidden are {_format_names([*map(_get_name, hidden_tools)])}"

@@ -21,14 +21,14 @@ CONNECTION_LIMIT_BYTES = 25 * 1024
 """Total size of a connection's responses above which a warning is logged."""
 
 _MAX_COUNTED = 4096
-"""Maximum number of principals, and of tools, with counters. The least recently active principals are dropped."""
+"""Maximum number of principals, and of tools, that are counted. The least recently active principals are dropped."""
 
 _OTHER_TOOLS = "others"
 _MAX_NAME_LENGTH = 256
 
 
 class _Total:
-    """How many bytes a connection or principal was sent, and whether a warning was logged."""
+    """Number of bytes sent to a connection or principal, and whether a warning was logged."""
 
     __slots__ = ("is_warned", "sent_bytes")
 
@@ -48,7 +48,7 @@ class Monitor:
         self._connections: weakref.WeakKeyDictionary[object, _Total] = weakref.WeakKeyDictionary()
         self._get_principal_total = functools.lru_cache(_MAX_COUNTED)(lambda _principal: _Total())
         self.oversize: Counter[str] = Counter()
-        """How many responses of each tool were over their budget."""
+        """Number of responses over their budget, by tool."""
 
     def record(
         self,
@@ -93,7 +93,7 @@ class Monitor:
         )
 
     def sent_bytes(self, principal: str | None = None, connection: object = None) -> int:
-        """Return how many bytes a connection, or a principal without one, was sent."""
+        """Return the number of bytes sent to a connection, or to a principal if `connection` is `None`."""
         with self._lock:
             return self._get_total(principal, connection).sent_bytes
 
