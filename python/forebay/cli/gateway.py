@@ -115,17 +115,17 @@ def adopt(args: Namespace) -> None:
     else:
         change = adopt_servers(text, args.path, _find_forebay_command(args.forebay), flags, names)
     output.print_bytes(_diff(mask_client_file(text, args.path), mask_client_file(change.text, args.path), args.path))
-    for name, reason in change.skipped.items():
+    for name, reason in change.skip_reasons.items():
         _print_note(f"{name} {reason}, and stays as it is")
-    for name in change.without_headers:
+    for name in change.servers_without_headers:
         _print_note(
             f"{name}: if the client signed in there itself (OAuth), that no longer happens; "
             "give it headers before, or --header 'Authorization: Bearer ${TOKEN}' among its args afterwards"
         )
-    if not change.changed:
+    if not change.changed_servers:
         _print_note("there is nothing to change")
     elif not args.write:
-        _print_note(f"nothing is written yet; --write changes {', '.join(change.changed)}")
+        _print_note(f"nothing is written yet; --write changes {', '.join(change.changed_servers)}")
     else:
         from forebay.config.adopt import replace_file
 

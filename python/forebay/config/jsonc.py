@@ -60,11 +60,11 @@ Edit = tuple[int, int, str]
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """Apply edits that do not overlap. Edits at the same position keep their order."""
-    pieces, copied = [], 0
+    pieces, copied_until = [], 0
     for start, end, replacement in sorted(edits, key=lambda edit: edit[:2]):
-        pieces += [text[copied:start], replacement]
-        copied = end
-    return "".join([*pieces, text[copied:]])
+        pieces += [text[copied_until:start], replacement]
+        copied_until = end
+    return "".join([*pieces, text[copied_until:]])
 
 
 def parse_jsonc(text: str) -> Node:
