@@ -113,8 +113,8 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         (["wrap", "--url", "http://x", "--", "cat"], "a command and a url (from --url)"),
         (["wrap", "--", "no-such-command"], "needs no-such-command, which is no command here"),
         (["wrap", "cat"], "cat is not understood here; if it is a command, put -- before it"),
-        (["wrap", "--output-mod", "auto", "--", "cat"], "there is no --output-mod here, only --output-mode"),
-        (["wrap", "--output-mod=auto", "--", "cat"], "only --output-mode"),
+        (["wrap", "--output-mod", "auto", "--", "cat"], "there is no --output-mod here; the nearest is --output-mode"),
+        (["wrap", "--output-mod=auto", "--", "cat"], "the nearest is --output-mode"),
         (["wrap", "--output-mode", "all", "--", "cat"], "--output-mode is one of inline, handle, auto, not 'all'"),
         (["wrap", "--redact", "(", "--", "cat"], "--redact: '(' cannot be redacted"),
         (["wrap", "--redact", "sk-(", "--", "cat"], "mend it, or put a backslash before what is no operator: \\("),
@@ -125,7 +125,10 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         (["wrap", "--", "/"], "forebay wrap needs /, which is a folder; name a command in it"),
         (["wrap", "--", __file__], f"{__file__}, which is not executable; run chmod +x"),
         (["wrap", "--", "cat -n"], "cat -n, which is no command here; leave out the quotes"),
-        (["wrap", "--file-root", "/", "--", "cat"], "--file-root is where references may lead; give --file-refs to"),
+        (
+            ["wrap", "--file-root", "/", "--", "cat"],
+            "--file-root has no effect without references to files; give --file-refs too",
+        ),
         (["serve", "--url", "http://x"], "of `forebay wrap`, and the key url of an upstream;"),
         (["serve", "--header", "A: b"], "of `forebay wrap`, and the key headers of an upstream;"),
         (["serve"], "there is nothing to serve"),
@@ -189,7 +192,9 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
     assert (rows["journal"]["value"], rows["journal"]["source"]) == (True, "--journal")
     assert [row["name"] for row in run("config", "--journal").json["options"]] == ["output_mode", "journal"]
     screen = plain(run_on_terminal("config", "--explain").out)
-    assert "--output-mode  handle" in screen
+    assert '--output-mode  "handle"' in screen
+    assert "None" not in screen
+    assert "()" not in screen
     assert "FOREBAY_OUTPUT_MODE" in screen
     for option in OPTIONS.values():
         assert option.flag in screen
@@ -198,7 +203,7 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--http", "0.0.0.0:8000"], "0.0.0.0 can be reached by others; give --token-file"),
+        (["--http", "0.0.0.0:8000"], "other machines can reach 0.0.0.0; give --token-file"),
         (["--file-root", "/srv"], "give --file-refs"),
     ],
 )
@@ -289,9 +294,9 @@ def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: py
     run("adopt", str(path), "--write", "--forebay", "forebay", "--output-mode", "handle", "--contract")
     servers = json.loads(path.read_text())["mcpServers"]
     args = parse(*servers["local"]["args"], monkeypatch=monkeypatch)
-    assert (args.wrapped, args.output_mode) == (["python", "server.py", "--", "-v"], "handle")
+    assert (args.wrapped_command, args.output_mode) == (["python", "server.py", "--", "-v"], "handle")
     args = parse(*servers["remote"]["args"], monkeypatch=monkeypatch)
-    assert (args.wrapped, args.url, args.contract) == ([], "http://localhost:3000/mcp", ["true"])
+    assert (args.wrapped_command, args.url, args.contract) == ([], "http://localhost:3000/mcp", ["true"])
 
 
 @pytest.mark.slow

@@ -133,9 +133,9 @@ def test_a_client_is_shown_as_it_can_be_asked_for(command: str, home: Path, monk
 
 @pytest.mark.slow
 def test_a_table_leaves_out_what_is_empty(handle: str) -> None:
-    assert "whose" not in plain(run_on_terminal("ls").out)
+    assert "principal" not in plain(run_on_terminal("ls").out)
     run("put", "-", "--principal", "ann", stdin=b"x")
-    assert "whose" in plain(run_on_terminal("ls").out)
+    assert "principal" in plain(run_on_terminal("ls").out)
     run("rm", handle)
     assert "items" not in plain(run_on_terminal("ls").out)
 

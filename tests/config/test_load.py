@@ -405,7 +405,7 @@ def test_references_may_be_switched_off_where_a_file_has_roots_for_them(tmp_path
 
 
 def test_roots_without_references_are_refused_in_the_words_that_they_were_given_in(tmp_path: Path) -> None:
-    rule = "is where references may lead; give"
+    rule = "has no effect without references to files; give"
     assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {rule} --file-refs to have them"
     message = refused("wrap", {}, {"FOREBAY_FILE_ROOTS": "a"})
     assert message == f"FOREBAY_FILE_ROOTS {rule} FOREBAY_FILE_REFS=true to have them"
@@ -448,17 +448,17 @@ def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_rig
     [
         ({"http": "0.0.0.0:80", "token_file": "x"}, "--allowed-hosts"),
         ({"http": "[::]:80", "insecure": True}, "--allowed-hosts"),
-        ({"allowed_hosts": ["https://a.example"]}, "allowed_hosts are names"),
-        ({"allowed_hosts": ["a.example/mcp"]}, "allowed_hosts are names"),
-        ({"allowed_origins": ["a.example"]}, "allowed_origins are such as https://"),
-        ({"allowed_origins": ["https://a.example/"]}, "allowed_origins are such as https://"),
+        ({"allowed_hosts": ["https://a.example"]}, "--allowed-hosts takes host names"),
+        ({"allowed_hosts": ["a.example/mcp"]}, "--allowed-hosts takes host names"),
+        ({"allowed_origins": ["a.example"]}, "--allowed-origins takes origins, such as https://"),
+        ({"allowed_origins": ["https://a.example/"]}, "--allowed-origins takes origins, such as https://"),
         ({"oauth_issuer": "https://a.example"}, "give oauth_audience and oauth_jwks_url too"),
-        ({"oauth_scopes": ["mcp:use"]}, "oauth_issuer"),
-        ({**OAUTH, "oauth_jwks_url": "http://a.example/keys"}, "oauth_jwks_url begins with https://"),
+        ({"oauth_scopes": ["mcp:use"]}, "--oauth-issuer"),
+        ({**OAUTH, "oauth_jwks_url": "http://a.example/keys"}, "--oauth-jwks-url must begin with https://"),
         ({"http": "10.0.0.1:80", "insecure": True, "file_roots": ["/srv"]}, "--file-refs-beyond-loopback"),
         (
             {"http": "127.0.0.1:80", "allowed_hosts": ["a.example"]},
-            "a.example can be reached by others; give --token-file",
+            "other machines can reach a.example; give --token-file",
         ),
         (
             {"http": "127.0.0.1:80", "allowed_hosts": ["a.example"], "file_roots": ["/srv"], "insecure": True},

@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -225,6 +226,31 @@ def test_every_match_is_redacted_however_many() -> None:
 def test_what_is_no_expression_is_refused_at_once() -> None:
     with pytest.raises(InvalidPattern, match="unclosed group"):
         make_redaction("(")
+
+
+SET_VALUES: dict[str, Any] = {
+    "tools": {"a*": "auto", "b": {"output_mode": "handle", "output_inline_limit_bytes": 1}},
+    "contract": {"*_list": "list", "é": True},
+    "headers": {"X-Key": 'quote " and \\'},
+    "capabilities": {"crawl*": "crawl"},
+    "http": ("::1", 8000),
+    "ttl": 0.5,
+    "sweep_interval": 0.0,
+    "quota_bytes": 1234567 << 10,
+    "redact": ("a,b", "c"),
+    "prefix": "oc_",
+    "store": "file:///a b",
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+def test_a_value_is_printed_as_the_file_would_hold_it(option: Option) -> None:
+    value = SET_VALUES.get(option.name, option.default)
+    text = option.format_value(value)
+    if value in (None, "", (), {}):
+        assert text == "-"
+    else:
+        assert option.type.parse(tomllib.loads(f"key = {text}")["key"]) == value
 
 
 def doc_row(option: Option) -> str:

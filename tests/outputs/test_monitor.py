@@ -221,5 +221,5 @@ def test_the_command_shows_stats_on_a_terminal() -> None:
 @pytest.mark.usefixtures("home")
 def test_stats_of_nothing() -> None:
     assert run("stats").json == {"tools": {}, "storage": {"payloads": 0, "size_bytes": 0, "stored_bytes": 0}}
-    message = "no responses are noted; servers note them with --journal or --contract"
+    message = "no responses are recorded; servers record them with --journal or --contract"
     assert message in plain(run_on_terminal("stats").out)

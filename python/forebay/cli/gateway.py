@@ -34,18 +34,20 @@ def wrap(args: Namespace) -> None:
     from forebay.config.load import load_settings
 
     settings = load_settings("wrap", vars(args), os.environ)
-    if args.wrapped and settings.url is not None:
+    if args.wrapped_command and settings.url is not None:
         raise InvalidArgument(f"there are a command and a url (from {settings.sources['url']}); leave one of them")
-    if not args.wrapped and settings.url is None:
+    if not args.wrapped_command and settings.url is None:
         raise InvalidArgument("there is nothing to wrap; name a server: forebay wrap -- COMMAND, or --url URL")
-    if args.wrapped:
-        _check_executable(args.wrapped[0], "forebay wrap needs", "leave out the quotes around it and its arguments")
+    if args.wrapped_command:
+        _check_executable(
+            args.wrapped_command[0], "forebay wrap needs", "leave out the quotes around it and its arguments"
+        )
     _configure_logging(settings.log_level)
     from forebay.proxy.wrap import run, run_url
 
     if settings.url is not None:
         sys.exit(run_url(settings, settings.url, [f"{name}: {value}" for name, value in settings.headers.items()]))
-    sys.exit(run(settings, args.wrapped))
+    sys.exit(run(settings, args.wrapped_command))
 
 
 def serve(args: Namespace) -> None:
@@ -69,7 +71,7 @@ def serve(args: Namespace) -> None:
     if settings.http is None and has_authentication(settings):
         import logging
 
-        logging.getLogger("forebay").warning("without --http nobody shows a token; those given have no effect")
+        logging.getLogger("forebay").warning("tokens have no effect without --http")
     try:
         from forebay.hub.run import run
     except ModuleNotFoundError as error:
@@ -108,7 +110,7 @@ def adopt(args: Namespace) -> None:
     flags = _collect_option_flags(args)
     text = read_client_file(args.path)
     if args.undo and (flags or args.forebay):
-        raise InvalidArgument("--undo takes forebay away, whatever its options; leave them out")
+        raise InvalidArgument("--undo needs neither --forebay nor options of `forebay wrap`; leave them out")
     names = args.server or []
     if args.undo:
         change = restore_servers(text, args.path, names)
@@ -119,8 +121,8 @@ def adopt(args: Namespace) -> None:
         _print_note(f"{name} {reason}, and stays as it is")
     for name in change.servers_without_headers:
         _print_note(
-            f"{name}: if the client signed in there itself (OAuth), that no longer happens; "
-            "give it headers before, or --header 'Authorization: Bearer ${TOKEN}' among its args afterwards"
+            f"{name}: forebay cannot sign in there as the client did (OAuth); if it must, add headers to the server "
+            "first, or --header 'Authorization: Bearer ${TOKEN}' to its args afterwards"
         )
     if not change.changed_servers:
         _print_note("there is nothing to change")
@@ -130,7 +132,7 @@ def adopt(args: Namespace) -> None:
         from forebay.config.adopt import replace_file
 
         backup = replace_file(args.path, text.encode(), change.text.encode())
-        _print_note(f"{args.path} is written; what it was is in {backup}")
+        _print_note(f"{args.path} is written; the backup is {backup}")
 
 
 USAGES = {
@@ -167,7 +169,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 _SERVER_OPTIONS = ("url", "headers")
-"""Options that come from the server entry in the client's file."""
+"""Options that `adopt` takes from the server in the client's file."""
 
 
 def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | None:
@@ -257,17 +259,17 @@ def _print_note(text: str) -> None:
 def _check_executable(command: str, subject: str, split_hint: str) -> None:
     """Raise `InvalidArgument` if a command cannot be run.
 
-    `split_hint` is the advice for a command and its arguments in one word.
+    `split_hint` is the advice for a command that was joined with its arguments.
     """
     import shutil
 
     if shutil.which(command) is not None:
         return
-    problem = "is no command here; install it, or give its whole path"
+    problem = "is no command here; install it, or give its full path"
     if os.path.isdir(command):  # noqa: PTH112 - imports less
         problem = "is a folder; name a command in it"
     elif os.sep in command and os.path.exists(command):  # noqa: PTH110
-        problem = f"is not executable; run chmod +x {command}, or put before it what runs it, such as python3"
+        problem = f"is not executable; run chmod +x {command}, or put its interpreter before it, such as python3"
     elif " " in command and shutil.which(command.partition(" ")[0]) is not None:
         problem = f"is no command here; {split_hint}"
     raise InvalidArgument(f"{subject} {command}, which {problem}")

@@ -189,8 +189,8 @@ def print_stored(entries: Sequence["StoredOutput"]) -> None:
             "size": [_format_size(entry.size_bytes) for entry in entries],
             "items": ["" if entry.item_count is None else f"{entry.item_count:,}" for entry in entries],
             "tool": [entry.source_tool for entry in entries],
-            "whose": [_format_principal(entry.principal) for entry in entries],
-            "until (UTC)": [_format_time(entry.expires_at) for entry in entries],
+            "principal": [_format_principal(entry.principal) for entry in entries],
+            "expires (UTC)": [_format_time(entry.expires_at) for entry in entries],
         }
     )
 
@@ -206,7 +206,7 @@ def print_events(events: Sequence[dict[str, Any]]) -> None:
             "handle or error": [event.get("handle", event.get("code")) for event in events],
             "size": [_format_size(event.get("size_bytes", event.get("returned_bytes"))) for event in events],
             "tool": [event.get("source_tool") for event in events],
-            "whose": [_format_principal(event.get("principal")) for event in events],
+            "principal": [_format_principal(event.get("principal")) for event in events],
         }
     )
 
@@ -227,26 +227,33 @@ def print_stats(tools: dict[str, dict[str, int]], storage: dict[str, int]) -> No
         )
     else:
         _print_rich(
-            "no responses are noted; servers note them with --journal or --contract", style="dim", highlight=False
+            "no responses are recorded; servers record them with --journal or --contract", style="dim", highlight=False
         )
     size, on_disk = _format_size(storage["size_bytes"]), _format_size(storage["stored_bytes"])
     _print_rich(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
 
 
 def print_settings(explanation: dict[str, Any]) -> None:
-    """Print options and upstreams. On a terminal each option takes a few lines: a table would be too wide."""
+    """Print options and upstreams. On a terminal, values are shown as forebay.toml would hold them."""
     if not _is_terminal():
         print_json(explanation)
         return
+    from forebay.config.option_types import format_toml
+    from forebay.config.options import OPTIONS
+
     for row in explanation["options"]:
-        _print_rich(to_plain_text(f"{row['flag']}  {row['value']}"), style="bold", highlight=False)
-        source = "" if row["source"] == "default" else f"  set by {row['source']}"
-        names = f"{row['name']}  {row['variable']}  default {row['default']}{source}"
+        option, is_set = OPTIONS[row["name"]], row["source"] != "default"
+        # An option is set to `None` by the word none.
+        value = '"none"' if is_set and row["value"] is None else option.format_value(row["value"])
+        _print_rich(to_plain_text(f"{row['flag']}  {value}"), style="bold", highlight=False)
+        source = f"  set by {row['source']}" if is_set else ""
+        names = f"{row['name']}  {row['variable']}  default {option.format_value(row['default'])}{source}"
         _print_rich(to_plain_text(f"    {row['help']}\n    {names}"), highlight=False)
     for upstream in explanation["upstreams"]:
         _print_rich(to_plain_text(f"[upstreams.{upstream['name']}]"), style="bold", highlight=False)
         for key, value in upstream.items():
-            _print_rich(to_plain_text(f"    {key}  {value}"), highlight=False)
+            if key != "name":
+                _print_rich(to_plain_text(f"    {key} = {format_toml(value)}"), highlight=False)
 
 
 def _format_time(timestamp: object) -> str:
@@ -269,7 +276,7 @@ def _format_size(size: object) -> str:
 
 
 _NUMERIC_COLUMNS = {"size", "items", "byte", "item", "line", "calls", "max", "average", "p95", "over budget"}
-_UNCUT_COLUMNS = {"handle", "handle or error", "event", "when (UTC)", "until (UTC)", *_NUMERIC_COLUMNS}
+_UNCUT_COLUMNS = {"handle", "handle or error", "event", "when (UTC)", "expires (UTC)", *_NUMERIC_COLUMNS}
 
 
 def _print_table(columns: dict[str, list[Any]]) -> None:

@@ -17,7 +17,11 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 _HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
 _ORIGIN_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://" + _HOST_PATTERN.pattern)
-_OAUTH_OPTIONS = ("oauth_issuer", "oauth_audience", "oauth_jwks_url")
+_OAUTH_FLAGS = {
+    "oauth_issuer": "--oauth-issuer",
+    "oauth_audience": "--oauth-audience",
+    "oauth_jwks_url": "--oauth-jwks-url",
+}
 
 
 def has_authentication(settings: "Settings") -> bool:
@@ -42,38 +46,41 @@ def check_listening(settings: "Settings") -> None:
     if is_beyond_loopback(settings) and not settings.insecure and not has_authentication(settings):
         reachable = host if not _is_loopback(host) else ", ".join(settings.allowed_hosts)
         raise InvalidArgument(
-            f"{reachable} can be reached by others; "
+            f"other machines can reach {reachable}; "
             "give --token-file or --oauth-issuer, or --insecure if anyone may call"
         )
     if _is_unspecified(host) and not settings.allowed_hosts:
         raise InvalidArgument(
-            f"{host} is every address of this machine; name what clients call it by: --allowed-hosts mcp.example.com"
+            f"{host} stands for every address of this machine; name the host that clients use: "
+            "--allowed-hosts mcp.example.com"
         )
     if settings.file_roots and is_beyond_loopback(settings) and not settings.file_refs_beyond_loopback:
         raise InvalidArgument(
-            "there are file_roots, but others can call; take them out, or give --file-refs-beyond-loopback if "
-            "all who can call may read what is below them"
+            "--file-root is set, but other machines can call; leave it out, or give --file-refs-beyond-loopback if "
+            "all callers may read the files below it"
         )
 
 
 def _check_oauth(settings: "Settings") -> None:
-    missing = [name for name in _OAUTH_OPTIONS if getattr(settings, name) is None]
-    if 0 < len(missing) < len(_OAUTH_OPTIONS):
-        raise InvalidArgument(f"{', '.join(_OAUTH_OPTIONS)} go together; give {' and '.join(missing)} too")
+    missing = [flag for name, flag in _OAUTH_FLAGS.items() if getattr(settings, name) is None]
+    if 0 < len(missing) < len(_OAUTH_FLAGS):
+        raise InvalidArgument(f"{', '.join(_OAUTH_FLAGS.values())} go together; give {' and '.join(missing)} too")
     if settings.oauth_scopes and missing:
-        raise InvalidArgument(f"oauth_scopes are of tokens that an issuer gives; give {' and '.join(missing)} too")
+        raise InvalidArgument(f"--oauth-scopes is for JWTs of an issuer; give {' and '.join(missing)} too")
     jwks_url = urllib.parse.urlsplit(settings.oauth_jwks_url or "")
     if jwks_url.scheme == "http" and not _is_loopback(jwks_url.hostname or ""):
-        raise InvalidArgument("oauth_jwks_url begins with https://, or anyone on the way could put keys in it")
+        raise InvalidArgument("--oauth-jwks-url must begin with https://; without TLS, others could replace the keys")
 
 
 def _check_names(settings: "Settings") -> None:
     for host in settings.allowed_hosts:
         if not _HOST_PATTERN.fullmatch(host):
-            raise InvalidArgument(f"allowed_hosts are names, such as mcp.example.com, and not {short_repr(host)}")
+            raise InvalidArgument(f"--allowed-hosts takes host names, such as mcp.example.com, not {short_repr(host)}")
     for origin in settings.allowed_origins:
         if not _ORIGIN_PATTERN.fullmatch(origin):
-            raise InvalidArgument(f"allowed_origins are such as https://app.example.com, and not {short_repr(origin)}")
+            raise InvalidArgument(
+                f"--allowed-origins takes origins, such as https://app.example.com, not {short_repr(origin)}"
+            )
 
 
 def _strip_port(host: str) -> str:

@@ -267,7 +267,7 @@ def _check_file_references(settings: Settings) -> None:
         switch = {roots.flag: references.flag, roots.variable: f"{references.variable}=true"}.get(source)
         subject = source if switch else f"{source}: {roots.key}"
         raise InvalidArgument(
-            f"{subject} is where references may lead; give {switch or f'{references.key} = true'} to have them"
+            f"{subject} has no effect without references to files; give {switch or f'{references.key} = true'} too"
         )
 
 

@@ -18,11 +18,12 @@ from forebay.config.option_types import (
     PREFIX,
     SECONDS,
     SIZE,
-    TEXT,
+    STORE,
     TOOLS,
     URL,
     OptionType,
     choice,
+    format_toml,
     line_list,
     name_list,
     name_map,
@@ -73,14 +74,21 @@ class Option:
     @property
     def default_text(self) -> str:
         """The default as a user would write it, such as `24h`; empty if there is none."""
-        if self.default in (None, "", (), {}):
-            return ""
-        if isinstance(self.default, bool):
-            return str(self.default).lower()
-        for unit, factor in _UNITS.get(self.type.metavar, ()):
-            if self.default % factor == 0:
-                return f"{self.default / factor:g}{unit}"
-        return str(self.default)
+        text = self.format_value(self.default)
+        return "" if text == "-" else text.strip('"')
+
+    def format_value(self, value: Any) -> str:
+        """Return a value as forebay.toml would hold it, such as `"24h"`, or `-` if it is empty."""
+        if value in (None, "", (), {}):
+            return "-"
+        if self.type is ADDRESS and isinstance(value, tuple):
+            host, port = value
+            value = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if isinstance(value, int | float) and value > 0:
+            for unit, factor in _UNITS.get(self.type.metavar, ()):
+                if value % factor == 0:
+                    return f'"{int(value // factor)}{unit}"'
+        return format_toml(value)
 
 
 def _option(
@@ -122,11 +130,13 @@ _serve_option = partial(_option, commands=("serve",))
 class Settings:
     """The values of all options. Sizes are bytes, times are seconds."""
 
-    config: str | None = _option(None, PATH, "read options from this file; none is searched for", is_in_file=False)
+    config: str | None = _option(
+        None, PATH, "read options from this file; no file is read by default", is_in_file=False
+    )
 
     # What to store, and for how long.
     store: str | None = _policy_option(
-        None, TEXT, "where to store results, such as file:///path; by default in the user's home"
+        None, STORE, "where to store results, such as file:///path; by default in the user's home"
     )
     output_mode: str = _policy_option(
         "auto", MODE, "auto stores results above the inline limit, handle stores all, inline stores none"
@@ -165,7 +175,7 @@ class Settings:
     prefix: str = _policy_option("", PREFIX, "put this before the names of the tools that forebay adds")
     journal: bool = _policy_option(False, FLAG, "add a tool that reads the journal")
     contract: bool | Mapping[str, Any] = _policy_option(
-        False, CONTRACT, "use the response contract for all tools, or for those that match; repeatable"
+        False, CONTRACT, "use the response contract for all tools, or for tools that match; repeatable"
     )
     tools_only: tuple[str, ...] | None = _policy_option(
         None, name_list("NAMES", "core,search"), "allow only these capabilities"
@@ -216,7 +226,7 @@ class Settings:
     http: tuple[str, int] | None = _serve_option(None, ADDRESS, "listen on this address instead of stdio")
     token_file: str | None = _serve_option(None, PATH, "read bearer tokens from this file, one `name: token` a line")
     insecure: bool = _serve_option(
-        False, FLAG, "allow callers without a token beyond loopback, and a token file that others can read"
+        False, FLAG, "allow callers from other machines without a token, and a token file that other users can read"
     )
     allowed_hosts: tuple[str, ...] = _serve_option(
         (), name_list("HOSTS", "mcp.example.com"), "accept these host names in the Host header"
@@ -227,25 +237,29 @@ class Settings:
     oauth_issuer: str | None = _serve_option(
         None, URL, "accept JWTs of this issuer; issuer and subject are the principal"
     )
-    oauth_audience: str | None = _serve_option(None, URL, "accept only JWTs for this audience, the URL clients call")
+    oauth_audience: str | None = _serve_option(
+        None, URL, "accept only JWTs for this audience: the URL that clients call"
+    )
     oauth_jwks_url: str | None = _serve_option(None, URL, "read the keys that sign the JWTs from this URL")
     oauth_scopes: tuple[str, ...] = _serve_option((), name_list("SCOPES", "mcp:use"), "require these scopes of a JWT")
     body_limit_bytes: int = _serve_option(4 << 20, positive(SIZE), "reject larger request bodies")
     rate_limit_per_minute: int | None = _serve_option(
         None,
         optional(positive(COUNT)),
-        "allow this many requests a minute to each principal, or to each address without a token",
+        "allow each principal this many requests a minute; callers without a token are counted by address",
     )
     max_connections: int = _serve_option(
         512,
         positive(COUNT),
-        "keep at most this many connections open; sessions and principals grow with it",
+        "keep at most this many connections open; more also allows more sessions and principals",
     )
     session_idle_seconds: float = _serve_option(
         1800.0, positive(SECONDS), "close a session, or a principal's connections to upstreams, after this long unused"
     )
     file_refs_beyond_loopback: bool = _serve_option(False, FLAG, "allow $file to callers from other machines, too")
-    mcp_servers: str | None = _serve_option(None, PATH, "also serve the mcpServers of this client's file")
+    mcp_servers: str | None = _serve_option(
+        None, PATH, "also serve the MCP servers in this configuration file of a client"
+    )
 
     # Limits that are not options. Tests lower them.
     spool_above_bytes: int = 8 << 20
