@@ -518,7 +518,7 @@ def test_lines_are_where_keys_are(parts: list[tuple[str, list[str]]]) -> None:
     document = ConfigFile(None)
     document.path, document._text = "f", "\n".join(lines)
     for keys_of, line in lines_by_key.items():
-        assert document.location(*keys_of) == f"f:{line}"
+        assert document.find_location(*keys_of) == f"f:{line}"
 
 
 @given(st.text(alphabet="${}AB_:- "), st.fixed_dictionaries({}, optional={"A": st.text(), "B": st.text()}))

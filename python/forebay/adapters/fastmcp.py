@@ -230,7 +230,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         is_expanding = call.tool == self.policy.tools.expand_tool
         async with self._set_expand_caller(context) if is_expanding else contextlib.nullcontext():
             result = await call_next(context)
-        # Serializes the page once more, so only if there is a monitor.
+        # Only with a monitor, since this serializes the page once more.
         if self.policy.monitor is not None and isinstance(result, ToolResult):
             self.policy.record_response(call.tool, _dump_result(result), **_make_record_arguments(context, call))
         return result
@@ -378,7 +378,7 @@ def _get_request(context: MiddlewareContext[Any]) -> FastMCPRequestContext | Non
 
 
 def _get_current_request() -> FastMCPRequestContext | None:
-    """Return the current request, or `None` outside of one."""
+    """Return the current request, or `None` outside of a request."""
     try:
         return get_context().request_context
     except RuntimeError:

@@ -51,7 +51,11 @@ class ToolsWithoutCapability(ForebayError):
 
 def put(args: Namespace) -> None:
     """Store a file and print its descriptor."""
-    with _open_store(args) as store, _open_input(args.file) as source, output.progress_bar(source.size) as progress:
+    with (
+        _open_store(args) as store,
+        _open_input(args.file) as source,
+        output.show_progress_bar(source.size) as progress,
+    ):
         descriptor = store.put(
             source,
             mime_type=args.mime_type,
@@ -256,7 +260,7 @@ def _open_store(args: Namespace) -> "Store":
 
     if args.store is not None and args.run is not put and not resolve_root(args.store).exists():
         raise StoreUnavailable(f"there is no store at {args.store}; put something there, or name another one")
-    # A command neither sweeps nor warns about the size of what it stores.
+    # A command neither sweeps nor warns about large payloads.
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
 
 

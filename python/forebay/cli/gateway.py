@@ -85,8 +85,8 @@ def serve(args: Namespace) -> None:
 def config(args: Namespace) -> None:
     """Check the configuration, and print the options that it sets.
 
-    --explain prints every option: its value, where that was set, its default, flag
-    and variable. Secrets are masked.
+    --explain prints every option: its value, the source of the value, its default,
+    flag and variable. Secrets are masked.
     """
     from forebay.config.load import explain
 

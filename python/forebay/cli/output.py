@@ -35,7 +35,7 @@ __all__ = [
     "print_settings",
     "print_stats",
     "print_stored",
-    "progress_bar",
+    "show_progress_bar",
 ]
 
 _PROGRESS_MIN_BYTES = 8 << 20
@@ -64,14 +64,14 @@ def _is_terminal() -> bool:
 
 
 @functools.cache
-def _console() -> "Console":
+def _get_console() -> "Console":
     from rich.console import Console
 
     return Console()
 
 
 @functools.cache
-def _error_console() -> "Console":
+def _get_error_console() -> "Console":
     from rich.console import Console
 
     return Console(stderr=True)
@@ -79,7 +79,7 @@ def _error_console() -> "Console":
 
 def _print_rich(*renderables: object, **style: Any) -> None:
     with handle_output_errors():
-        _console().print(*renderables, soft_wrap=True, **style)
+        _get_console().print(*renderables, soft_wrap=True, **style)
 
 
 def _write_stdout(data: bytes) -> None:
@@ -129,7 +129,7 @@ def print_content(page: "Page") -> None:
     if sys.stderr is None:
         return
     if sys.stderr.isatty():
-        _print_position(page, _error_console())
+        _print_position(page, _get_error_console())
     elif page.next_offset is not None or page.truncated:
         # The content alone does not tell that there is more.
         import orjson
@@ -147,7 +147,7 @@ def print_page(page: "Page") -> None:
     else:
         _print_rich(to_plain_text(page.content))
     with handle_output_errors():
-        _print_position(page, _console())
+        _print_position(page, _get_console())
 
 
 def _print_position(page: "Page", console: "Console") -> None:
@@ -294,7 +294,7 @@ def _print_table(columns: dict[str, list[Any]]) -> None:
     for row in zip(*filled.values(), strict=True):
         table.add_row(*map(_make_cell, filled, row))
     with handle_output_errors():
-        _console().print(table)
+        _get_console().print(table)
 
 
 def _make_cell(column: str, value: object) -> "Text":
@@ -307,11 +307,11 @@ def _make_cell(column: str, value: object) -> "Text":
 
 def print_error(code: str, message: str) -> None:
     """Print an error in colour to standard error."""
-    _error_console().print(f"[red]{code}[/red]:", to_plain_text(message), highlight=False, soft_wrap=True)
+    _get_error_console().print(f"[red]{code}[/red]:", to_plain_text(message), highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
-def progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None]:
+def show_progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None]:
     """Show a progress bar on a terminal, for large files and files of unknown size."""
     if sys.stderr is None or not sys.stderr.isatty() or (size is not None and size < _PROGRESS_MIN_BYTES):
         yield None
@@ -319,7 +319,7 @@ def progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
     columns = BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=_error_console(), transient=True) as bar:
+    with Progress(*columns, console=_get_error_console(), transient=True) as bar:
         task = bar.add_task("put", total=size)
         yield lambda done: bar.update(task, completed=done)
 

@@ -95,13 +95,13 @@ def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> 
     without_headers = [
         str(server)
         for server in changed
-        if server.node.member("url") and not _list_object_members(server.node.member("headers"))
+        if server.node.get_member("url") and not _list_object_members(server.node.get_member("headers"))
     ]
     return FileChange(apply_edits(text, edits), tuple(map(str, changed)), skip_reasons, tuple(without_headers))
 
 
 def _adopt_server(text: str, server: Node, forebay_command: Sequence[str], flags: Sequence[str]) -> list[Edit]:
-    command, url = server.member("command"), server.member("url")
+    command, url = server.get_member("command"), server.get_member("url")
     if command is not None and url is not None:
         raise _SkipServer("has both a command and a url; leave one of them")
     if command is not None:
@@ -116,7 +116,7 @@ def _adopt_server(text: str, server: Node, forebay_command: Sequence[str], flags
 def _adopt_command(
     text: str, server: Node, command: Member, forebay_command: Sequence[str], flags: Sequence[str]
 ) -> list[Edit]:
-    args = server.member("args")
+    args = server.get_member("args")
     _require_nonempty_string("a command", command)
     _require_strings("one of its args", *_list_array_nodes(args))
     notes = [_NO_ARGS_NOTE] if args is None else []
@@ -137,12 +137,12 @@ def _adopt_command(
 def _adopt_url(
     text: str, server: Node, url: Member, forebay_command: Sequence[str], flags: Sequence[str]
 ) -> list[Edit]:
-    if server.member("args") is not None:
+    if server.get_member("args") is not None:
         raise _SkipServer("has a url and args; take the args out")
     _require_nonempty_string("a url", url)
     edits = _rename_headers_to_variables(server)
     notes = []
-    if (server_type := server.member("type")) is not None:
+    if (server_type := server.get_member("type")) is not None:
         _require_strings("a type", server_type.node)
         notes = [f"{_TYPE_NOTE_PREFIX}{server_type.node.value}"]
         edits.append((server_type.node.start, server_type.node.end, '"stdio"'))
@@ -154,7 +154,7 @@ def _adopt_url(
 
 
 def _rename_headers_to_variables(server: Node) -> list[Edit]:
-    headers, env = server.member("headers"), server.member("env")
+    headers, env = server.get_member("headers"), server.get_member("env")
     variables = _list_object_members(env)
     if env is not None and (
         headers is not None or not variables or any(name.startswith(HEADER_VARIABLE_PREFIX) for name in variables)
@@ -183,7 +183,7 @@ class _WrapCommand:
 
 
 def _find_wrap_command(server: Node) -> _WrapCommand | None:
-    command, args = server.member("command"), server.member("args")
+    command, args = server.get_member("command"), server.get_member("args")
     if command is None or args is None:
         return None
     nodes = [command.node, *_list_array_nodes(args)]
@@ -228,7 +228,7 @@ def _restore_command(text: str, server: Node, wrap_command: _WrapCommand) -> lis
 def _restore_url(text: str, server: Node, wrap_command: _WrapCommand, url: Node) -> list[Edit]:
     command, args = wrap_command.command, wrap_command.args
     edits = _rename_variables_to_headers(text, server)
-    server_type = server.member("type")
+    server_type = server.get_member("type")
     notes = [
         word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrap_command.options if word.startswith(_TYPE_NOTE_PREFIX)
     ]
@@ -239,7 +239,7 @@ def _restore_url(text: str, server: Node, wrap_command: _WrapCommand, url: Node)
 
 
 def _rename_variables_to_headers(text: str, server: Node) -> list[Edit]:
-    env = server.member("env")
+    env = server.get_member("env")
     variables = _list_object_members(env)
     are_headers = [text.startswith(HEADER_VARIABLE_PREFIX, member.start + 1) for member in variables.values()]
     if env is None or (variables and not any(are_headers)):

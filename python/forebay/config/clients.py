@@ -79,7 +79,7 @@ def find_servers(text: str, path: str) -> list[ServerEntry]:
 def _find_object(node: Node, *keys: str) -> dict[str, Node] | None:
     """Return the members of the object below these keys, or `None` if there is no object."""
     for key in keys:
-        member = node.member(key)
+        member = node.get_member(key)
         if member is None:
             return None
         node = member.node
@@ -152,13 +152,13 @@ def mask_client_file(text: str, path: str) -> str:
     edits: list[Edit] = []
     for server in (entry.node for entry in find_servers(text, path)):
         for name in ("env", "headers"):
-            member = server.member(name)
+            member = server.get_member(name)
             if member is not None and isinstance(member.node.value, dict):
                 edits += [_mask_node(inner.node) for inner in member.node.value.values()]
-        url = server.member("url")
+        url = server.get_member("url")
         if url is not None and isinstance(url.node.value, str) and mask_url(url.node.value) != url.node.value:
             edits.append(_replace_node(url.node, mask_url(url.node.value)))
-        args = server.member("args")
+        args = server.get_member("args")
         if args is not None and isinstance(args.node.value, list):
             nodes = [node for node in args.node.value if isinstance(node.value, str)]
             masked = mask_args([str(node.value) for node in nodes])

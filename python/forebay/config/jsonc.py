@@ -28,7 +28,7 @@ class Node:
     end: int
     value: Any
 
-    def member(self, name: str) -> "Member | None":
+    def get_member(self, name: str) -> "Member | None":
         """Return a member of an object, or `None`."""
         return self.value.get(name) if isinstance(self.value, dict) else None
 
@@ -132,7 +132,7 @@ class _Parser:
                 self.fail(at, "a key")
             key = self._parse_string(at)
             if key.value in members:
-                # Clients differ in which of the two they use.
+                # Clients differ in which of two equal keys they use.
                 self.fail(at, f"no second {key.value}")
             colon = self.skip_space(key.end)
             if self._text[colon : colon + 1] != ":":

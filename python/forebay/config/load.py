@@ -45,7 +45,7 @@ class ConfigFile:
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InvalidArgument(f"{path} is no TOML: {error}") from None
 
-    def location(self, *keys: str) -> str:
+    def find_location(self, *keys: str) -> str:
         """Return the file and line of a key, or of the nearest table above it that has a line of its own."""
         while keys:
             for number, line_keys in enumerate(_find_keys_by_line(self._text), 1):
@@ -159,7 +159,7 @@ def _read_option(
             return _parse_value(named, raw_value, named.variable, expand_environ)
     for named in names:
         if named.key is not None and named.key in file.values:
-            return _parse_value(named, file.values[named.key], file.location(named.key), environ, file)
+            return _parse_value(named, file.values[named.key], file.find_location(named.key), environ, file)
     return None
 
 
@@ -222,10 +222,12 @@ def _check_keys(command: str, file: ConfigFile) -> None:
     known["upstreams"] = ("serve",)
     for key in file.values:
         if key not in known:
-            raise InvalidArgument(f"{file.location(key)}: there is no key {key}; {_make_key_hint(key, known)}")
+            raise InvalidArgument(f"{file.find_location(key)}: there is no key {key}; {_make_key_hint(key, known)}")
         if command not in (*known[key], "config"):
             (owner,) = known[key]
-            raise InvalidArgument(f"{file.location(key)}: {key} is for `forebay {owner}`; take it out of this file")
+            raise InvalidArgument(
+                f"{file.find_location(key)}: {key} is for `forebay {owner}`; take it out of this file"
+            )
 
 
 def _make_key_hint(key: str, known_keys: Mapping[str, object]) -> str:

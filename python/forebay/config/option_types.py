@@ -26,15 +26,15 @@ __all__ = [
     "TOOLS",
     "URL",
     "OptionType",
+    "accept_none",
     "choice",
     "expand_variables",
     "format_toml",
     "line_list",
     "name_list",
     "name_map",
-    "optional",
     "path_list",
-    "positive",
+    "reject_zero",
 ]
 
 
@@ -126,7 +126,7 @@ def _parse_url(value: Any) -> str:
         parts = urllib.parse.urlsplit(value if isinstance(value, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(expected)
-        # Reading the port checks it.
+        # Reading `port` validates it.
         _ = parts.port
     except ValueError:
         raise ValueError(expected) from None
@@ -156,7 +156,7 @@ URL = OptionType(_parse_url, "URL", "https://example.com/mcp")
 ADDRESS = OptionType(_parse_address, "HOST:PORT", "127.0.0.1:8000")
 
 
-def optional(value_type: OptionType) -> OptionType:
+def accept_none(value_type: OptionType) -> OptionType:
     """Return an option type that also accepts `none`."""
 
     def parse(value: Any) -> Any:
@@ -170,7 +170,7 @@ def optional(value_type: OptionType) -> OptionType:
     return dataclasses.replace(value_type, parse=parse)
 
 
-def positive(value_type: OptionType) -> OptionType:
+def reject_zero(value_type: OptionType) -> OptionType:
     """Return an option type that rejects 0."""
 
     def parse(value: Any) -> Any:

@@ -22,14 +22,14 @@ from forebay.config.option_types import (
     TOOLS,
     URL,
     OptionType,
+    accept_none,
     choice,
     format_toml,
     line_list,
     name_list,
     name_map,
-    optional,
     path_list,
-    positive,
+    reject_zero,
 )
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ class Settings:
         "remove expired results this often; 0 for never",
         aliases={"output_handle_sweep_interval_seconds": SECONDS},
     )
-    quota_bytes: int | None = _policy_option(4 << 30, optional(SIZE), "store at most this much in all")
+    quota_bytes: int | None = _policy_option(4 << 30, accept_none(SIZE), "store at most this much in all")
     principal_quota_bytes: int | None = _policy_option(
-        1 << 30, optional(SIZE), "store at most this much for each principal"
+        1 << 30, accept_none(SIZE), "store at most this much for each principal"
     )
     on_full: str = _policy_option(
         "refuse", choice("refuse", "evict"), "refuse new results when the store is full, or evict old ones"
@@ -204,7 +204,7 @@ class Settings:
 
     # Calls and logs.
     call_timeout_seconds: float | None = _option(
-        None, optional(positive(SECONDS)), "cancel a call that takes longer than this; none for no limit"
+        None, accept_none(reject_zero(SECONDS)), "cancel a call that takes longer than this; none for no limit"
     )
     shutdown_grace_seconds: float = _option(5.0, SECONDS, "give calls in flight this long to finish at shutdown")
     log_level: str = _option(
@@ -242,19 +242,21 @@ class Settings:
     )
     oauth_jwks_url: str | None = _serve_option(None, URL, "read the keys that sign the JWTs from this URL")
     oauth_scopes: tuple[str, ...] = _serve_option((), name_list("SCOPES", "mcp:use"), "require these scopes of a JWT")
-    body_limit_bytes: int = _serve_option(4 << 20, positive(SIZE), "reject larger request bodies")
+    body_limit_bytes: int = _serve_option(4 << 20, reject_zero(SIZE), "reject larger request bodies")
     rate_limit_per_minute: int | None = _serve_option(
         None,
-        optional(positive(COUNT)),
+        accept_none(reject_zero(COUNT)),
         "allow each principal this many requests a minute; callers without a token are counted by address",
     )
     max_connections: int = _serve_option(
         512,
-        positive(COUNT),
+        reject_zero(COUNT),
         "keep at most this many connections open; more also allows more sessions and principals",
     )
     session_idle_seconds: float = _serve_option(
-        1800.0, positive(SECONDS), "close a session, or a principal's connections to upstreams, after this long unused"
+        1800.0,
+        reject_zero(SECONDS),
+        "close a session, or a principal's connections to upstreams, after this long unused",
     )
     file_refs_beyond_loopback: bool = _serve_option(False, FLAG, "allow $file to callers from other machines, too")
     mcp_servers: str | None = _serve_option(
@@ -268,7 +270,7 @@ class Settings:
     """Maximum number of restarts of a server within `restart_window_seconds`."""
     restart_window_seconds: float = 60.0
     restart_delay_seconds: float = 0.5
-    """Wait before the second restart; it doubles with each one."""
+    """Delay before the second restart. It doubles with each further restart."""
     answer_timeout_seconds: float = 600.0
     """How long a call waits until the client answers a request that the server sent during the call."""
     read_timeout_seconds: float = 30.0

@@ -104,10 +104,10 @@ def parse_upstreams(file: "ConfigFile", environ: Mapping[str, str]) -> dict[str,
     """Return the `[upstreams.NAME]` of a forebay.toml. Raises `InvalidArgument`."""
     tables = file.values.get("upstreams", {})
     if not isinstance(tables, dict):
-        raise InvalidArgument(f"{file.location('upstreams')}: upstreams are tables, such as [upstreams.files]")
+        raise InvalidArgument(f"{file.find_location('upstreams')}: upstreams are tables, such as [upstreams.files]")
     upstreams = {}
     for name, table in tables.items():
-        location_of = partial(file.location, "upstreams", name)
+        location_of = partial(file.find_location, "upstreams", name)
         if not isinstance(table, dict):
             raise InvalidArgument(f"{location_of()}: an upstream is a table, such as [upstreams.{name}]")
         upstream = parse_upstream(name, table, location_of, lambda value: expand_variables(value, environ))
@@ -126,7 +126,7 @@ def check_prefixes(upstreams: Mapping[str, UpstreamConfig], file: "ConfigFile") 
         prefix = upstream.prefix
         if not prefix:
             continue
-        location = file.location("upstreams", name, "prefix")
+        location = file.find_location("upstreams", name, "prefix")
         owner = owners.setdefault(prefix, name)
         if owner != name:
             raise InvalidArgument(

@@ -63,7 +63,7 @@ _MAX_IN_MEMORY_BYTES = 64 << 20
 """Spooled payloads above this size are not read into memory for the response contract."""
 
 _PROTOCOL_META_KEYS = (SERVER_INFO_KEY, "io.modelcontextprotocol/related-task")
-"""Keys of `_meta` that belong to the protocol: clients match task results by them."""
+"""Keys of `_meta` that belong to the protocol. They name the server, and the task that a result belongs to."""
 
 _RESOURCE_LINK_VERSION = "2025-06-18"
 """The first protocol version that has `resource_link` blocks."""
@@ -149,7 +149,7 @@ class Pipeline:
             payload = extract_payload(original_result, include_meta=True)
             tool_meta, block_fields = {}, {}
         protocol_fields = _keep_protocol_fields(result, tool_meta)
-        if call.contract is not None and not _exceeds_memory(payload):
+        if call.contract is not None and not _is_too_large_for_memory(payload):
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
             protocol_fields |= _shorten_server_info(protocol_fields)
             return _apply_contract(payload, result, protocol_fields, block_fields, call, call.contract, context)
@@ -165,7 +165,7 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
-        # If another server gave `output_fetch` its own name, clients cannot read our resource URIs through it.
+        # A server that renames `output_fetch` has mounted this one; clients cannot read our resource URIs through it.
         has_link = call.fetch_with is None
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
 
@@ -179,7 +179,7 @@ class Pipeline:
         return error_result(error, note=HAS_RUN_NOTE, preview=preview)
 
 
-def _exceeds_memory(payload: ResultPayload) -> bool:
+def _is_too_large_for_memory(payload: ResultPayload) -> bool:
     return isinstance(payload.data, ChunkSource) and payload.data.max_size > _MAX_IN_MEMORY_BYTES
 
 

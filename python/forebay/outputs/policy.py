@@ -161,7 +161,7 @@ class OutputPolicy:
             if prefix != self.tools.prefix:
                 self._build_tools(prefix)
 
-    def input_schema(self, tool: str) -> Mapping[str, Any] | None:
+    def get_input_schema(self, tool: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool, or `None` if it is not known."""
         schema = self._known_tools.get(tool, {}).get("inputSchema")
         return schema if isinstance(schema, Mapping) else None
@@ -238,7 +238,7 @@ class OutputPolicy:
         """
         if self._resolver is None:
             return arguments
-        resolved = self._resolver.resolve(arguments, self.input_schema(tool), principal, tool=tool)
+        resolved = self._resolver.resolve(arguments, self.get_input_schema(tool), principal, tool=tool)
         return arguments if resolved is arguments else convert(resolved)
 
     def is_public(self, request: object) -> bool:

@@ -35,7 +35,7 @@ __all__ = [
     "text_result",
 ]
 
-_MANY_ITEMS = 1000
+_LARGE_CONTAINER_ITEMS = 1000
 """Number of members above which a container is measured before it is serialized."""
 
 _RESULT_KEYS = ("content", "structuredContent", "isError", "_meta", "resultType")
@@ -96,7 +96,7 @@ def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = Fal
         if text_length > limit:
             return True
     structured = result.get("structuredContent")
-    if structured is not None and _has_many_items(structured) and _must_exceed(structured, limit):
+    if structured is not None and _has_many_items(structured) and _lower_bound_exceeds(structured, limit):
         return True
     return escaped_size(encode(result), 0, is_ascii=is_ascii) > limit
 
@@ -104,10 +104,13 @@ def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = Fal
 def _has_many_items(structured_content: Any) -> bool:
     """Return whether the value, or a direct member of it, is a large container."""
     members = structured_content.values() if isinstance(structured_content, dict) else ()
-    return any(isinstance(value, dict | list) and len(value) > _MANY_ITEMS for value in (structured_content, *members))
+    return any(
+        isinstance(value, dict | list) and len(value) > _LARGE_CONTAINER_ITEMS
+        for value in (structured_content, *members)
+    )
 
 
-def _must_exceed(value: Any, limit: int) -> bool:
+def _lower_bound_exceeds(value: Any, limit: int) -> bool:
     """Return whether a lower bound of the value's JSON size is above the limit.
 
     The bound counts one byte a character, and one byte for the comma after each value.
@@ -291,7 +294,7 @@ def _decode_base64(data: TextValue, block: Mapping[str, Any]) -> ResultPayload |
     try:
         if not isinstance(encoded, ChunkSource):
             return ResultPayload(base64.b64decode(encoded, validate=True), _get_mime_type(block))
-        # Validate all of it before any of it is stored.
+        # Validate all chunks before the first one is stored.
         for _ in decode_base64_chunks(encoded):
             pass
         chunks = ChunkSource(lambda: decode_base64_chunks(encoded), encoded.max_size)
@@ -305,7 +308,7 @@ def decode_base64_chunks(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes
     buffer = b""
     for chunk in chunks:
         buffer += chunk
-        # Hold back the last characters: `b64decode` accepts padding only at the end, and one `=` too many.
+        # Keep the last characters for later: `b64decode` accepts padding only at the end, and one `=` too many.
         ready = max(0, len(buffer) - 5) // 4 * 4
         if b"=" in buffer[:ready]:
             raise ValueError("there is padding within it")

@@ -72,7 +72,7 @@ class _AddedTool:
 class OutputTools:
     """`output_fetch` and `output_search`, `journal` if it is enabled, and `expand_tools` if there are hidden tools.
 
-    Each name has the prefix. Results are at most `max_bytes` on the wire, except those of `expand_tools`.
+    Each name begins with `prefix`. Results are at most `max_bytes` on the wire, except those of `expand_tools`.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ class ResponseLimits:
     max_json_depth: int = 4
     """The response is at depth 0, its `data` at depth 1."""
     max_log_lines: int = 20
-    """Lines shown of a long text: half from its start, half from its end."""
+    """Number of lines to show of a long text: half from its start, half from its end."""
 
     def __post_init__(self) -> None:
         check_integer("max_bytes", self.max_bytes, _MIN_BYTES)

@@ -108,8 +108,8 @@ class PayloadView:
     def read_start(self) -> str:
         """Return the start of a text, or "" for a binary payload.
 
-        A text over `max_string_length` keeps at least one character more than that, so that the caller truncates it
-        and adds the truncation marker.
+        Of a text longer than `max_string_length`, at least one character more is returned, so that `truncate` marks it
+        as cut.
         """
         if self.nature == "binary":
             return ""
@@ -120,7 +120,7 @@ class PayloadView:
         limits = self._limits
         head = min((limits.max_log_lines + 1) // 2, limits.max_array_items)
         tail = min(limits.max_log_lines // 2, limits.max_array_items)
-        # Enough for every line at its maximum length, so that no line is dropped for another.
+        # Room for every line at its maximum length, so that none is dropped.
         max_bytes = (head + tail + 1) * (4 * (limits.max_string_length + 1) + _SLACK_BYTES)
         lines = _core.truncate_lines(self._data, head, tail, max_bytes=max_bytes).removesuffix("\n").split("\n")
         # If lines were left out, a marker line stands between head and tail.

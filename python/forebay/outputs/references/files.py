@@ -183,7 +183,7 @@ _MOUNT_INFO = Path("/proc/self/mountinfo")
 
 
 def is_pseudo_device(device: int) -> bool:
-    """Return whether a device number belongs to a filesystem without a disk, such as /proc."""
+    """Return whether a device number belongs to a filesystem whose files the kernel generates, such as /proc."""
     number = b"%d:%d" % (os.major(device), os.minor(device))
     # Without a mount list the system has no /proc either.
     with contextlib.suppress(OSError):

@@ -16,8 +16,8 @@ from forebay.arguments import check_integer, check_pointer, check_text, short_re
 from forebay.errors import InvalidArgument
 
 __all__ = [
-    "FILE",
-    "HANDLE",
+    "FILE_KEY",
+    "HANDLE_KEY",
     "ByteRange",
     "LineRange",
     "Reference",
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 ReferenceKey: TypeAlias = Literal["$file", "$handle"]
-FILE: ReferenceKey = "$file"
-HANDLE: ReferenceKey = "$handle"
+FILE_KEY: ReferenceKey = "$file"
+HANDLE_KEY: ReferenceKey = "$handle"
 
 _ALLOWED_OPTIONS = {
-    FILE: ("encoding", "offset", "length", "lines"),
-    HANDLE: ("path", "encoding", "offset", "length", "lines"),
+    FILE_KEY: ("encoding", "offset", "length", "lines"),
+    HANDLE_KEY: ("path", "encoding", "offset", "length", "lines"),
 }
-_COMMON_MISTAKES = {"output_handle": HANDLE}
+_COMMON_MISTAKES = {"output_handle": HANDLE_KEY}
 """Wrong keys that are not spelled like a valid one, and the key that was meant."""
 
 
@@ -94,7 +94,7 @@ def unescape_key(key: Any) -> Any:
 def _match_reference_key(key: str) -> ReferenceKey | None:
     """Return the reference key that is meant, allowing one typo and any number of leading `$`, or `None`."""
     name = key.lstrip("$").lower()
-    matches = (valid_key for valid_key in (FILE, HANDLE) if _is_near_match(name, valid_key[1:]))
+    matches = (valid_key for valid_key in (FILE_KEY, HANDLE_KEY) if _is_near_match(name, valid_key[1:]))
     return next(matches, None) or _COMMON_MISTAKES.get(name)
 
 
@@ -110,7 +110,7 @@ def _is_near_match(name: str, valid_name: str) -> bool:
 
 def _check_misspelled(value: Mapping[Any, Any]) -> None:
     """Raise `InvalidArgument` for a reference with a misspelled key, which would reach the tool as an object."""
-    options = (*_ALLOWED_OPTIONS[HANDLE], *_ALLOWED_OPTIONS[FILE])
+    options = (*_ALLOWED_OPTIONS[HANDLE_KEY], *_ALLOWED_OPTIONS[FILE_KEY])
     other_keys = [key for key in value if key not in options]
     if len(other_keys) != 1 or not isinstance(other_keys[0], str) or not isinstance(value[other_keys[0]], str):
         return
@@ -123,11 +123,11 @@ def _check_misspelled(value: Mapping[Any, Any]) -> None:
 
 
 def parse_reference(value: Mapping[Any, Any]) -> Reference | None:
-    """Parse an object as a reference, or return `None` if it is none. Raise `InvalidArgument` for a malformed one."""
-    if FILE not in value and HANDLE not in value:
+    """Parse a reference; return `None` for any other object. Raise `InvalidArgument` if it is malformed."""
+    if FILE_KEY not in value and HANDLE_KEY not in value:
         _check_misspelled(value)
         return None
-    key = FILE if FILE in value else HANDLE
+    key = FILE_KEY if FILE_KEY in value else HANDLE_KEY
     allowed = _ALLOWED_OPTIONS[key]
     unknown = [name for name in value if name != key and name not in allowed]
     if unknown or not isinstance(value[key], str):

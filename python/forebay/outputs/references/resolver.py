@@ -19,7 +19,7 @@ from forebay.arguments import check_integer, short_repr
 from forebay.errors import FileRefTooLarge, ForebayError, InvalidArgument, InvalidFormat, InvalidJSON, PathNotFound
 from forebay.outputs.references.files import FileRoots
 from forebay.outputs.references.reference import (
-    FILE,
+    FILE_KEY,
     ByteRange,
     LineRange,
     Reference,
@@ -210,7 +210,7 @@ class ReferenceResolver:
     def open_source(self, reference: Reference, principal: str | None, max_bytes: int) -> Iterator[RangeSource]:
         """Open the file or stored output of a reference. A JSON string selected by `path` is read as decoded text."""
         with contextlib.ExitStack() as stack:
-            if reference.key == FILE:
+            if reference.key == FILE_KEY:
                 yield stack.enter_context(self._roots.open(reference.target))
                 return
             view = self._open_stored(reference, principal, stack)
@@ -236,7 +236,7 @@ class ReferenceResolver:
 
     def record(self, event: str, reference: Reference, **details: object) -> None:
         """Add an event about a reference to the journal, without any of its content."""
-        if reference.key == FILE:
+        if reference.key == FILE_KEY:
             target: dict[str, object] = {"path": _shorten_path(reference.target)}
         else:
             handle = extract_handle(reference.target)
@@ -245,7 +245,7 @@ class ReferenceResolver:
 
 
 def _list_default_roots() -> list[str]:
-    """Return the working and the temporary directory, without `/`: some clients start servers there."""
+    """Return the working directory, unless it is `/`, where some clients start servers, and the temporary directory."""
     cwd = Path.cwd()
     return [*([] if cwd == cwd.parent else [str(cwd)]), tempfile.gettempdir()]
 
@@ -261,7 +261,7 @@ class _CallResolution:
     remaining_bytes: int
 
     def resolve_value(self, value: Any, path: _Path) -> Any:
-        """Return a value of the arguments with its references resolved; `path` leads to it from the arguments."""
+        """Return a value with its references resolved. `path` is the position of the value in the arguments."""
         if len(path) > _MAX_ARGUMENT_DEPTH:
             raise InvalidArgument(
                 f"references are looked for in {_MAX_ARGUMENT_DEPTH} levels, and these arguments have more"
