@@ -97,7 +97,7 @@ def config(args: Namespace) -> None:
 
 
 def adopt(args: Namespace) -> None:
-    """Run the servers of an MCP client behind forebay, by editing its file.
+    """Run the servers of an MCP client behind forebay, by editing the client's file.
 
     Prints the change as a diff with secrets masked. --write makes the change and
     keeps a backup beside the file; --undo removes forebay again. Works with the

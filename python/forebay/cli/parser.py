@@ -198,8 +198,8 @@ def _add_principal(parser: _Parser) -> None:
     parser.add_argument(
         "--principal",
         metavar="NAME",
-        help="use only payloads of this principal, named as in the token file or as `forebay ls` shows it "
-        "(default: all payloads)",
+        help="show or change only data of this principal, named as in the token file or as `forebay ls` shows it "
+        "(default: data of all principals)",
     )
 
 

@@ -151,9 +151,11 @@ class Settings:
         "remove expired results this often; 0 for never",
         aliases={"output_handle_sweep_interval_seconds": SECONDS},
     )
-    quota_bytes: int | None = _policy_option(4 << 30, accept_none(SIZE), "store at most this much in all")
+    quota_bytes: int | None = _policy_option(
+        4 << 30, accept_none(SIZE), "store at most this much in total; none for no limit"
+    )
     principal_quota_bytes: int | None = _policy_option(
-        1 << 30, accept_none(SIZE), "store at most this much for each principal"
+        1 << 30, accept_none(SIZE), "store at most this much for each principal; none for no limit"
     )
     on_full: str = _policy_option(
         "refuse", choice("refuse", "evict"), "refuse new results when the store is full, or evict old ones"
