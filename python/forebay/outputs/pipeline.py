@@ -165,7 +165,7 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
-        # A server that renames `output_fetch` has mounted this one; clients cannot read our resource URIs through it.
+        # If `output_fetch` was renamed, this server is mounted in another one, which does not serve our resource URIs.
         has_link = call.fetch_with is None
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
 
