@@ -58,7 +58,6 @@ def serve(args: Namespace) -> None:
       command = "npx"
       args = ["-y", "@modelcontextprotocol/server-filesystem", "/data"]
     """
-    from forebay.config.listening import has_authentication
     from forebay.config.load import load_settings
 
     settings = load_settings("serve", vars(args), os.environ)
@@ -68,7 +67,7 @@ def serve(args: Namespace) -> None:
             hint = f"{program} alone is the command; {rest} goes into args"
             _check_executable(upstream.command, f"the upstream {upstream.name} needs", hint)
     _configure_logging(settings.log_level)
-    if settings.http is None and has_authentication(settings):
+    if settings.http is None and settings.has_authentication:
         import logging
 
         logging.getLogger("forebay").warning("tokens have no effect without --http")

@@ -1,17 +1,26 @@
 """Loading of settings: a flag wins over a variable, a variable over forebay.toml, and that over the default."""
 
 import dataclasses
+import ipaddress
 import re
 import tomllib
+import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from forebay.arguments import did_you_mean, short_repr
-from forebay.config.listening import check_listening
 from forebay.config.masking import MASK, make_redaction, mask_args, mask_url
 from forebay.config.option_types import expand_variables
-from forebay.config.options import OPTIONS, OPTIONS_AND_ALIASES, REMOVED_OPTIONS, Option, Settings
+from forebay.config.options import (
+    HOST_PATTERN,
+    OPTIONS,
+    OPTIONS_AND_ALIASES,
+    REMOVED_OPTIONS,
+    Option,
+    Settings,
+    is_loopback,
+)
 from forebay.config.upstreams import UpstreamConfig, check_prefixes, parse_upstreams
 from forebay.errors import InvalidArgument, InvalidPattern
 
@@ -32,6 +41,13 @@ _KEY = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 _DOTTED_KEY = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
 _TABLE_LINE_PATTERN = re.compile(rf"\s*\[\[?\s*({_DOTTED_KEY})\s*\]")
 _PAIR_LINE_PATTERN = re.compile(rf"\s*({_DOTTED_KEY})\s*=")
+
+_ORIGIN_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://" + HOST_PATTERN.pattern)
+_OAUTH_FLAGS = {
+    "oauth_issuer": "--oauth-issuer",
+    "oauth_audience": "--oauth-audience",
+    "oauth_jwks_url": "--oauth-jwks-url",
+}
 
 
 class ConfigFile:
@@ -258,7 +274,61 @@ def _check_serve(settings: Settings) -> None:
         raise InvalidArgument(
             "there is nothing to serve; name a --config with [upstreams.NAME], or a client's file with --mcp-servers"
         )
-    check_listening(settings)
+    _check_listening(settings)
+
+
+def _check_listening(settings: Settings) -> None:
+    """Raise `InvalidArgument` for settings that admit unauthenticated callers or lock out all callers."""
+    _check_oauth(settings)
+    _check_host_names(settings)
+    if settings.http is None:
+        return
+    host, _ = settings.http
+    if settings.is_beyond_loopback and not settings.insecure and not settings.has_authentication:
+        reachable = host if not is_loopback(host) else ", ".join(settings.allowed_hosts)
+        raise InvalidArgument(
+            f"other machines can reach {reachable}; "
+            "give --token-file or --oauth-issuer, or --insecure if anyone may call"
+        )
+    if _is_unspecified(host) and not settings.allowed_hosts:
+        raise InvalidArgument(
+            f"{host} stands for every address of this machine; name the host that clients use: "
+            "--allowed-hosts mcp.example.com"
+        )
+    if settings.file_roots and settings.is_beyond_loopback and not settings.file_refs_beyond_loopback:
+        raise InvalidArgument(
+            "--file-root is set, but other machines can call; leave it out, or give --file-refs-beyond-loopback if "
+            "all callers may read the files below it"
+        )
+
+
+def _check_oauth(settings: Settings) -> None:
+    missing = [flag for name, flag in _OAUTH_FLAGS.items() if getattr(settings, name) is None]
+    if 0 < len(missing) < len(_OAUTH_FLAGS):
+        raise InvalidArgument(f"{', '.join(_OAUTH_FLAGS.values())} go together; give {' and '.join(missing)} too")
+    if settings.oauth_scopes and missing:
+        raise InvalidArgument(f"--oauth-scopes is for JWTs of an issuer; give {' and '.join(missing)} too")
+    jwks_url = urllib.parse.urlsplit(settings.oauth_jwks_url or "")
+    if jwks_url.scheme == "http" and not is_loopback(jwks_url.hostname or ""):
+        raise InvalidArgument("--oauth-jwks-url must begin with https://; without TLS, others could replace the keys")
+
+
+def _check_host_names(settings: Settings) -> None:
+    for host in settings.allowed_hosts:
+        if not HOST_PATTERN.fullmatch(host):
+            raise InvalidArgument(f"--allowed-hosts takes host names, such as mcp.example.com, not {short_repr(host)}")
+    for origin in settings.allowed_origins:
+        if not _ORIGIN_PATTERN.fullmatch(origin):
+            raise InvalidArgument(
+                f"--allowed-origins takes origins, such as https://app.example.com, not {short_repr(origin)}"
+            )
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _check_file_references(settings: Settings) -> None:
@@ -280,7 +350,7 @@ def explain(flags: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     """
     file, values = _read_options("config", flags, environ)
     settings = _make_settings(values, {})
-    check_listening(settings)
+    _check_listening(settings)
     _check_file_references(settings)
     tables = file.values.get("upstreams", {})
     return {

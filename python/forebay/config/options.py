@@ -1,7 +1,9 @@
 """The table of options. It defines the flags, the keys of forebay.toml, the variables and `Settings`."""
 
 import dataclasses
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,10 +37,13 @@ from forebay.config.option_types import (
 if TYPE_CHECKING:
     from forebay.config.upstreams import UpstreamConfig
 
-__all__ = ["OPTIONS", "OPTIONS_AND_ALIASES", "REMOVED_OPTIONS", "Option", "Settings"]
+__all__ = ["HOST_PATTERN", "OPTIONS", "OPTIONS_AND_ALIASES", "REMOVED_OPTIONS", "Option", "Settings", "is_loopback"]
 
 _T = TypeVar("_T")
 _EMPTY_MAPPING: Mapping[str, Any] = {}
+HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
+"""A host name or address, with or without a port."""
+
 _UNITS = {
     "BYTES": (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
     "SECONDS": (("h", 3600), ("min", 60), ("s", 1)),
@@ -307,9 +312,32 @@ class Settings:
 
     def _is_file_access_off(self) -> bool:
         """Return whether `$file` is off because callers may be on other machines. `$handle` still works."""
-        from forebay.config.listening import is_beyond_loopback
+        return self.is_beyond_loopback and not self.file_refs_beyond_loopback
 
-        return is_beyond_loopback(self) and not self.file_refs_beyond_loopback
+    @property
+    def has_authentication(self) -> bool:
+        """Whether callers of `serve` need a token."""
+        return self.token_file is not None or self.oauth_issuer is not None
+
+    @property
+    def is_beyond_loopback(self) -> bool:
+        """Whether other machines can call: directly, or through a proxy that uses an allowed host name."""
+        if self.http is None:
+            return False
+        return not all(map(is_loopback, (self.http[0], *map(_strip_port, self.allowed_hosts))))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine: `localhost` or a loopback address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _strip_port(host: str) -> str:
+    found = HOST_PATTERN.fullmatch(host)
+    return found[1].strip("[]") if found else host
 
 
 def _make_option(field: "dataclasses.Field[Any]") -> Option:
