@@ -1,4 +1,4 @@
-"""Loading of settings: a flag wins over a variable, a variable over forebay.toml, and that over the default."""
+"""Load and check settings: a flag wins over a variable, a variable over forebay.toml, and that over the default."""
 
 import dataclasses
 import ipaddress
@@ -43,11 +43,7 @@ _TABLE_LINE_PATTERN = re.compile(rf"\s*\[\[?\s*({_DOTTED_KEY})\s*\]")
 _PAIR_LINE_PATTERN = re.compile(rf"\s*({_DOTTED_KEY})\s*=")
 
 _ORIGIN_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://" + HOST_PATTERN.pattern)
-_OAUTH_FLAGS = {
-    "oauth_issuer": "--oauth-issuer",
-    "oauth_audience": "--oauth-audience",
-    "oauth_jwks_url": "--oauth-jwks-url",
-}
+_OAUTH_OPTIONS = [OPTIONS[name] for name in ("oauth_issuer", "oauth_audience", "oauth_jwks_url")]
 
 
 class ConfigFile:
@@ -303,9 +299,10 @@ def _check_listening(settings: Settings) -> None:
 
 
 def _check_oauth(settings: Settings) -> None:
-    missing = [flag for name, flag in _OAUTH_FLAGS.items() if getattr(settings, name) is None]
-    if 0 < len(missing) < len(_OAUTH_FLAGS):
-        raise InvalidArgument(f"{', '.join(_OAUTH_FLAGS.values())} go together; give {' and '.join(missing)} too")
+    flags = [option.flag for option in _OAUTH_OPTIONS]
+    missing = [option.flag for option in _OAUTH_OPTIONS if getattr(settings, option.name) is None]
+    if 0 < len(missing) < len(flags):
+        raise InvalidArgument(f"{', '.join(flags)} go together; give {' and '.join(missing)} too")
     if settings.oauth_scopes and missing:
         raise InvalidArgument(f"--oauth-scopes is for JWTs of an issuer; give {' and '.join(missing)} too")
     jwks_url = urllib.parse.urlsplit(settings.oauth_jwks_url or "")
