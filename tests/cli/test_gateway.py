@@ -77,7 +77,7 @@ def test_serve_takes_a_configuration(run_calls: list[Any], monkeypatch: pytest.M
         args.run(args)
 
 
-def test_serve_warns_of_tokens_that_nobody_will_show(
+def test_serve_warns_of_tokens_without_http(
     run_calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "forebay.toml"
@@ -87,7 +87,7 @@ def test_serve_warns_of_tokens_that_nobody_will_show(
         args = parse("serve", "--config", str(path), *words, monkeypatch=monkeypatch)
         with pytest.raises(SystemExit):
             args.run(args)
-        assert sum("nobody shows a token" in record.getMessage() for record in caplog.records) == warnings
+        assert sum("tokens have no effect without --http" in record.getMessage() for record in caplog.records) == warnings
     assert len(run_calls) == 2
 
 

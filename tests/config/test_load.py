@@ -406,11 +406,11 @@ def test_references_may_be_switched_off_where_a_file_has_roots_for_them(tmp_path
 
 def test_roots_without_references_are_refused_in_the_words_that_they_were_given_in(tmp_path: Path) -> None:
     rule = "has no effect without references to files; give"
-    assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {rule} --file-refs to have them"
+    assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {rule} --file-refs too"
     message = refused("wrap", {}, {"FOREBAY_FILE_ROOTS": "a"})
-    assert message == f"FOREBAY_FILE_ROOTS {rule} FOREBAY_FILE_REFS=true to have them"
+    assert message == f"FOREBAY_FILE_ROOTS {rule} FOREBAY_FILE_REFS=true too"
     path = toml(tmp_path, '\nfile_roots = ["a"]\n[upstreams.x]\npython = "m"\n')
-    assert refused("serve", {"config": path}) == f"{path}:2: file_roots {rule} file_refs = true to have them"
+    assert refused("serve", {"config": path}) == f"{path}:2: file_roots {rule} file_refs = true too"
 
 
 OAUTH = {
@@ -452,7 +452,7 @@ def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_rig
         ({"allowed_hosts": ["a.example/mcp"]}, "--allowed-hosts takes host names"),
         ({"allowed_origins": ["a.example"]}, "--allowed-origins takes origins, such as https://"),
         ({"allowed_origins": ["https://a.example/"]}, "--allowed-origins takes origins, such as https://"),
-        ({"oauth_issuer": "https://a.example"}, "give oauth_audience and oauth_jwks_url too"),
+        ({"oauth_issuer": "https://a.example"}, "give --oauth-audience and --oauth-jwks-url too"),
         ({"oauth_scopes": ["mcp:use"]}, "--oauth-issuer"),
         ({**OAUTH, "oauth_jwks_url": "http://a.example/keys"}, "--oauth-jwks-url must begin with https://"),
         ({"http": "10.0.0.1:80", "insecure": True, "file_roots": ["/srv"]}, "--file-refs-beyond-loopback"),
