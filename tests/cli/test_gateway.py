@@ -87,7 +87,9 @@ def test_serve_warns_of_tokens_without_http(
         args = parse("serve", "--config", str(path), *words, monkeypatch=monkeypatch)
         with pytest.raises(SystemExit):
             args.run(args)
-        assert sum("tokens have no effect without --http" in record.getMessage() for record in caplog.records) == warnings
+        assert (
+            sum("tokens have no effect without --http" in record.getMessage() for record in caplog.records) == warnings
+        )
     assert len(run_calls) == 2
 
 
@@ -249,7 +251,7 @@ def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
     file.write_text(CLAUDE_CODE_USER)
     result = run("adopt", str(file))
     assert b"--write changes db, db of /home/ann/shop, github of /home/ann/shop, db of /home/ann/notes" in result.err
-    note = b"github of /home/ann/shop: if the client signed in there itself (OAuth), that no longer happens; "
+    note = b"github of /home/ann/shop: if the client signs in to this server with OAuth, forebay cannot do that; "
     assert note in result.err
     assert result.err.count(b"OAuth") == 1
     assert b"OAuth" not in run("adopt", str(file), "--server", "db").err

@@ -12,7 +12,7 @@ from command import plain, run, run_on_terminal
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["ls"], ["handle", "json", "300", "list_rows", "until"]),
+        (["ls"], ["handle", "json", "300", "list_rows", "expires"]),
         (["fetch", "HANDLE", "--limit", "2"], ["name [1]", "items: 2 from 0 of 300; more from --offset 2"]),
         (["fetch", "HANDLE", "--offset", "299"], ["name [299]", "the end"]),
         (["fetch", "HANDLE", "--format", "text"], ['{"rows":', "the end"]),

@@ -120,8 +120,8 @@ def adopt(args: Namespace) -> None:
         _print_note(f"{name} {reason}, and stays as it is")
     for name in change.servers_without_headers:
         _print_note(
-            f"{name}: forebay cannot sign in there as the client did (OAuth); if it must, add headers to the server "
-            "first, or --header 'Authorization: Bearer ${TOKEN}' to its args afterwards"
+            f"{name}: if the client signs in to this server with OAuth, forebay cannot do that; add headers to the "
+            "server first, or --header 'Authorization: Bearer ${TOKEN}' to its args afterwards"
         )
     if not change.changed_servers:
         _print_note("there is nothing to change")
