@@ -311,7 +311,7 @@ class _OwnerMismatch(OSError):
 
 
 def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:
-    """Replace the content of a file atomically, and return the path of the backup. Owner and permissions stay.
+    """Replace the content of a file atomically, and return the path of the backup. Owner and permissions are kept.
 
     Raises `InvalidArgument` if the file no longer holds `old_content`, and `FileNotChanged` if it cannot be written.
     """

@@ -241,7 +241,7 @@ def _parse_rules(value: Any, parse_rule: Callable[[Any], Any], valid_values: str
 
 
 def name_map(metavar: str, example: str) -> OptionType:
-    """Return an option type for names by pattern."""
+    """Return an option type for names by pattern, such as `browser_*=core`."""
     expected = f"{metavar} for each"
 
     def parse_name(value: Any) -> str:
