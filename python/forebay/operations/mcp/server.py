@@ -40,8 +40,8 @@ from forebay.operations.responses import error_to_call_tool_result, needs_result
 from forebay.operations.results import is_large
 from forebay.operations.spec import CallContext, Identity, OperationSpec
 from forebay.operations.validation import Schema, is_openapi_3_0, modernize
-from forebay.outputs.listing import allow_alternative
 from forebay.outputs.result import UNSTRUCTURED
+from forebay.outputs.schemas import allow_alternative
 from forebay.store.threads import run_in_pool
 
 __all__ = ["OperationTools", "assign_tool_names", "serve_operations"]
