@@ -2,11 +2,11 @@
 
     python tools/wire_diff.py BEFORE_PYTHON AFTER_PYTHON
 
-Each argument is an interpreter that has a build installed, under its present or an earlier name. The same recorded
-conversations are held with both, and every byte that comes back is compared: lines on stdout, HTTP status, headers,
-bodies and events, what upstream servers receive, and the output and exit code of commands. Only what has to differ is
-normalised before (see `wire/normalise.py`): handles and other random ids, times, ports, temporary folders, and the
-name of the package.
+Each argument is an interpreter with a build of the package installed. `--before-name` gives the name of the first
+build, where it differs. Both builds run the same conversations, and every byte that comes back is compared: lines on
+stdout, HTTP status, headers, bodies and events, the requests that upstream servers receive, and the output and exit
+code of commands. Handles and other random ids, times, ports, temporary folders and the name of the package are
+normalised first (see `wire/normalise.py`).
 """
 
 import argparse
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wire.adapter_talks import ADAPTERS
-from wire.build import Build, BuildNotFound, find_build
+from wire.build import NAME, Build, BuildNotFound, find_build
 from wire.cli_talks import CLI
 from wire.normalise import is_same
 from wire.serve_talks import SERVE
@@ -159,6 +159,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", metavar="BEFORE_PYTHON", nargs="?")
     parser.add_argument("after", metavar="AFTER_PYTHON", nargs="?")
+    parser.add_argument("--before-name", metavar="NAME", default=NAME, help=f"of the first build (default: {NAME})")
     parser.add_argument("--only", metavar="PATTERN", default="*", help="only conversations of this name: 'wrap*'")
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="how many conversations at once (default: 2)")
     parser.add_argument("--list", action="store_true", help="list the conversations and end")
@@ -171,7 +172,7 @@ def main() -> int:
     if options.before is None or options.after is None:
         parser.error("two interpreters are needed: BEFORE_PYTHON AFTER_PYTHON")
     try:
-        builds = {"a": find_build(options.before), "b": find_build(options.after)}
+        builds = {"a": find_build(options.before, options.before_name), "b": find_build(options.after)}
     except BuildNotFound as error:
         parser.error(str(error))
     has_two_names = len({build.name for build in builds.values()}) > 1

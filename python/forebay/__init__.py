@@ -52,7 +52,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from forebay.store import OPERATOR, Options, Store, StoredOutput, SweepReport, open_store
     from forebay.store.handles import Descriptor
-    from forebay.store.pages import Page, SearchPage
+    from forebay.store.pages import Page
+    from forebay.store.search import SearchPage
 
 __all__ = [
     "OPERATOR",
@@ -114,7 +115,7 @@ _LAZY_IMPORTS = {
     "OPERATOR": "forebay.store",
     "Options": "forebay.store",
     "Page": "forebay.store.pages",
-    "SearchPage": "forebay.store.pages",
+    "SearchPage": "forebay.store.search",
     "Store": "forebay.store",
     "StoredOutput": "forebay.store",
     "SweepReport": "forebay.store",

@@ -1,10 +1,10 @@
 """The Rust core. Every function borrows its payload, releases the interpreter and returns a small result.
 
 A payload is `bytes`, a read-only buffer (an `mmap` opened for reading, a read-only `memoryview`) or a `str`, which
-stands for its UTF-8 bytes: CPython encodes one that is not ASCII on first use, and keeps both. Offsets and sizes are in
-bytes unless a name says items, lines or chars.
+is read as UTF-8. (On first use, CPython encodes a `str` that is not ASCII and keeps the bytes with it.) Offsets and
+sizes are in bytes unless a name says items, lines or chars.
 
-The owner of a read-only buffer must not change it during a call: the result would be wrong, though never unsafe.
+Nobody may change a read-only buffer during a call: the result would be wrong, though never unsafe.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class Span:
     def end(self) -> int: ...
     @property
     def first(self) -> int:
-        """Position of the item that starts at byte `start`. The first requested item follows within one block."""
+        """Number of the item that starts at byte `start`. The first requested item is in the same block."""
     @property
     def count(self) -> int:
         """How many of the requested items exist."""
@@ -35,9 +35,9 @@ class ItemIndex:
 
     @staticmethod
     def from_bytes(data: Buffer) -> ItemIndex:
-        """Load an index that `to_bytes` wrote, from any buffer. Raise `CorruptIndex` for any other bytes."""
+        """Load an index that `to_bytes` wrote. Raise `CorruptIndex` for any other bytes."""
     def to_bytes(self) -> bytes:
-        """Return the index in a form to store, a few bytes per entry."""
+        """Return the index as bytes, a few per entry."""
     def __reduce__(self) -> tuple[Callable[[Buffer], ItemIndex], tuple[bytes]]: ...
     def __len__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -61,39 +61,38 @@ class ItemIndex:
 
 @final
 class ItemIndexer:
-    """Indexer of a payload that arrives in pieces. The result does not depend on where it is cut.
+    """Indexer of a payload that arrives in pieces. The result does not depend on how the payload is cut.
 
-    Threads may share an indexer. It takes a piece at a time, in the order in which the calls of `feed` acquire it; the
-    other threads wait with the interpreter released. Once it has finished or failed, in any thread, both methods raise
-    `InvalidArgument`.
+    Threads may share an indexer. It processes one piece at a time, and other threads wait with the interpreter
+    released. After `finish` or an error, in any thread, both methods raise `InvalidArgument`.
     """
 
     def __new__(cls, path: str | None = None, *, validate: bool = True) -> ItemIndexer: ...
     def feed(self, data: Buffer | str) -> None:
-        """Feed the next piece.
+        """Index the next piece of the payload.
 
-        Raise `InvalidJSON` within 64 bytes of the first invalid byte, since blocks are checked as a whole, or at the
-        latest in `finish`. Nothing can be fed after an error.
+        Raise `InvalidJSON` for invalid JSON. Bytes are checked in blocks of 64, so the error may come with a later
+        piece or with `finish`.
         """
     def finish(self) -> ItemIndex:
-        """Return the index of all pieces. Nothing can be fed after it."""
+        """Return the index of all pieces. After this, `feed` raises `InvalidArgument`."""
 
 def index_items(data: Buffer | str, path: str | None = None, *, validate: bool = True) -> ItemIndex:
     """Index the items of a top-level array, of the array at `path` (a JSON Pointer), or of NDJSON.
 
-    Without a `path`, the items of a document that is an object are those of its *main* array: of all arrays that object
-    keys alone lead to, at most four keys deep, the one with the most bytes, and the first of equals. A deeper array
-    needs a `path`. A key of more than 4096 bytes is not followed. A document without a main array has no items: its
-    length is 0, `path` and `kind` are `None`.
+    Without a `path`, the items of an object are those of its *main* array: the array with the most bytes, or the first
+    of several, among the arrays that at most four object keys lead to, without passing through another array. A deeper
+    array needs a `path`. A key of more than 4096 bytes is not followed. A document without a main array has no items:
+    the length of the index is 0, `path` and `kind` are `None`.
 
-    Where one object has equal keys, any of them may lead to the main array, while a `path` follows the first, as in
+    If a key is repeated in an object, each of its values may hold the main array, but a `path` follows the first, as in
     `get` and `project`. `start` and `end` tell which array was indexed.
 
-    Several values, one per line, are NDJSON: every value is an item, blank lines are not. Unlike that of `get`, a
-    `path` does not lead into NDJSON.
+    Several values, one per line, are NDJSON: every value is an item, and blank lines are ignored. Unlike in `get`, a
+    `path` cannot lead into NDJSON.
 
     `validate=True` checks the whole payload against RFC 8259 and raises `InvalidJSON` with the first invalid byte.
-    `validate=False` reads the structure only: what is not JSON gives some index or an error, but is never unsafe.
+    `validate=False` only reads the structure: invalid JSON gives a wrong index or an error, but is never unsafe.
     """
 
 def index_lines(data: Buffer | str) -> ItemIndex:
@@ -107,28 +106,28 @@ class Findings:
     def nature(self) -> Literal["json", "ndjson", "text", "binary"]: ...
     @property
     def items(self) -> ItemIndex | None:
-        """Index of its items, if it is JSON or NDJSON."""
+        """Index of the payload's items; `None` unless it is JSON or NDJSON."""
     @property
     def lines(self) -> ItemIndex | None:
-        """Index of its lines, unless it is binary."""
+        """Index of the payload's lines; `None` if it is binary."""
 
 @final
 class Survey:
-    """Detector of the type of a payload that arrives in pieces. The result does not depend on where it is cut.
+    """Detector of the type of a payload that arrives in pieces. The result does not depend on how the payload is cut.
 
-    `is_json` says whether to try JSON and NDJSON; `None` tries them only if the payload starts as an array or object,
-    so that a lone number or word is text. Invalid JSON is text, and text that is not UTF-8 or contains a NUL is binary:
-    neither is an error.
+    `is_json` says whether to try JSON and NDJSON; `None` tries them only if the payload starts like an array or object,
+    so that a single number or word is text. Nothing is an error: invalid JSON is text, and a payload that is not UTF-8
+    or contains a NUL is binary.
     """
 
     def __new__(cls, is_json: bool | None = None) -> Survey: ...
     def feed(self, data: Buffer | str) -> None:
-        """Feed the next piece. Threads may share a survey."""
+        """Examine the next piece of the payload. Threads may share a survey."""
     def finish(self) -> Findings:
-        """Return the result for all pieces. Nothing can be fed after it."""
+        """Return the result for all pieces. After this, `feed` raises `InvalidArgument`."""
 
 def checksum(data: Buffer | str) -> int:
-    """Return the XXH64 of `data`, the checksum of zstd: its frames end with the lower four bytes."""
+    """Return the XXH64 checksum of `data`. A zstd frame ends with the lower four bytes of it."""
 
 @final
 class Cut:
@@ -139,10 +138,10 @@ class Cut:
         """Number of the item or line."""
     @property
     def size_bytes(self) -> int:
-        """Its full size in bytes."""
+        """Full size of the item or line in bytes."""
     @property
     def byte_offset(self) -> int:
-        """Where to continue reading: an item's first byte, or the byte after the shown part of a line."""
+        """Offset to continue reading at: an item's first byte, or the byte after the shown part of a line."""
 
 @final
 class ItemPage:
@@ -177,12 +176,12 @@ class TextPage:
     def text(self) -> str: ...
     @property
     def start(self) -> int:
-        """Offset of the text. A requested offset inside a character moves back to its first byte."""
+        """Offset of the text. A requested offset inside a character moves back to the character's first byte."""
     @property
     def end(self) -> int: ...
     @property
     def next_offset(self) -> int | None:
-        """`end`; `None` at the end of the payload."""
+        """The same as `end`, or `None` at the end of the payload."""
 
 @final
 class LinePage:
@@ -197,7 +196,7 @@ class LinePage:
     def returned(self) -> int: ...
     @property
     def total(self) -> int | None:
-        """How many lines the payload has, if an index was given or the page is the last one."""
+        """Number of lines in the payload; `None` without an index, unless the page is the last one."""
     @property
     def next_offset(self) -> int | None: ...
     @property
@@ -217,13 +216,13 @@ class Match:
     def end(self) -> int: ...
     @property
     def line(self) -> int | None:
-        """Number of the line it starts in, from 0; `None` if an item index was given."""
+        """Number of the line in which the match starts, from 0; `None` if an item index was given."""
     @property
     def item(self) -> int | None:
-        """Number of the item it starts in; `None` without an item index, or outside the items."""
+        """Number of the item in which the match starts; `None` without an item index, or outside the items."""
     @property
     def context(self) -> str | None:
-        """Whole characters around and including the match; `None` if the match is not text."""
+        """The match and the text around it, in whole characters; `None` if the match is not text."""
     @property
     def context_start(self) -> int:
         """Offset of the context's first byte."""
@@ -247,12 +246,12 @@ def preview(
 ) -> str | None:
     """Return the longest whole prefix of at most `max_bytes`; `None` for binary data.
 
-    Whole: not cut inside a UTF-8 sequence, a JSON escape or an escaped surrogate pair, nor inside a grapheme cluster
-    where avoiding that costs at most 64 bytes. `max_escaped_bytes` also bounds the prefix once it is JSON-escaped
-    `escape_levels` times (1 or 2), without the quotes around it. There is no smallest budget: if not even one character
-    fits, the preview is `""`.
+    "Whole" means not cut inside a UTF-8 sequence, a JSON escape or an escaped surrogate pair. A grapheme cluster is not
+    cut either, unless that would make the prefix more than 64 bytes shorter. `max_escaped_bytes` also limits the size
+    of the prefix after JSON-escaping it `escape_levels` times (1 or 2), without the quotes around it. If not even one
+    character fits, the preview is `""`.
 
-    Binary: the bytes within the budget are not UTF-8, or contain a NUL.
+    "Binary" means that the bytes within the budget are not UTF-8, or contain a NUL.
     """
 
 def read_items(
@@ -267,13 +266,13 @@ def read_items(
 ) -> ItemPage:
     """Return whole items from number `offset` on, at most `limit`, as a JSON array of at most `max_bytes`.
 
-    `last=n` replaces `offset` and `limit`: the page starts at the n-th item from the end, and if the last n do not fit,
-    `next_offset` continues with the rest. `data` may be a part of the payload that starts at byte `base` and contains
-    at least `index.span(offset, limit)`. An item that alone exceeds the budget is truncated, returned alone, and listed
-    in `truncated`. A budget under 15 is rejected.
+    `last=n` replaces `offset` and `limit`: the page starts at the n-th item from the end. If the last n items do not
+    fit, `next_offset` is the number of the next one. `data` may be a part of the payload that starts at byte `base` and
+    contains at least `index.span(offset, limit)`. An item that alone exceeds the budget is truncated, returned alone,
+    and listed in `truncated`. A budget under 15 is rejected.
 
-    The index must be that of this payload. With another one, the function raises `CorruptIndex` where that shows, and
-    returns a wrong page where it does not.
+    The index must belong to this payload. Another index raises `CorruptIndex` if the difference is noticed; if not, the
+    page is wrong.
     """
 
 def read_text(
@@ -283,8 +282,8 @@ def read_text(
 
     `escape_levels` is how many times the text will be JSON-escaped: 0, 1 or 2. `last=n` replaces `offset`: the page
     starts at the n-th byte from the end, or at the first character after it. If the last n bytes do not fit,
-    `next_offset` is where the next page starts. `max_bytes` must have room for any single character: at least 4 bytes,
-    or 6 and 7 with one and two escape levels. Raise `InvalidText` if the text is not UTF-8.
+    `next_offset` is where the next page starts. `max_bytes` must be enough for any single character: at least 4, or 6
+    with one escape level, or 7 with two. Raise `InvalidText` if the text is not UTF-8.
     """
 
 def read_lines(
@@ -299,9 +298,9 @@ def read_lines(
 ) -> LinePage:
     """Return whole lines from number `offset` on, at most `limit`, that take at most `max_bytes` once escaped.
 
-    `escape_levels` is how many times they will be JSON-escaped: 0, 1 or 2. `last=n` replaces `offset` and `limit`: the
-    page starts at the n-th line from the end, and if the last n do not fit, `next_offset` continues with the rest. The
-    smallest budgets are those of `read_text`.
+    `escape_levels` is how many times the lines will be JSON-escaped: 0, 1 or 2. `last=n` replaces `offset` and `limit`:
+    the page starts at the n-th line from the end. If the last n lines do not fit, `next_offset` is the number of the
+    next one. The minimum of `max_bytes` is the same as for `read_text`.
 
     With an index (`index_lines`) the cost does not depend on `offset`. A line that alone exceeds the budget is cut,
     returned alone, and listed in `truncated` with the byte from which `read_text` continues.
@@ -318,28 +317,27 @@ def truncate(
 ) -> bytes:
     """Return an overview of a JSON document: valid JSON, never longer than `max_bytes`.
 
-    Arrays over the limit become `{"items": […], "totalCount": n, "showing": k}`, strings over theirs end in `...`, and
-    what is deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"`. Keys left out of an object are
-    counted by a last member whose key is `...`, or more dots if another key is dots. Keys and numbers of up to 64
-    characters are never cut, however small `max_string_chars` is. Of keys that are cut to the same text all but the
-    first are left out, so that distinct keys stay distinct. Several values, one per line, are NDJSON, and count as the
-    items of an array.
+    An array with too many items becomes `{"items": […], "totalCount": n, "showing": k}`, a long string ends in `...`,
+    and a value deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"`. If keys of an object are left
+    out, its last member is their number, under the key `...`, or more dots if that key exists. Keys and numbers of up
+    to 64 characters are never cut, even if `max_string_chars` is smaller. If several keys are cut to the same text,
+    only the first is shown. Several values, one per line, are NDJSON, and count as the items of an array.
 
-    If the limits alone do not fit the budget, shallow values come before deep ones, and every sibling before more of
-    one: containers appear closed and strings short until all of a level has appeared. Then they open in turn, the first
-    item of an array before the others, as their example. A larger budget never shows less.
+    If the result is still larger than `max_bytes`, shallow values are shown before deep ones: all values of a level
+    appear, with closed containers and short strings, before any of them is shown in more detail. Then containers are
+    opened in turn, the first item of an array before the others. A larger budget never shows less.
 
-    Raise `InvalidArgument` if `max_bytes` is too small for any answer (13 always suffice) or `max_depth` is more than
-    64, `InvalidJSON` if what is shown is not JSON or the payload ends too early. What is left out is not validated: a
-    mismatched bracket in a part that is not shown is not noticed.
+    Raise `InvalidArgument` if `max_bytes` is too small for the result (13 is always enough) or `max_depth` is more than
+    64. Raise `InvalidJSON` if a part that is shown is not JSON, or the payload ends too early. Other parts are not
+    validated: a wrong bracket in them is not noticed.
     """
 
 def truncate_lines(data: Buffer | str, head: int = 10, tail: int = 10, *, max_bytes: int = 10240) -> str:
     """Return the first and last lines of a text, with a note between them, in at most `max_bytes`.
 
-    The note is `[... 1,234 lines left out ...]`. If the lines do not fit, those over an equal share of the budget are
-    cut and end in `[... 1,234 bytes left out ...]`. If there are less than 64 bytes per line, lines are left out from
-    the middle. A budget under 64 is rejected.
+    The note is `[... 1,234 lines left out ...]`. If the lines do not fit, every line that is longer than an equal share
+    of the budget is cut and ends in `[... 1,234 bytes left out ...]`. If there are less than 64 bytes per line, lines
+    are left out from the middle. A budget under 64 is rejected.
     """
 
 def outline(data: Buffer | str, max_bytes: int = 512) -> str:
@@ -347,14 +345,14 @@ def outline(data: Buffer | str, max_bytes: int = 512) -> str:
 
     `int`, `float`, `str`, `bool` and `null` are joined by `|` where several occur; integers among floats are floats.
     `key?` is missing from some objects. `[T] ×100` is an array of 100 items, `×0-3` stands for arrays of none to three.
-    `{<138586341>: T} ×184` is a map of 184 keys such as this one: keys that are ids, or more than 20 keys (100 for
-    scalars) with values of one shape. A key that is not a plain word is quoted as JSON, a long one is cut.
-    `ndjson [T] ×n` stands for n values, one per line.
+    `{<138586341>: T} ×184` is a map of 184 keys such as this one: an object whose keys are ids, or that has more than
+    20 keys (100 for scalars) with values of one shape. A key that is not a plain word is quoted as JSON, a long key is
+    cut. `ndjson [T] ×n` stands for n values, one per line.
 
-    The first 100 items of an array are merged, or fewer of very large ones, and the rest is only counted. Arrays inside
-    items that were not merged are not part of a range such as `×0-3`. `…` stands for what did not fit into `max_bytes`
-    (at least 8): keys are revealed level by level and in turns among siblings, and a larger budget never shows less.
-    What is deeper than 32 levels is shown as `{…}` or `[…]`.
+    The first 100 items of an array are merged, or fewer if they are very large; other items are only counted, and do
+    not contribute to ranges such as `×0-3`. `…` stands for parts that did not fit into `max_bytes` (at least 8): keys
+    are added level by level and in turns among siblings, and a larger budget never shows less. Values deeper than 32
+    levels are shown as `{…}` or `[…]`.
 
     Only the values that are merged are validated.
     """
@@ -362,23 +360,24 @@ def outline(data: Buffer | str, max_bytes: int = 512) -> str:
 def get(data: Buffer | str, pointer: str) -> bytes:
     """Return the value at a JSON Pointer (`/users/0/name`), copied verbatim.
 
-    Raise `PathNotFound` if there is none. `""` is the whole payload, without white space around it. Of equal keys the
-    first one counts. In NDJSON the first token is the number of a value. Reading stops after the value. The value is
-    validated, but nothing that was skipped on the way to it.
+    Raise `PathNotFound` if there is no value. `""` is the whole payload, without white space around it. If a key is
+    repeated, the first one counts. In NDJSON the first token of the pointer is the number of a value. Reading stops
+    after the value. Only the value is validated, not the bytes before it.
     """
 
 def locate(data: Buffer | str, pointer: str) -> tuple[int, int]:
-    """Return the span of the value that `get` returns: it is `data[start:end]`."""
+    """Return the span of the value that `get` returns, `data[start:end]`."""
 
 def project(data: Buffer | str, fields: Iterable[str]) -> bytes:
     r"""Return the items of an array, an object or NDJSON with the named fields only.
 
-    A field is a path of at most 64 keys joined by dots (`user.name`; `\.` is a dot in a key, `\\` a backslash). One
-    that starts with a slash matches both as a JSON Pointer (`/user/name`) and as a key of exactly this spelling. Arrays
-    on the way are mapped over, so a path has no numbers for them. The shape stays: `user.name` gives
-    `{"user": {"name": …}}`. Fields that an item lacks are left out; an item that is not an object becomes `null`, so
-    that the number of items stays. Keys keep the payload's order, of equal keys the first one counts, and values are
-    copied verbatim. NDJSON gives NDJSON. What is returned is validated, what is left out is not.
+    A field is a path of at most 64 keys joined by dots (`user.name`; `\.` is a dot in a key, `\\` a backslash). A field
+    that starts with a slash is read both as a JSON Pointer (`/user/name`) and as a single key. A path applies to every
+    item of an array that it passes through, so it contains no array indexes. Nesting is kept: `user.name` gives
+    `{"user": {"name": …}}`. Fields that an item does not have are left out; an item that is not an object becomes
+    `null`, so that the number of items stays the same. Keys keep the order of the payload, and if a key is repeated,
+    the first one counts. Values are copied verbatim. The result of NDJSON is NDJSON. Only the returned values are
+    validated.
     """
 
 def has_fields(data: Buffer | str, fields: Iterable[str]) -> bool:
@@ -400,28 +399,28 @@ def search(
     Matches do not overlap, and empty ones are not reported. Following `next_start` gives exactly the matches of one
     unlimited search.
 
-    Finding the next match takes at most linear time in the payload, whatever the pattern. Every match of a page may
-    cost such a pass, so patterns like `.*x|A` are slow on one long line: keep `limit` small for untrusted patterns.
+    Finding one match takes at most linear time in the size of the payload, whatever the pattern. In the worst case each
+    match of a page takes that long (`.*x|A` on one long line), so keep `limit` small for untrusted patterns.
 
     Expressions have the syntax of Rust's `regex`: no back-references or look-around. `^` and `$` match at the start and
     end of every line, as with `re.MULTILINE`; `$` does not match before `\r\n`. `\w`, `\d`, `\s` and `\b` are ASCII, as
-    in Python's patterns over bytes; `.`, `\W` and sets match whole characters, `\p{…}` knows Unicode. `ignore_case`
-    folds by Unicode, for literals too. Raise `InvalidPattern` if the pattern does not compile, compiles to something
-    too large, or repeats a part that can match nothing (`(?:a*)*`).
+    in Python's patterns over bytes; `.`, `\W` and sets match whole characters, `\p{…}` matches Unicode classes.
+    `ignore_case` folds case by Unicode, also for literals. Raise `InvalidPattern` if the pattern does not compile,
+    compiles to something too large, or repeats a part that can match nothing (`(?:a*)*`).
 
-    `context` is how many bytes of text to show on either side: whole characters, never half a JSON escape, nothing
-    beyond a byte that is not UTF-8. Of a match of more than 256 bytes only the first 256 are shown.
+    `context` is the number of bytes of text to show on each side of a match. The text is cut between characters and
+    between JSON escapes, and ends before a byte that is not UTF-8. Only the first 256 bytes of a match are shown.
     """
 
 @final
 class Unescaper:
-    """Decoder like `unescape`, for content that arrives in pieces, cut anywhere."""
+    """Decoder like `unescape`, for content that arrives in pieces. It may be cut anywhere."""
 
     def __new__(cls) -> Unescaper: ...
     def push(self, piece: Buffer | str) -> bytes:
         """Decode the next piece, except for an incomplete escape at its end."""
     def finish(self) -> bytes:
-        """Return the incomplete escape that is left, if there is one."""
+        """Return the incomplete escape at the end of the content, or `b""` if there is none."""
 
 def dissect(
     part: tuple[Buffer | str, int, int],
@@ -433,10 +432,10 @@ def dissect(
 ) -> tuple[bytes, list[tuple[int, int]]]:
     """Split a message into a skeleton, in which hole `n` is the string `token:n`, and the spans of its holes.
 
-    A part is a buffer or, as a `str`, the path of a file, and where the message starts and ends in it. A hole is a
-    string or container that is larger than allowed, a number that would change if it were parsed and written again, or
-    a string that is not text. `token` must be unpredictable for the author of the message. Raise `InvalidJSON` if the
-    part is not one JSON value.
+    `part` is a buffer or the path of a file (a `str`), with the offsets at which the message starts and ends in it. A
+    hole is a value that is left unparsed: a string or container that is larger than allowed, a number that would change
+    if it were parsed and written again, or a string that is not valid text. `token` must be random, so that the message
+    cannot contain it. Raise `InvalidJSON` if `part` is not one JSON value.
     """
 
 def unescape(content: Buffer | str) -> bytes:
@@ -455,16 +454,17 @@ def same_json(text: tuple[Buffer | str, int, int], value: tuple[Buffer | str, in
     """
 
 def texts_match_items(content: tuple[Buffer | str, int, int], items: tuple[Buffer | str, int, int]) -> bool:
-    """Return whether each text of `content` equals its item of `items`, or is JSON that does.
+    """Return whether each text of `content` equals the item at the same position of `items`, or is that item as JSON.
 
-    `content` must be an array of `{"type": "text", "text": ...}` without other members, `items` one of as many values.
+    `content` must be an array of `{"type": "text", "text": ...}` without other members, and `items` an array of the
+    same length.
     """
 
 def members(part: tuple[Buffer | str, int, int], names: Sequence[str]) -> list[tuple[int, int] | None]:
     """Return the spans of the values of the named members, in the order of `names`.
 
-    If a key is repeated, the last one counts. A value that is not an object has no members. Raise `InvalidJSON` if the
-    object has no end.
+    The span of a missing member is `None`. If a key is repeated, the last one counts. A value that is not an object has
+    no members. Raise `InvalidJSON` if the object is incomplete.
     """
 
 def only_member(part: tuple[Buffer | str, int, int], name: str) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Checks of arguments, with messages that a model can act on."""
+"""Checks of arguments. The error messages tell a model what to pass instead."""
 
 import contextlib
 import difflib
@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 _MIN_PAGE_BYTES = 512
-"""Minimum budget of a page, for its envelope. Each escape level adds the same amount."""
+"""Minimum budget of a page. Each escape level adds the same amount."""
 
 _SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is text that UTF-8 can encode: a lone surrogate cannot be encoded."""
+    """Return whether a value is text that UTF-8 can encode, so without a lone surrogate."""
     return isinstance(value, str) and not _SURROGATE_PATTERN.search(value)
 
 
@@ -73,7 +73,7 @@ def check_fields(fields: object) -> list[str]:
 
 
 def check_budget(max_bytes: int, escape_levels: int) -> None:
-    """Raise `InvalidArgument` for a budget that no page fits into."""
+    """Raise `InvalidArgument` if `max_bytes` is too small for a page, or `escape_levels` is not 0, 1 or 2."""
     check_integer("escape_levels", escape_levels)
     if escape_levels not in (0, 1, 2):
         raise InvalidArgument(f"escape_levels is 0, 1 or 2, not {short_repr(escape_levels)}")
@@ -81,7 +81,7 @@ def check_budget(max_bytes: int, escape_levels: int) -> None:
 
 
 def short_repr(value: object) -> str:
-    """Return a value in a few characters, for a message."""
+    """Return a short representation of a value, for an error message."""
     try:
         return reprlib.repr(value)
     except ValueError:
@@ -90,9 +90,9 @@ def short_repr(value: object) -> str:
 
 
 def did_you_mean(name: str, candidates: Iterable[str], fallback: str, prefix: str = "") -> str:
-    """Return a question that names the candidate nearest to a wrong name, or else `fallback`.
+    """Return a question with the candidate that is most similar to a wrong name, or `fallback` if none is similar.
 
-    `prefix` is one that all candidates share; it is ignored, because it would make all of them look alike.
+    `prefix` is ignored in all names: a prefix that all candidates have would make them look alike.
     """
     by_normalized = {_normalize(candidate.removeprefix(prefix)): candidate for candidate in candidates}
     matches = difflib.get_close_matches(_normalize(name.removeprefix(prefix)), by_normalized, 1, 0.6)

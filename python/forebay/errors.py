@@ -1,4 +1,4 @@
-"""All errors, as one tree. Each class is also the builtin that callers already catch.
+"""All errors, as one tree. Each class also inherits from the builtin exception in parentheses.
 
 ForebayError
 ├── InvalidJSON       (ValueError)   the payload is not JSON; `index` is the byte
@@ -8,7 +8,7 @@ ForebayError
 ├── InvalidFormat     (ValueError)   a format that this payload does not have
 ├── PathNotFound      (LookupError)  a JSON Pointer to a value that does not exist
 ├── CorruptIndex      (ValueError)   bytes that are not an index of this payload
-├── HandleNotFound    (LookupError)  unknown, expired, deleted, or of another principal: these look the same
+├── HandleNotFound    (LookupError)  a handle that is unknown, expired, deleted, or of another principal
 ├── HandleCorrupt     (ValueError)   the stored file is damaged
 ├── StoreFull         (OSError)      a quota is exceeded, or the disk is full
 ├── StoreUnavailable  (OSError)      the store cannot be read or written
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class ForebayError(Exception):
-    """The base class. `code` is sent to the model; `index` is the offset of the offending byte, or 0."""
+    """The base class. `code` is sent to the model; `index` is the offset of the invalid byte, or 0."""
 
     code = "internal"
 
@@ -73,8 +73,8 @@ class InvalidText(ForebayError, ValueError):
 class InvalidArgument(ForebayError, ValueError):
     """An argument that is wrong for any payload.
 
-    The reading methods of a store also raise it for an argument of the wrong type, because models call them. Other
-    functions raise `TypeError` for that.
+    Methods that read from a store also raise it for an argument of the wrong type, because models call them. Other
+    functions raise `TypeError` then.
     """
 
     code = "invalid_argument"
@@ -85,7 +85,7 @@ class InvalidPattern(InvalidArgument):
 
 
 class PathNotFound(ForebayError, LookupError):
-    """A JSON Pointer to a value that does not exist, or is no array where items are needed; or fields of no item."""
+    """A JSON Pointer that leads to no value, or not to an array where items are needed; or fields that no item has."""
 
     code = "path_not_found"
 
@@ -97,7 +97,7 @@ class CorruptIndex(ForebayError, ValueError):
 
 
 class InvalidFormat(ForebayError, ValueError):
-    """A format that this payload does not have; the message names those it has."""
+    """A format that this payload does not have; the message names the formats that it has."""
 
     code = "invalid_format_for_payload"
 
@@ -127,7 +127,7 @@ class StoreUnavailable(ForebayError, OSError):
 
 
 class RedactionFailed(ForebayError, RuntimeError):
-    """A redaction raised. Nothing was stored, and nothing of the payload is in the message."""
+    """A redaction failed, so nothing was stored. The message does not quote the payload."""
 
     code = "redaction_failed"
 
@@ -178,7 +178,7 @@ class FileRefTooLarge(ForebayError, ValueError):
 
 
 def make_install_hint(extra: str) -> str:
-    """Return how to install an extra, from a checkout or from a wheel."""
+    """Return a sentence that says how to install an extra of the package."""
     return (
         f"install forebay again with the extra {extra}: "
         f"pip install '.[{extra}]' in a checkout, or pip install 'dist/….whl[{extra}]' of a wheel"

@@ -257,7 +257,7 @@ def test_help_goes_to_standard_output(home: Path) -> None:
 
 def test_help_says_what_is_counted() -> None:
     text = " ".join(run("fetch", "--help").out.decode().split())
-    for words in ("items items of the main array", "text bytes of text", "without it, everything"):
+    for words in ("items items of the main array", "text bytes of text", "data of all principals"):
         assert words in text
 
 

@@ -77,7 +77,7 @@ def test_serve_takes_a_configuration(run_calls: list[Any], monkeypatch: pytest.M
         args.run(args)
 
 
-def test_serve_warns_of_tokens_that_nobody_will_show(
+def test_serve_warns_of_tokens_without_http(
     run_calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "forebay.toml"
@@ -87,7 +87,9 @@ def test_serve_warns_of_tokens_that_nobody_will_show(
         args = parse("serve", "--config", str(path), *words, monkeypatch=monkeypatch)
         with pytest.raises(SystemExit):
             args.run(args)
-        assert sum("nobody shows a token" in record.getMessage() for record in caplog.records) == warnings
+        assert (
+            sum("tokens have no effect without --http" in record.getMessage() for record in caplog.records) == warnings
+        )
     assert len(run_calls) == 2
 
 
@@ -113,8 +115,8 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         (["wrap", "--url", "http://x", "--", "cat"], "a command and a url (from --url)"),
         (["wrap", "--", "no-such-command"], "needs no-such-command, which is no command here"),
         (["wrap", "cat"], "cat is not understood here; if it is a command, put -- before it"),
-        (["wrap", "--output-mod", "auto", "--", "cat"], "there is no --output-mod here, only --output-mode"),
-        (["wrap", "--output-mod=auto", "--", "cat"], "only --output-mode"),
+        (["wrap", "--output-mod", "auto", "--", "cat"], "there is no --output-mod here; the nearest is --output-mode"),
+        (["wrap", "--output-mod=auto", "--", "cat"], "the nearest is --output-mode"),
         (["wrap", "--output-mode", "all", "--", "cat"], "--output-mode is one of inline, handle, auto, not 'all'"),
         (["wrap", "--redact", "(", "--", "cat"], "--redact: '(' cannot be redacted"),
         (["wrap", "--redact", "sk-(", "--", "cat"], "mend it, or put a backslash before what is no operator: \\("),
@@ -125,7 +127,10 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         (["wrap", "--", "/"], "forebay wrap needs /, which is a folder; name a command in it"),
         (["wrap", "--", __file__], f"{__file__}, which is not executable; run chmod +x"),
         (["wrap", "--", "cat -n"], "cat -n, which is no command here; leave out the quotes"),
-        (["wrap", "--file-root", "/", "--", "cat"], "--file-root is where references may lead; give --file-refs to"),
+        (
+            ["wrap", "--file-root", "/", "--", "cat"],
+            "--file-root has no effect without references to files; give --file-refs too",
+        ),
         (["serve", "--url", "http://x"], "of `forebay wrap`, and the key url of an upstream;"),
         (["serve", "--header", "A: b"], "of `forebay wrap`, and the key headers of an upstream;"),
         (["serve"], "there is nothing to serve"),
@@ -189,7 +194,9 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
     assert (rows["journal"]["value"], rows["journal"]["source"]) == (True, "--journal")
     assert [row["name"] for row in run("config", "--journal").json["options"]] == ["output_mode", "journal"]
     screen = plain(run_on_terminal("config", "--explain").out)
-    assert "--output-mode  handle" in screen
+    assert '--output-mode  "handle"' in screen
+    assert "None" not in screen
+    assert "()" not in screen
     assert "FOREBAY_OUTPUT_MODE" in screen
     for option in OPTIONS.values():
         assert option.flag in screen
@@ -198,7 +205,7 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--http", "0.0.0.0:8000"], "0.0.0.0 can be reached by others; give --token-file"),
+        (["--http", "0.0.0.0:8000"], "other machines can reach 0.0.0.0; give --token-file"),
         (["--file-root", "/srv"], "give --file-refs"),
     ],
 )
@@ -244,7 +251,7 @@ def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
     file.write_text(CLAUDE_CODE_USER)
     result = run("adopt", str(file))
     assert b"--write changes db, db of /home/ann/shop, github of /home/ann/shop, db of /home/ann/notes" in result.err
-    note = b"github of /home/ann/shop: if the client signed in there itself (OAuth), that no longer happens; "
+    note = b"github of /home/ann/shop: if the client signs in to this server with OAuth, forebay cannot do that; "
     assert note in result.err
     assert result.err.count(b"OAuth") == 1
     assert b"OAuth" not in run("adopt", str(file), "--server", "db").err
@@ -289,9 +296,9 @@ def test_what_an_adopted_file_runs_is_understood(tmp_path: Path, monkeypatch: py
     run("adopt", str(path), "--write", "--forebay", "forebay", "--output-mode", "handle", "--contract")
     servers = json.loads(path.read_text())["mcpServers"]
     args = parse(*servers["local"]["args"], monkeypatch=monkeypatch)
-    assert (args.wrapped, args.output_mode) == (["python", "server.py", "--", "-v"], "handle")
+    assert (args.wrapped_command, args.output_mode) == (["python", "server.py", "--", "-v"], "handle")
     args = parse(*servers["remote"]["args"], monkeypatch=monkeypatch)
-    assert (args.wrapped, args.url, args.contract) == ([], "http://localhost:3000/mcp", ["true"])
+    assert (args.wrapped_command, args.url, args.contract) == ([], "http://localhost:3000/mcp", ["true"])
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from command import plain, run, run_on_terminal
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["ls"], ["handle", "json", "300", "list_rows", "until"]),
+        (["ls"], ["handle", "json", "300", "list_rows", "expires"]),
         (["fetch", "HANDLE", "--limit", "2"], ["name [1]", "items: 2 from 0 of 300; more from --offset 2"]),
         (["fetch", "HANDLE", "--offset", "299"], ["name [299]", "the end"]),
         (["fetch", "HANDLE", "--format", "text"], ['{"rows":', "the end"]),
@@ -133,9 +133,9 @@ def test_a_client_is_shown_as_it_can_be_asked_for(command: str, home: Path, monk
 
 @pytest.mark.slow
 def test_a_table_leaves_out_what_is_empty(handle: str) -> None:
-    assert "whose" not in plain(run_on_terminal("ls").out)
+    assert "principal" not in plain(run_on_terminal("ls").out)
     run("put", "-", "--principal", "ann", stdin=b"x")
-    assert "whose" in plain(run_on_terminal("ls").out)
+    assert "principal" in plain(run_on_terminal("ls").out)
     run("rm", handle)
     assert "items" not in plain(run_on_terminal("ls").out)
 

@@ -31,8 +31,8 @@ def words(server: dict[str, Any]) -> list[str]:
 def test_undone_it_is_what_it_was_to_the_byte(name: str, way: str) -> None:
     text = FILES[name]
     change = adopt_servers(text, name, WAYS[way], ["--output-mode=handle", "--tool=x=auto"])
-    assert change.skipped == {}
-    assert set(change.changed) == set(servers(text))
+    assert change.skip_reasons == {}
+    assert set(change.changed_servers) == set(servers(text))
     assert restore_servers(change.text, name).text == text
 
 
@@ -40,8 +40,8 @@ def test_undone_it_is_what_it_was_to_the_byte(name: str, way: str) -> None:
 def test_adopted_twice_is_adopted_once(name: str) -> None:
     once = adopt_servers(FILES[name], name, FOREBAY, []).text
     again = adopt_servers(once, name, ["other/forebay"], ["--journal"])
-    assert (again.text, again.changed) == (once, ())
-    assert set(again.skipped.values()) == {"is behind forebay already"}
+    assert (again.text, again.changed_servers) == (once, ())
+    assert set(again.skip_reasons.values()) == {"is behind forebay already"}
 
 
 def test_a_command_stands_behind_forebay() -> None:
@@ -89,7 +89,7 @@ def test_comments_stay() -> None:
 def test_only_those_that_were_named() -> None:
     change = adopt_servers(CURSOR, "f", FOREBAY, [], ["local"])
     before, now = servers(CURSOR), servers(change.text)
-    assert change.changed == ("local",)
+    assert change.changed_servers == ("local",)
     assert {name for name in now if now[name] != before[name]} == {"local"}
     both = adopt_servers(change.text, "f", FOREBAY, []).text
     assert restore_servers(both, "f", ["remote", "with-env"]).text == change.text
@@ -103,27 +103,27 @@ def test_a_name_that_is_not_there() -> None:
 def test_servers_of_one_project_are_adopted_too() -> None:
     text = '{"mcpServers":{},"projects":{"/p":{"mcpServers":{"db":{"command":"x"}}}}}'
     change = adopt_servers(text, "f", FOREBAY, [])
-    assert change.changed == ("db of /p",)
+    assert change.changed_servers == ("db of /p",)
     assert words(servers(change.text)["db of /p"]) == [*FOREBAY, "wrap", "--adopted=no-args", "--", "x"]
     assert restore_servers(change.text, "f").text == text
     alone = '{"projects":{"/p":{"mcpServers":{"db":{"command":"x"}}},"/q":3,"/r":{"mcpServers":[]}}}'
-    assert adopt_servers(alone, "f", FOREBAY, []).changed == ("db of /p",)
+    assert adopt_servers(alone, "f", FOREBAY, []).changed_servers == ("db of /p",)
     with pytest.raises(InvalidArgument, match="has no servers"):
         adopt_servers('{"projects":{"/p":{"mcpServers":{}}}}', "f", FOREBAY, [])
 
 
 def test_a_name_is_of_every_project_or_of_the_one_that_is_named_with_it() -> None:
     db = ("db", "db of /home/ann/shop", "db of /home/ann/notes")
-    assert adopt_servers(CLAUDE_CODE_USER, "f", FOREBAY, [], ["db"]).changed == db
-    assert adopt_servers(CLAUDE_CODE_USER, "f", FOREBAY, [], [db[1]]).changed == (db[1],)
+    assert adopt_servers(CLAUDE_CODE_USER, "f", FOREBAY, [], ["db"]).changed_servers == db
+    assert adopt_servers(CLAUDE_CODE_USER, "f", FOREBAY, [], [db[1]]).changed_servers == (db[1],)
     with pytest.raises(InvalidArgument, match="did you mean db of /home/ann/shop"):
         adopt_servers(CLAUDE_CODE_USER, "f", FOREBAY, [], ["db of /home/ann/shp"])
 
 
 def test_who_was_let_in_without_headers_is_named() -> None:
     change = adopt_servers(CLAUDE_CODE, "f", FOREBAY, [])
-    assert change.without_headers == ("old",)
-    assert restore_servers(change.text, "f").without_headers == ()
+    assert change.servers_without_headers == ("old",)
+    assert restore_servers(change.text, "f").servers_without_headers == ()
 
 
 def test_later_edits_are_left_alone() -> None:
@@ -172,8 +172,8 @@ def test_what_stands_behind_forebay_with_a_comma_is_undone() -> None:
 def test_what_cannot_be_adopted_is_left_and_said(server: str, why: str) -> None:
     text = f'{{"mcpServers": {{"a": {server}, "b": {{"command": "x"}}}}}}'
     change = adopt_servers(text, "f", FOREBAY, [])
-    assert change.changed == ("b",)
-    assert why in change.skipped["a"]
+    assert change.changed_servers == ("b",)
+    assert why in change.skip_reasons["a"]
     assert restore_servers(change.text, "f").text == text
 
 
@@ -193,8 +193,8 @@ def test_what_cannot_be_adopted_is_left_and_said(server: str, why: str) -> None:
 )
 def test_what_cannot_be_undone_is_left_and_said(server: str, why: str) -> None:
     change = restore_servers(f'{{"servers": {{"a": {server}}}}}', "f")
-    assert change.changed == ()
-    assert why in change.skipped["a"]
+    assert change.changed_servers == ()
+    assert why in change.skip_reasons["a"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"a": 1}', "{'a': 1}", "nul"])
@@ -247,7 +247,7 @@ def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
     flags = data.draw(st.sampled_from([[], ["--journal", "--redact=--"]]))
     way = data.draw(st.sampled_from(list(WAYS.values())))
     change = adopt_servers(text, "f", way, flags)
-    assert change.skipped == {}
+    assert change.skip_reasons == {}
     assert restore_servers(change.text, "f").text == text
     assert adopt_servers(change.text, "f", way, flags).text == change.text
     for name, server in servers(change.text).items():

@@ -27,7 +27,11 @@ def refused(tmp_path: Path, text: str) -> str:
 
 def test_commands_and_addresses(tmp_path: Path) -> None:
     found = targets(tmp_path, CLAUDE_CODE)
-    assert {name: target.kind for name, target in found.items()} == {"github": "url", "db": "command", "old": "url"}
+    assert {name: target.upstream_type for name, target in found.items()} == {
+        "github": "url",
+        "db": "command",
+        "old": "url",
+    }
     assert found["github"].headers == {"Authorization": "Bearer token"}
     assert (found["db"].command, found["db"].args) == ("/home/ann/bin/db", ("--dsn", "sqlite://"))
     assert targets(tmp_path, CLAUDE_CODE, ENVIRON | {"DSN": "pg"})["db"].args == ("--dsn", "pg")

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from forebay import InvalidArgument
-from forebay.config.config_file import ConfigFile, expand_variables
-from forebay.config.explain import explain
-from forebay.config.load import load_settings
+from forebay.config.load import ConfigFile, explain, load_settings
 from forebay.config.masking import mask_args, mask_url
-from forebay.config.options import OPTIONS, SPELLINGS, Settings
+from forebay.config.option_types import expand_variables
+from forebay.config.options import OPTIONS, OPTIONS_AND_ALIASES, Settings
 from forebay.outputs.policy import OutputPolicy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -257,7 +256,7 @@ def test_a_wrong_value_says_where_it_came_from() -> None:
     ],
 )
 def test_an_alias_sets_its_option(alias: str, text: str, name: str, value: float, tmp_path: Path) -> None:
-    option = SPELLINGS[alias]
+    option = OPTIONS_AND_ALIASES[alias]
     path = toml(tmp_path, f"{alias} = {text}\n")
     sources = {
         option.flag: wrapping({alias: text}),
@@ -325,10 +324,10 @@ python = "package.module"
 """
 
 
-def test_upstreams_of_every_kind(tmp_path: Path) -> None:
+def test_upstreams_of_every_type(tmp_path: Path) -> None:
     settings = load_settings("serve", {"config": toml(tmp_path, UPSTREAMS)}, {"TOKEN": SECRET})
-    kinds = {name: target.kind for name, target in settings.upstreams.items()}
-    assert kinds == {"files": "command", "web": "url", "api": "openapi", "far": "openapi", "mine": "python"}
+    types = {name: target.upstream_type for name, target in settings.upstreams.items()}
+    assert types == {"files": "command", "web": "url", "api": "openapi", "far": "openapi", "mine": "python"}
     files, api = settings.upstreams["files"], settings.upstreams["api"]
     assert (files.command, files.args, files.env) == ("npx", ("-y", "server", f"--token={SECRET}"), {"KEY": SECRET})
     assert (files.cwd, files.prefix) == (str(tmp_path / "data"), "fs_")
@@ -406,12 +405,12 @@ def test_references_may_be_switched_off_where_a_file_has_roots_for_them(tmp_path
 
 
 def test_roots_without_references_are_refused_in_the_words_that_they_were_given_in(tmp_path: Path) -> None:
-    rule = "is where references may lead; give"
-    assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {rule} --file-refs to have them"
+    rule = "has no effect without references to files; give"
+    assert refused("wrap", {"file_roots": ["a"]}) == f"--file-root {rule} --file-refs too"
     message = refused("wrap", {}, {"FOREBAY_FILE_ROOTS": "a"})
-    assert message == f"FOREBAY_FILE_ROOTS {rule} FOREBAY_FILE_REFS=true to have them"
+    assert message == f"FOREBAY_FILE_ROOTS {rule} FOREBAY_FILE_REFS=true too"
     path = toml(tmp_path, '\nfile_roots = ["a"]\n[upstreams.x]\npython = "m"\n')
-    assert refused("serve", {"config": path}) == f"{path}:2: file_roots {rule} file_refs = true to have them"
+    assert refused("serve", {"config": path}) == f"{path}:2: file_roots {rule} file_refs = true too"
 
 
 OAUTH = {
@@ -449,17 +448,17 @@ def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_rig
     [
         ({"http": "0.0.0.0:80", "token_file": "x"}, "--allowed-hosts"),
         ({"http": "[::]:80", "insecure": True}, "--allowed-hosts"),
-        ({"allowed_hosts": ["https://a.example"]}, "allowed_hosts are names"),
-        ({"allowed_hosts": ["a.example/mcp"]}, "allowed_hosts are names"),
-        ({"allowed_origins": ["a.example"]}, "allowed_origins are such as https://"),
-        ({"allowed_origins": ["https://a.example/"]}, "allowed_origins are such as https://"),
-        ({"oauth_issuer": "https://a.example"}, "give oauth_audience and oauth_jwks_url too"),
-        ({"oauth_scopes": ["mcp:use"]}, "oauth_issuer"),
-        ({**OAUTH, "oauth_jwks_url": "http://a.example/keys"}, "oauth_jwks_url begins with https://"),
+        ({"allowed_hosts": ["https://a.example"]}, "--allowed-hosts takes host names"),
+        ({"allowed_hosts": ["a.example/mcp"]}, "--allowed-hosts takes host names"),
+        ({"allowed_origins": ["a.example"]}, "--allowed-origins takes origins, such as https://"),
+        ({"allowed_origins": ["https://a.example/"]}, "--allowed-origins takes origins, such as https://"),
+        ({"oauth_issuer": "https://a.example"}, "give --oauth-audience and --oauth-jwks-url too"),
+        ({"oauth_scopes": ["mcp:use"]}, "--oauth-issuer"),
+        ({**OAUTH, "oauth_jwks_url": "http://a.example/keys"}, "--oauth-jwks-url must begin with https://"),
         ({"http": "10.0.0.1:80", "insecure": True, "file_roots": ["/srv"]}, "--file-refs-beyond-loopback"),
         (
             {"http": "127.0.0.1:80", "allowed_hosts": ["a.example"]},
-            "a.example can be reached by others; give --token-file",
+            "other machines can reach a.example; give --token-file",
         ),
         (
             {"http": "127.0.0.1:80", "allowed_hosts": ["a.example"], "file_roots": ["/srv"], "insecure": True},
@@ -519,7 +518,7 @@ def test_lines_are_where_keys_are(parts: list[tuple[str, list[str]]]) -> None:
     document = ConfigFile(None)
     document.path, document._text = "f", "\n".join(lines)
     for keys_of, line in lines_by_key.items():
-        assert document.location(*keys_of) == f"f:{line}"
+        assert document.find_location(*keys_of) == f"f:{line}"
 
 
 @given(st.text(alphabet="${}AB_:- "), st.fixed_dictionaries({}, optional={"A": st.text(), "B": st.text()}))

@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,13 +27,13 @@ from forebay.config.option_types import (
     SIZE,
     TOOLS,
     URL,
+    accept_none,
     choice,
     name_list,
     name_map,
-    optional,
-    positive,
+    reject_zero,
 )
-from forebay.config.options import OPTIONS, REMOVED, SPELLINGS, Option, Settings
+from forebay.config.options import OPTIONS, OPTIONS_AND_ALIASES, REMOVED_OPTIONS, Option, Settings
 from forebay.outputs import policy
 from forebay.outputs.contract.limits import BUDGETS
 from forebay.outputs.modes import OutputMode
@@ -74,8 +75,8 @@ def test_every_option_of_the_library_can_be_set() -> None:
 
 
 def test_removed_options_are_no_options_and_name_what_to_do() -> None:
-    assert REMOVED.keys().isdisjoint(SPELLINGS)
-    assert all(REMOVED.values())
+    assert REMOVED_OPTIONS.keys().isdisjoint(OPTIONS_AND_ALIASES)
+    assert all(REMOVED_OPTIONS.values())
 
 
 def test_aliases_are_those_of_the_original_flags() -> None:
@@ -88,9 +89,9 @@ def test_aliases_are_those_of_the_original_flags() -> None:
 
 def test_every_option_has_names_of_its_own() -> None:
     for attribute in ("flag", "variable", "name"):
-        names = [getattr(option, attribute) for option in SPELLINGS.values()]
+        names = [getattr(option, attribute) for option in OPTIONS_AND_ALIASES.values()]
         assert len(set(names)) == len(names)
-    for option in SPELLINGS.values():
+    for option in OPTIONS_AND_ALIASES.values():
         assert option.help
         assert option.variable.startswith("FOREBAY_")
         assert option.flag.startswith("--")
@@ -148,9 +149,9 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
         (COUNT, "3", 3),
         (FLAG, "Yes", True),
         (FLAG, "0", False),
-        (optional(SIZE), "none", None),
-        (optional(positive(COUNT)), "1", 1),
-        (positive(SECONDS), "1ms", 0.001),
+        (accept_none(SIZE), "none", None),
+        (accept_none(reject_zero(COUNT)), "1", 1),
+        (reject_zero(SECONDS), "1ms", 0.001),
         (choice("a", "b"), "b", "b"),
         (URL, "https://[::1]:80/mcp?x=1", "https://[::1]:80/mcp?x=1"),
         (ADDRESS, "[::1]:8000", ("::1", 8000)),
@@ -180,7 +181,7 @@ def test_what_a_text_says(option_type: Any, text: str, value: object) -> None:
         ),
         *((SECONDS, wrong) for wrong in ("1y", "nan", "inf", float("inf"), float("nan"), True, "1000000w")),
         *((COUNT, wrong) for wrong in ("1.5", "5k", -3)),
-        *((positive(COUNT), wrong) for wrong in ("0", 0, -1, "x")),
+        *((reject_zero(COUNT), wrong) for wrong in ("0", 0, -1, "x")),
         *((FLAG, wrong) for wrong in ("maybe", "", 1, None)),
         *((URL, wrong) for wrong in ("example.com", "ftp://x", "http://", "http://[x", "http://x:y", 3)),
         *((ADDRESS, wrong) for wrong in ("8000", ":8000", "::1:80", "x:99999", "x:-1", 8000)),
@@ -225,6 +226,31 @@ def test_every_match_is_redacted_however_many() -> None:
 def test_what_is_no_expression_is_refused_at_once() -> None:
     with pytest.raises(InvalidPattern, match="unclosed group"):
         make_redaction("(")
+
+
+SET_VALUES: dict[str, Any] = {
+    "tools": {"a*": "auto", "b": {"output_mode": "handle", "output_inline_limit_bytes": 1}},
+    "contract": {"*_list": "list", "é": True},
+    "headers": {"X-Key": 'quote " and \\'},
+    "capabilities": {"crawl*": "crawl"},
+    "http": ("::1", 8000),
+    "ttl": 0.5,
+    "sweep_interval": 0.0,
+    "quota_bytes": 1234567 << 10,
+    "redact": ("a,b", "c"),
+    "prefix": "oc_",
+    "store": "file:///a b",
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+def test_a_value_is_printed_as_the_file_would_hold_it(option: Option) -> None:
+    value = SET_VALUES.get(option.name, option.default)
+    text = option.format_value(value)
+    if value in (None, "", (), {}):
+        assert text == "-"
+    else:
+        assert option.type.parse(tomllib.loads(f"key = {text}")["key"]) == value
 
 
 def doc_row(option: Option) -> str:

@@ -47,7 +47,7 @@ def test_a_cut_payload_never_gives_another_value() -> None:
 
 
 @pytest.mark.parametrize("pointer", ["/b", "/a/1", "/a/-", "/a/00", "/a/0/x", "/a/18446744073709551616"])
-def test_nothing_there(pointer: str) -> None:
+def test_a_pointer_to_no_value_is_not_found(pointer: str) -> None:
     with pytest.raises(PathNotFound) as error:
         get('{"a": [1]}', pointer)
     assert error.value.code == "path_not_found"
@@ -61,7 +61,7 @@ def test_a_pointer_starts_with_a_slash(pointer: str) -> None:
         locate("{}", pointer)
 
 
-def test_what_follows_is_not_json() -> None:
+def test_invalid_json_after_the_value_is_not_noticed() -> None:
     with pytest.raises(InvalidJSON) as caught:
         get('{"a": 1} x', "")
     assert caught.value.index == 9
@@ -79,7 +79,7 @@ def test_reads_from_a_map_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "index"), [("[[1,]]", 4), ('{"a": [1 2]}', 9), ('[{"a": tru}]', 10), ("[[1}]", 3), ("[[1", 3)]
 )
-def test_what_is_handed_out_is_json(data: str, index: int) -> None:
+def test_an_invalid_value_is_not_returned(data: str, index: int) -> None:
     for pointer in ("", "/0", "/a"):
         with pytest.raises((InvalidJSON, PathNotFound)) as caught:
             get(data, pointer)

@@ -80,7 +80,7 @@ def test_a_path_is_a_pointer(path: str) -> None:
         ItemIndexer(path)
 
 
-def test_the_first_of_equals_and_no_more_than_four_keys() -> None:
+def test_the_main_array_is_the_first_of_equals_and_at_most_four_keys_deep() -> None:
     assert index_items('{"a": {"b": [1]}, "c": [2], "d": [3]}').path == "/a/b"
     assert index_items('{"a": [1], "b": [ 2 ]}').path == "/b"
     assert index_items('{"a": {"b": {"c": {"d": [1]}}}, "e": []}').path == "/a/b/c/d"
@@ -97,7 +97,7 @@ ends = st.sampled_from(["\n", "\r\n", "\n\n", "\n \t\r\n", " \n "])
 @given(
     st.lists(values, min_size=2, max_size=8), st.lists(ends, min_size=8, max_size=8), st.sampled_from(["", "\n", " "])
 )
-def test_values_on_lines_of_their_own_are_items(rows: list[Any], ends: list[str], start: str) -> None:
+def test_values_on_separate_lines_are_items(rows: list[Any], ends: list[str], start: str) -> None:
     text = start + "".join(json.dumps(row, ensure_ascii=False) + end for row, end in zip(rows, ends, strict=False))
     for data in (text, text.rstrip()):
         index = index_items(data)
@@ -107,7 +107,7 @@ def test_values_on_lines_of_their_own_are_items(rows: list[Any], ends: list[str]
         assert index.end == len(data.encode())
 
 
-def test_one_value_is_not_rows_and_a_row_is_one_line() -> None:
+def test_one_value_is_not_ndjson_and_an_ndjson_value_is_on_one_line() -> None:
     assert index_items("[1, 2]\n\n").kind == "array"
     assert index_items("\r\n7\r\n").kind is None
     for data, byte in (("1 2", 2), ("[1,\n2]\n3", 7), ("1\n[2,\n3]", 5), ("1\n2 3", 4), ("1\n,2", 2)):
@@ -137,7 +137,7 @@ SMALL = [
 @pytest.mark.parametrize("validate", [True, False])
 @pytest.mark.parametrize("path", [None, "/é/a~1b~0", ""])
 @pytest.mark.parametrize("text", SMALL)
-def test_every_cut_gives_the_same(text: str, path: str | None, validate: bool) -> None:
+def test_every_cut_gives_the_same_index(text: str, path: str | None, validate: bool) -> None:
     data = text.encode()
     whole = index_or_error(data, path=path, validate=validate)
     for cut in range(len(data) + 1):
@@ -147,7 +147,7 @@ def test_every_cut_gives_the_same(text: str, path: str | None, validate: bool) -
 
 @pytest.mark.slow
 @given(documents, forms, st.data())
-def test_pieces_of_any_document_give_the_same(value: Any, form: dict[str, Any], draw: st.DataObject) -> None:
+def test_pieces_of_any_document_give_the_same_index(value: Any, form: dict[str, Any], draw: st.DataObject) -> None:
     data = json.dumps(value, **form).encode()
     at = draw.draw(st.integers(0, len(data)))
     noise = draw.draw(st.binary(max_size=2))
@@ -169,7 +169,7 @@ def test_an_error_comes_with_the_piece_it_is_in() -> None:
             use()
 
 
-def test_nothing_follows_the_end() -> None:
+def test_nothing_can_be_fed_after_the_end() -> None:
     indexer = ItemIndexer()
     indexer.feed("[1]")
     assert len(indexer.finish()) == 1
@@ -189,7 +189,7 @@ def large_payloads() -> list[bytes]:
 
 @pytest.mark.parametrize("data", large_payloads(), ids=["small", "big", "rows", "spaced"])
 @pytest.mark.parametrize("size", [1000, 4096, 65_535, 65_536, 65_537])
-def test_pieces_of_large_payloads_give_the_same(data: bytes, size: int) -> None:
+def test_pieces_of_large_payloads_give_the_same_index(data: bytes, size: int) -> None:
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
     assert index_or_error(*pieces) == index_or_error(data)
     assert index_or_error(*pieces, validate=False) == index_or_error(data)
@@ -197,7 +197,7 @@ def test_pieces_of_large_payloads_give_the_same(data: bytes, size: int) -> None:
 
 @pytest.mark.slow
 @given(documents, forms)
-def test_an_index_survives_its_bytes(value: Any, form: dict[str, Any]) -> None:
+def test_an_index_can_be_stored_and_loaded(value: Any, form: dict[str, Any]) -> None:
     index = index_items(json.dumps(value, **form))
     loaded = ItemIndex.from_bytes(index.to_bytes())
     assert loaded == index
@@ -206,7 +206,7 @@ def test_an_index_survives_its_bytes(value: Any, form: dict[str, Any]) -> None:
     assert index != index_lines(b"never the same")
 
 
-def test_bytes_that_are_no_index_are_refused() -> None:
+def test_bytes_that_are_not_an_index_are_refused() -> None:
     data = large_payloads()[0]
     written = index_items(data).to_bytes()
     for cut in range(len(written)):
@@ -260,7 +260,7 @@ def test_an_index_is_small(data: bytes) -> None:
         assert len(index.to_bytes()) <= 0.0005 * len(data) + 64
 
 
-def test_says_what_it_is() -> None:
+def test_repr() -> None:
     assert repr(index_items('{"a": [1, 2]}')) == 'ItemIndex(len=2, kind="array", path="/a")'
     assert repr(index_items("{}")) == "ItemIndex(len=0, kind=None, path=None)"
     assert repr(index_items("[1]").span(0, 1)) == "Span(start=1, end=3, first=0, count=1)"

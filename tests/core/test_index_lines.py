@@ -29,7 +29,7 @@ def as_list(page: object) -> list[object]:
 
 @pytest.mark.slow
 @given(nasty_text, st.integers(0, 12), st.integers(1, 5), st.integers(7, 100))
-def test_pages_are_those_without_an_index(text: str, offset: int, limit: int, max_bytes: int) -> None:
+def test_pages_are_the_same_without_an_index(text: str, offset: int, limit: int, max_bytes: int) -> None:
     index = index_lines(text)
     plain = read_lines(text, offset, limit, max_bytes)
     indexed = read_lines(text, offset, limit, max_bytes, index=index)

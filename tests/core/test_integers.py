@@ -39,14 +39,14 @@ class IndexLike:
 
 @pytest.mark.parametrize("value", [-1, -(1 << 63), -(1 << 63) - 1, -(1 << 100)])
 @pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
-def test_negative_is_refused_by_name(verb: Callable[..., Any], name: str, value: int) -> None:
+def test_the_error_for_a_negative_integer_has_its_name(verb: Callable[..., Any], name: str, value: int) -> None:
     for argument in (value, IndexLike(value)):
         with pytest.raises(InvalidArgument, match=f"^{name} must not be negative"):
             verb(**{name: argument})
 
 
 @pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
-def test_beyond_64_bits_is_the_largest(verb: Callable[..., Any], name: str) -> None:
+def test_an_integer_beyond_64_bits_becomes_the_largest(verb: Callable[..., Any], name: str) -> None:
     def answer(value: object) -> str:
         try:
             return repr(verb(**{name: value}))
@@ -60,7 +60,7 @@ def test_beyond_64_bits_is_the_largest(verb: Callable[..., Any], name: str) -> N
 
 @pytest.mark.parametrize("value", [1.0, "1", b"1", [1]])
 @pytest.mark.parametrize(("verb", "name"), ARGUMENTS)
-def test_other_things_are_type_errors_by_name(verb: Callable[..., Any], name: str, value: object) -> None:
+def test_a_type_error_has_the_name_of_the_argument(verb: Callable[..., Any], name: str, value: object) -> None:
     with pytest.raises(TypeError) as caught:
         verb(**{name: value})
     assert str(caught.value) == f"{name} must be an integer, not {type(value).__name__}"

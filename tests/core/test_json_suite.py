@@ -248,7 +248,7 @@ def test_rejected_with_the_byte(data: bytes, byte: int) -> None:
 
 
 @pytest.mark.parametrize(("data", "byte"), REJECTED)
-def test_said_as_soon_as_the_byte_is_there(data: bytes, byte: int) -> None:
+def test_the_error_is_raised_once_the_invalid_byte_is_fed(data: bytes, byte: int) -> None:
     """The bytes that follow do not matter, even if they fill blocks."""
     for payload, before in with_padding(data):
         if byte < len(data):
@@ -257,14 +257,14 @@ def test_said_as_soon_as_the_byte_is_there(data: bytes, byte: int) -> None:
             assert caught.value.index <= before + byte
 
 
-def test_a_colon_behind_a_string_that_crosses_a_block() -> None:
+def test_a_colon_after_a_string_that_crosses_a_block() -> None:
     with pytest.raises(InvalidJSON) as caught:
         index_items(b'["' + b"a" * 70 + b'":1' + b",1" * 100 + b"]")
     assert caught.value.index == 73
 
 
 @pytest.mark.parametrize(("data", "byte"), REJECTED)
-def test_what_is_before_the_byte_can_still_become_valid(data: bytes, byte: int) -> None:
+def test_the_bytes_before_the_invalid_byte_can_still_become_valid(data: bytes, byte: int) -> None:
     ItemIndexer().feed(data[:byte])
 
 

@@ -126,14 +126,18 @@ def lines(records: Path) -> forebay.ItemIndex:
 
 @needs_smaps
 @pytest.mark.parametrize("place", [{"offset": 0}, {"offset": 150_000}, {"last": 10}], ids=str)
-def test_a_page_of_items_looks_at_no_more(place: dict[str, int], records: Path, items: forebay.ItemIndex) -> None:
+def test_a_page_of_items_touches_only_its_own_bytes(
+    place: dict[str, int], records: Path, items: forebay.ItemIndex
+) -> None:
     assert len(items) > 300_000
     assert 0 < bytes_read(lambda data: forebay.read_items(data, items, **place), records) < MAX_RESIDENT_BYTES
 
 
 @needs_smaps
 @pytest.mark.parametrize("place", [{"offset": 0}, {"offset": 150_000}, {"last": 10}], ids=str)
-def test_a_page_of_lines_looks_at_no_more(place: dict[str, int], records: Path, lines: forebay.ItemIndex) -> None:
+def test_a_page_of_lines_touches_only_its_own_bytes(
+    place: dict[str, int], records: Path, lines: forebay.ItemIndex
+) -> None:
     assert len(lines) > 300_000
     assert 0 < bytes_read(lambda data: forebay.read_lines(data, index=lines, **place), records) < MAX_RESIDENT_BYTES
 
@@ -146,10 +150,10 @@ def test_the_first_lines_need_no_index(offset: int, records: Path) -> None:
 
 @needs_smaps
 @pytest.mark.parametrize("place", [{"offset": 0}, {"offset": SIZE // 2}, {"last": 10}], ids=str)
-def test_a_page_of_text_looks_at_no_more(place: dict[str, int], records: Path) -> None:
+def test_a_page_of_text_touches_only_its_own_bytes(place: dict[str, int], records: Path) -> None:
     assert 0 < bytes_read(lambda data: forebay.read_text(data, **place), records) < MAX_RESIDENT_BYTES
 
 
 @needs_smaps
-def test_a_look_at_all_would_be_noticed(records: Path) -> None:
+def test_reading_the_whole_payload_would_be_noticed(records: Path) -> None:
     assert bytes_read(forebay.index_lines, records) > SIZE // 2

@@ -99,7 +99,7 @@ def test_binary_is_what_a_decoder_refuses(data: bytes) -> None:
         assert shown is None or data.startswith(shown.encode())
 
 
-def test_what_fits_is_shown_whole() -> None:
+def test_a_payload_that_fits_is_shown_whole() -> None:
     text = NASTY.replace("\0", "") + "\\"
     for max_bytes in len(text.encode()), 2048, sys.maxsize:
         assert preview(text, max_bytes) == text
@@ -116,7 +116,7 @@ def test_takes_every_payload(tmp_path: Path) -> None:
             preview(payload)
 
 
-def test_refuses_what_no_payload_could_satisfy() -> None:
+def test_arguments_that_are_invalid_for_any_payload_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="max_bytes"):
         preview(b"", -1)
     with pytest.raises(InvalidArgument, match="max_escaped_bytes"):

@@ -116,12 +116,12 @@ def test_past_the_end_is_an_empty_page(offset: int) -> None:
 
 
 @pytest.mark.parametrize("data", ["{}", "[]", "7", '{"a": []}'])
-def test_no_items_are_an_empty_page(data: str) -> None:
+def test_a_payload_without_items_gives_an_empty_page(data: str) -> None:
     page = read_items(data, index_items(data))
     assert (page.content, page.returned, page.total, page.next_offset) == (b"[]", 0, 0, None)
 
 
-def test_an_item_over_the_budget_is_shown_in_part_and_named() -> None:
+def test_an_item_over_the_budget_is_truncated_and_listed() -> None:
     large = {"id": 1, "text": "x" * 100_000, "list": list(range(1000))}
     data = json.dumps([0, large, 2])
     index = index_items(data)
@@ -138,7 +138,7 @@ def test_an_item_over_the_budget_is_shown_in_part_and_named() -> None:
 
 
 @pytest.mark.slow
-def test_large_payloads_by_their_spans() -> None:
+def test_large_payloads_can_be_read_by_spans() -> None:
     items = [{"id": number, "text": "z" * (number * 37 % 900)} for number in range(2000)]
     wrapped = json.dumps({"meta": [1], "items": items}).encode()
     rows = b"\n".join(json.dumps(item).encode() for item in items)
@@ -151,7 +151,7 @@ def test_large_payloads_by_their_spans() -> None:
         assert (span.first <= 1000, span.count) == (True, 1)
 
 
-def test_a_window_must_hold_the_items() -> None:
+def test_data_without_the_requested_items_is_refused() -> None:
     data = json.dumps([{"text": "x" * 1000}] * 1000).encode()
     index = index_items(data)
     span = index.span(900, 10)
@@ -170,12 +170,12 @@ def test_an_index_of_another_payload_is_noticed_or_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"limit": 0}, {"max_bytes": MIN_BYTES - 1}, {"max_bytes": 0}])
-def test_refuses_pages_that_could_not_go_on(arguments: dict[str, Any]) -> None:
+def test_a_page_without_room_for_anything_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match="must be at least"):
         read_items("[1]", index_items("[1]"), **arguments)
 
 
-def test_a_row_that_the_window_cuts_is_not_shown() -> None:
+def test_an_ndjson_value_that_the_data_cuts_is_not_shown() -> None:
     data = b'{"a":1}\n{"a":2}\n{"a":3}\n'
     index = index_items(data)
     for end in range(8, len(data)):

@@ -55,7 +55,7 @@ def naive(text: str, offset: int, limit: int, max_bytes: int, levels: int) -> Pa
 
 
 @given(nasty_text, st.integers(1, 6), st.integers(7, 100), st.sampled_from([0, 1, 2]))
-def test_pages_are_those_of_splitting(text: str, limit: int, max_bytes: int, levels: int) -> None:
+def test_pages_are_the_same_as_with_splitting(text: str, limit: int, max_bytes: int, levels: int) -> None:
     count = len(split(text))
     for number in range(count + 2):
         page = read_lines(text, number, limit, max_bytes, escape_levels=levels)
@@ -67,7 +67,7 @@ def test_pages_are_those_of_splitting(text: str, limit: int, max_bytes: int, lev
 
 @pytest.mark.parametrize("max_bytes", range(4, 41))
 @pytest.mark.parametrize("limit", [1, 3, 200])
-def test_pages_tile_and_what_was_cut_can_be_read_on(max_bytes: int, limit: int) -> None:
+def test_pages_tile_and_cut_lines_can_be_read_on(max_bytes: int, limit: int) -> None:
     shown, offset = "", 0
     while True:
         page = read_lines(NASTY, offset, limit, max_bytes)
@@ -100,7 +100,7 @@ def test_past_the_end_is_an_empty_page_at_the_end() -> None:
     assert as_page(read_lines("")) == Page("", 0, 0, None, 0, 0, [])
 
 
-def test_a_giant_line_comes_back_cut_by_itself() -> None:
+def test_a_very_long_line_is_cut_and_returned_alone() -> None:
     text = "first\n" + "é" * 1000 + "\nlast"
     page = read_lines(text, max_bytes=101)
     assert (page.text, page.next_offset) == ("first\n", 1)
@@ -108,7 +108,7 @@ def test_a_giant_line_comes_back_cut_by_itself() -> None:
     assert repr(read_lines(text, 1, max_bytes=101).truncated) == "[Cut(index=1, size_bytes=2001, byte_offset=106)]"
 
 
-def test_only_what_is_shown_must_be_text() -> None:
+def test_only_the_shown_part_must_be_text() -> None:
     data = b"ok\n\xff\nok"
     assert read_lines(data, 0, 1).text == "ok\n"
     assert read_lines(data, last=1).text == "ok"
@@ -126,7 +126,7 @@ def test_takes_every_payload(tmp_path: Path) -> None:
             read_lines(payload)
 
 
-def test_refuses_pages_that_could_not_go_on() -> None:
+def test_a_page_without_room_for_anything_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="limit must be at least 1"):
         read_lines("abc", limit=0)
     with pytest.raises(InvalidArgument, match="max_bytes must be at least 4"):

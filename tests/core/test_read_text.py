@@ -103,6 +103,6 @@ def test_negative_arguments_are_refused(name: str) -> None:
         read_text("abc", **{name: -1})
 
 
-def test_a_page_says_where_it_is() -> None:
+def test_a_page_has_its_start_and_end() -> None:
     assert repr(read_text("abcdé", 1, 4)) == "TextPage(start=1, end=4, next_offset=4)"
     assert repr(read_text("abc", 1)) == "TextPage(start=1, end=3, next_offset=None)"

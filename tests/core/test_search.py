@@ -57,13 +57,13 @@ payloads = st.lists(
 
 @pytest.mark.slow
 @given(payloads, patterns)
-def test_matches_are_those_of_re(data: bytes, pattern: str) -> None:
+def test_matches_are_the_same_as_with_re(data: bytes, pattern: str) -> None:
     assert find_spans(data, pattern, regex=True) == find_with_re(data, pattern)
 
 
 @pytest.mark.slow
 @given(payloads, st.sampled_from(["ab", "a", "é", "fail", "ab\n", "abab", "漢", " ", "time"]))
-def test_literals_are_those_of_find(data: bytes, needle: str) -> None:
+def test_literals_are_found_as_with_bytes_find(data: bytes, needle: str) -> None:
     expected = [match.span() for match in re.finditer(re.escape(needle.encode()), data)]
     assert find_spans(data, needle) == expected
     assert find_spans(data, re.escape(needle), regex=True) == expected
@@ -152,7 +152,7 @@ def test_the_end() -> None:
 
 
 @pytest.mark.parametrize("options", [{"start": -1}, {"limit": 0}, {"limit": -5}, {"context": -1}])
-def test_arguments_no_payload_satisfies(options: dict[str, Any]) -> None:
+def test_arguments_that_are_invalid_for_any_payload_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=r"must (be at least 1|not be negative)"):
         search(b"a", "a", **options)
 
@@ -164,7 +164,7 @@ def test_an_empty_pattern(regex: bool) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "[z-a]", r"(a)\1", "(?=a)", r"(?:\pL{99}){99}", "(" * 999 + ")" * 999])
-def test_patterns_that_do_not_compile(pattern: str) -> None:
+def test_patterns_that_do_not_compile_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidPattern, match="pattern not usable: ") as refusal:
         search(b"a", pattern, regex=True)
     assert isinstance(refusal.value, ValueError)
@@ -173,7 +173,7 @@ def test_patterns_that_do_not_compile(pattern: str) -> None:
 
 # The regex engine would allow most of these; the limit is forebay's.
 @pytest.mark.parametrize("pattern", [r"\w{4000}", r"\w{1000}{100}", "((a{1000}){1000}){1000}", r"\pL{200}"])
-def test_patterns_that_compile_to_too_much(pattern: str) -> None:
+def test_patterns_that_compile_to_too_much_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidPattern, match="too large; use fewer or smaller repetition counts"):
         search(b"a", pattern, regex=True)
 
@@ -184,7 +184,7 @@ def test_large_patterns_are_fine() -> None:
     assert find_spans(b"error 007, error 399, error 400", words, regex=True) == [(0, 9), (11, 20)]
 
 
-def test_patterns_that_blow_up_elsewhere_do_not_here() -> None:
+def test_patterns_with_exponential_backtracking_are_fast() -> None:
     assert find_spans(b"a" * 100_000, "(a+)+b", regex=True) == []
     assert find_spans(b"a" * 100_000, "(a|aa)+$", regex=True) == [(0, 100_000)]
 

@@ -70,7 +70,7 @@ def run_in_threads(verb: Callable[[int], Any]) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VERBS)
-def test_threads_get_what_one_thread_gets(name: str) -> None:
+def test_threads_get_the_same_results_as_one_thread(name: str) -> None:
     verb = VERBS[name]
     assert run_in_threads(verb) == [verb(n) for n in range(CALLS)]
 
@@ -99,7 +99,7 @@ def test_pieces_from_many_threads_are_taken_one_at_a_time() -> None:
     assert indexer.finish() == forebay.index_items(ROWS * CALLS)
 
 
-def test_pieces_that_come_after_the_end_are_refused() -> None:
+def test_pieces_fed_after_the_end_are_refused() -> None:
     indexer = forebay.ItemIndexer()
     indexes = []
 
@@ -128,7 +128,7 @@ def no_forced_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_forced_switches")
-def test_other_threads_run_while_a_verb_works() -> None:
+def test_other_threads_run_during_a_call() -> None:
     started, done = threading.Event(), threading.Event()
 
     def signal() -> None:

@@ -132,7 +132,7 @@ def expected(value: Any, limits: dict[str, int]) -> Any:
 
 @pytest.mark.slow
 @given(documents, limits, st.booleans(), st.sampled_from([None, 2]))
-def test_without_a_budget_the_limits_alone_decide(
+def test_without_a_budget_only_the_limits_apply(
     value: Any, limits: dict[str, int], ensure_ascii: bool, indent: int | None
 ) -> None:
     data = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent).encode("utf-8", "surrogatepass")
@@ -251,13 +251,13 @@ def test_payloads_are_bytes_text_and_read_only_buffers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("data", "index"), [("", 0), ("[1,2", 4), ("1 2", 2), ('{"a":tru}', 5), ('{"a":1}\n}', 8)])
-def test_what_is_not_json_is_refused_with_the_byte(data: str, index: int) -> None:
+def test_the_error_for_invalid_json_has_the_byte(data: str, index: int) -> None:
     with pytest.raises(InvalidJSON) as caught:
         truncate(data)
     assert caught.value.index == index
 
 
-def test_budgets_that_hold_no_answer_name_the_smallest_that_does() -> None:
+def test_the_error_for_a_small_budget_has_the_smallest_valid_one() -> None:
     with pytest.raises(InvalidArgument, match="takes 13"):
         truncate(json.dumps(["long enough to be left out"] * 9), max_bytes=12)
     assert truncate(json.dumps(["long enough to be left out"] * 9), max_bytes=13) == b'"[truncated]"'

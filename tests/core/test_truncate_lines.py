@@ -75,7 +75,7 @@ def test_lines_over_an_equal_share_are_cut_and_the_others_are_not() -> None:
     assert sum(map(len, shown)) > 950
 
 
-def test_the_tail_survives_a_giant_head() -> None:
+def test_the_last_lines_are_shown_even_if_the_first_are_very_long() -> None:
     text = "x" * 100_000 + "\n" + "line\n" * 1000 + "the end\n"
     for max_bytes in range(128, 400, 7):
         assert truncate_lines(text, 3, 2, max_bytes=max_bytes).endswith("the end\n")
@@ -89,7 +89,7 @@ def test_text_that_fits_is_unchanged() -> None:
     assert truncate_lines("", 0, 0) == ""
 
 
-def test_only_what_is_shown_must_be_text() -> None:
+def test_only_the_shown_part_must_be_text() -> None:
     data = b"a\n\xff\nb\n"
     assert truncate_lines(data, 1, 1) == "a\n[... 1 line left out ...]\nb\n"
     with pytest.raises(InvalidText) as caught:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from casts import INTEGER, NODE, NULL, NUMBER, STRING, lossless, named, replaced
 from forebay.operations import Caster, cast
-from forebay.operations.json_values import count_values
+from forebay.operations.validation import count_values
 from peak import measured
 
 

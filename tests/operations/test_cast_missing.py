@@ -95,3 +95,8 @@ def test_a_default_that_needs_placeholders_is_not_used_by_normalize() -> None:
     value: Any = {}
     assert Caster(schema).normalize(value) is value
     assert lossless({**schema, "required": ["a"]}, {}) == {"a": {"b": 0}}
+
+
+def test_a_placeholder_has_no_default_that_is_not_valid() -> None:
+    schema = named(a={"not": {}, "default": ""}, b={"oneOf": [{}, {}], "default": ""})
+    assert replaced(schema, "x") == ({}, [("", "x")])

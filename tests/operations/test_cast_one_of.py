@@ -53,3 +53,14 @@ def test_of_equal_attempts_the_valid_one_is_chosen() -> None:
 def test_a_placeholder_is_valid_for_one_member_only() -> None:
     schema = {"oneOf": [{**INTEGER, "maximum": 5}, {**INTEGER, "minimum": 0}, NULL]}
     assert replaced(schema, "x") == (None, [("", "x")])
+
+
+@pytest.mark.parametrize("others", [[{"const": "x"}], [{"const": {}}, {"enum": [{}]}]])
+def test_constants_are_not_the_only_alternatives_to_try(others: Any) -> None:
+    value: Any = {"b": {}}
+    assert replaced({"oneOf": [STRING, *others]}, value) == ("", [("", value)])
+
+
+def test_a_constant_of_the_same_type_is_preferred() -> None:
+    value: Any = {"b": {}}
+    assert replaced({"oneOf": [STRING, {"const": {"a": 1}}]}, value) == ({"a": 1}, [("", value)])

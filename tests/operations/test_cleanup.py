@@ -10,9 +10,9 @@ import anyio
 import pytest
 from calls import RecordingBus, error_code_of, run_bounded, wait_for_request
 from forebay.envelope import unwrap
-from forebay.operations import CallContext, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap, cleanup
-from forebay.operations.bus.pubsub import listen, subscribe_all
-from forebay.operations.cleanup import wait_shielded
+from forebay.operations import CallContext, CallHandler, OperationRegistry, OperationSpec, PendingRequestMap, deadlines
+from forebay.operations.bus.events import listen, subscribe_all
+from forebay.operations.deadlines import wait_shielded
 
 Work = Callable[[], Awaitable[Any]]
 
@@ -246,7 +246,7 @@ def test_subscriptions_that_are_cancelled_are_ended(end: Any) -> None:
 
 @all_ways
 def test_what_never_ends_is_given_up(end: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "CLEANUP_SECONDS", 0.02)
+    monkeypatch.setattr(deadlines, "CLEANUP_SECONDS", 0.02)
 
     async def scenario() -> None:
         ended = asyncio.Event()
@@ -272,8 +272,8 @@ async def ignore_cancellation(until: asyncio.Event) -> None:
 
 @pytest.fixture
 def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "CLEANUP_SECONDS", 0.02)
-    monkeypatch.setattr(cleanup, "_CANCEL_GRACE_SECONDS", 0.02)
+    monkeypatch.setattr(deadlines, "CLEANUP_SECONDS", 0.02)
+    monkeypatch.setattr(deadlines, "_CANCEL_GRACE_SECONDS", 0.02)
 
 
 @all_ways
@@ -285,7 +285,7 @@ def test_what_does_not_listen_is_left_alone(end: Any, caplog: pytest.LogCaptureF
         assert "is left alone" in caplog.text
         until.set()
         await yield_to_loop()
-        assert not cleanup._abandoned_tasks
+        assert not deadlines._abandoned_tasks
 
     run_bounded(scenario())
 

@@ -17,7 +17,7 @@ from forebay.operations import (
     event_to_json,
     listen,
 )
-from forebay.operations.bus.pubsub import subscribe_all
+from forebay.operations.bus.events import subscribe_all
 from forebay.operations.deadlines import DeadlineScope, from_epoch_ms, to_epoch_ms
 from hypothesis import given
 from hypothesis import strategies as st

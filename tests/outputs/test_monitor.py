@@ -122,11 +122,11 @@ def test_connections_that_ended_are_forgotten_and_principals_are_bounded(tmp_pat
             monitor.record("t", 10, mode="inline", budget=100, connection=connection)
         del connection, closed
         assert len(monitor._connections) == 1
-        assert monitor.sent_bytes(connection=open_connection) == 20
+        assert monitor.get_sent_bytes(connection=open_connection) == 20
         for number in range(5000):
             monitor.record("t", 1, mode="inline", budget=100, principal=str(number))
         assert monitor._get_principal_total.cache_info().currsize <= 4096
-        assert monitor.sent_bytes("4999") == 1
+        assert monitor.get_sent_bytes("4999") == 1
         with pytest.raises(forebay.InvalidArgument, match="connection_limit_bytes"):
             Monitor(store.journal, 0)
 
@@ -221,5 +221,5 @@ def test_the_command_shows_stats_on_a_terminal() -> None:
 @pytest.mark.usefixtures("home")
 def test_stats_of_nothing() -> None:
     assert run("stats").json == {"tools": {}, "storage": {"payloads": 0, "size_bytes": 0, "stored_bytes": 0}}
-    message = "no responses are noted; servers note them with --journal or --contract"
+    message = "no responses are recorded; servers record them with --journal or --contract"
     assert message in plain(run_on_terminal("stats").out)

@@ -120,7 +120,7 @@ def test_what_is_no_block_is_not_lost() -> None:
 
 def test_what_the_tool_says_beside_it_is_kept_with_all_of_it() -> None:
     meta = {"mine": 1, "io.modelcontextprotocol/serverInfo": {}}
-    assert load_payload(extract_payload(result(text("a"), _meta=meta), with_meta=True))["_meta"] == {"mine": 1}
+    assert load_payload(extract_payload(result(text("a"), _meta=meta), include_meta=True))["_meta"] == {"mine": 1}
 
 
 ROWS = [{"id": number, "name": f"é {number}"} for number in range(50)]

@@ -175,7 +175,7 @@ def test_what_the_tool_says_at_length_is_kept_with_all_of_it() -> None:
     result = {"content": [text("a")], "_meta": {str(number): "x" * 100 for number in range(200)}}
     lazy = parse_lazy(orjson.dumps(result))
     assert isinstance(lazy["_meta"], LazyJSON)
-    assert read_payload(extract_payload(lazy, with_meta=True)) == (orjson.dumps(result), "application/json")
+    assert read_payload(extract_payload(lazy, include_meta=True)) == (orjson.dumps(result), "application/json")
 
 
 @pytest.mark.slow

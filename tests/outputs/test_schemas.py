@@ -1,13 +1,10 @@
-"""Output schemas that also allow a handle, and output modes."""
+"""Output schemas that also allow a handle."""
 
-import copy
 from typing import Any
 
 import jsonschema
 import pytest
-from forebay import InvalidArgument
-from forebay.outputs.listing import allow_handle
-from forebay.outputs.modes import Mode, ToolModes, add_mode_arguments, split_mode_arguments
+from forebay.outputs.schemas import allow_handle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +42,7 @@ instances = st.recursive(
     ],
 )
 @given(instance=instances)
-def test_it_takes_what_it_took_or_a_handle(schema: dict[str, Any], instance: Any) -> None:
+def test_the_schema_accepts_the_original_values_and_a_handle(schema: dict[str, Any], instance: Any) -> None:
     either = jsonschema.Draft202012Validator(allow_handle(schema))
     either.check_schema(allow_handle(schema))
     assert either.is_valid(HANDLE)
@@ -63,11 +60,11 @@ def test_it_takes_what_it_took_or_a_handle(schema: dict[str, Any], instance: Any
         {"type": "object", "$defs": {"A": {"$anchor": "a"}}, "properties": {"child": {"$ref": "#a"}}},
     ],
 )
-def test_one_that_cannot_be_moved_takes_any_object(schema: dict[str, Any]) -> None:
+def test_a_schema_that_cannot_be_nested_accepts_any_object(schema: dict[str, Any]) -> None:
     assert allow_handle(schema) == {"type": "object"}
 
 
-def test_what_it_is_a_schema_of_stands_at_its_top() -> None:
+def test_the_schema_dialect_stays_at_the_root() -> None:
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
@@ -79,37 +76,3 @@ def test_what_it_is_a_schema_of_stands_at_its_top() -> None:
     validator.check_schema(allow_handle(schema))
     assert validator(allow_handle(schema)).is_valid({"pair": [1, "a"]})
     assert not validator(allow_handle(schema)).is_valid({"pair": ["a", 1]})
-
-
-def test_the_first_pattern_that_matches_counts() -> None:
-    modes = ToolModes(
-        Mode("auto"), {"list_users": "inline", "list_*": "handle", "*": {"output_inline_limit_bytes": 5000}}
-    )
-    assert modes.find_mode("list_users").output_mode == "inline"
-    assert modes.find_mode("list_rows").output_mode == "handle"
-    assert modes.find_mode("other") == Mode("auto", 5000)
-    assert modes.find_mode("LIST_rows") == Mode("auto", 5000)
-
-
-def test_a_call_says_what_it_wants_of_its_own() -> None:
-    mode, rest = split_mode_arguments(
-        Mode("inline"), {"output_mode": "auto", "output_inline_limit_bytes": 4096, "url": "x"}
-    )
-    assert (mode, rest) == (Mode("auto", 4096), {"url": "x"})
-    mode, rest = split_mode_arguments(Mode("handle"), {"output_mode": None})
-    assert (mode, rest) == (Mode("handle"), {})
-    with pytest.raises(InvalidArgument, match="output_mode is one of inline, handle, auto, not 'x"):
-        split_mode_arguments(Mode(), {"output_mode": "x" * 1000})
-
-
-def test_the_arguments_are_listed_beside_the_tool_s() -> None:
-    properties = {"url": {"type": "string"}}
-    schema = {"type": "object", "properties": properties, "required": ["url"], "additionalProperties": False}
-    before = copy.deepcopy(schema)
-    listed = add_mode_arguments(schema, Mode("auto", 2048))
-    validator = jsonschema.Draft202012Validator(listed)
-    assert validator.is_valid({"url": "x", "output_mode": "handle", "output_inline_limit_bytes": 5000})
-    assert not validator.is_valid({"url": "x", "output_mode": "both"})
-    assert not validator.is_valid({"output_mode": "handle"})
-    assert listed["properties"]["output_mode"]["default"] == "auto"
-    assert schema == before, "the original schema is unchanged"

@@ -1,10 +1,16 @@
-"""Arguments of the wrong type are refused with their name and the value, in a short message."""
+"""Arguments of the wrong type are refused by name, and requests have the parameters of their methods."""
 
+import dataclasses
+import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from forebay import InvalidArgument, Store
+from forebay.store.pages import PageRequest
+from forebay.store.put import PutRequest
+from forebay.store.search import SearchRequest
 from stores import store_at
 
 
@@ -26,10 +32,10 @@ def refusal(method: Callable[..., object], *args: Any, **options: Any) -> str:
     return str(raised.value)
 
 
-NO_NUMBERS = ["3", "1k", 1.5, 3.0, True, False, b"3", [3], {"a": 1}, "9" * 100_000, [10**5000]]
+NOT_INTEGERS = ["3", "1k", 1.5, 3.0, True, False, b"3", [3], {"a": 1}, "9" * 100_000, [10**5000]]
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("value", NOT_INTEGERS, ids=lambda value: type(value).__name__)
 def test_a_number_is_a_whole_number(value: Any, store: Store, handle: str) -> None:
     says = "must be a whole number, such as 100, not "
     for name in ("offset", "limit", "max_bytes", "escape_levels"):
@@ -39,7 +45,7 @@ def test_a_number_is_a_whole_number(value: Any, store: Store, handle: str) -> No
         assert refusal(store.search, handle, "a", **{name: value}).startswith(f"{name} {says}")
 
 
-def test_what_was_given_is_named(store: Store, handle: str) -> None:
+def test_the_error_has_the_wrong_value(store: Store, handle: str) -> None:
     assert refusal(store.fetch, handle, offset="3").endswith("not '3'")
     assert refusal(store.fetch, handle, max_bytes=1.5).endswith("not 1.5")
     assert refusal(store.fetch, handle, limit=True).endswith("not True")
@@ -69,6 +75,38 @@ def test_a_flag_is_true_or_false(name: str, value: Any, store: Store, handle: st
     assert refusal(store.search, handle, "a", **{name: value}) == f"{name} must be true or false, not {value!r}"
 
 
-def test_a_format_is_one_of_few(store: Store, handle: str) -> None:
+def test_an_unknown_format_is_refused(store: Store, handle: str) -> None:
     for value in (3, None, ["items"], b"items"):
         assert refusal(store.fetch, handle, format=value).startswith("format is one of auto, items, bytes, text, lines")
+
+
+@pytest.mark.parametrize(
+    ("method", "request_type", "others"),
+    [
+        (Store.fetch, PageRequest, {"self", "handle", "principal"}),
+        (Store.search, SearchRequest, {"self", "handle", "principal"}),
+        (Store.put, PutRequest, {"self", "payload"}),
+    ],
+)
+def test_a_request_has_the_parameters_of_its_method(
+    method: Callable[..., Any], request_type: type[Any], others: set[str]
+) -> None:
+    parameters = {name: parameter.default for name, parameter in inspect.signature(method).parameters.items()}
+    fields = {field.name: field.default for field in dataclasses.fields(request_type)}
+    missing = {dataclasses.MISSING: inspect.Parameter.empty}
+    assert {name: missing.get(default, default) for name, default in fields.items()} == {
+        name: default for name, default in parameters.items() if name not in others
+    }
+
+
+def test_a_request_object_reads_the_same_page_as_its_parameters(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        handle = store.put({"rows": [{"id": n, "name": "é" * n} for n in range(100)]}, principal="ann").output_handle
+        page: dict[str, Any] = {"offset": 7, "limit": 5, "fields": ["id"], "max_bytes": 2000, "escape_levels": 1}
+        assert store.fetch_page(handle, PageRequest(**page), principal="ann") == store.fetch(
+            handle, **page, principal="ann"
+        )
+        search: dict[str, Any] = {"pattern": "É", "ignore_case": True, "start": 50, "limit": 3, "is_ascii": True}
+        assert store.search_page(handle, SearchRequest(**search), principal="ann") == store.search(
+            handle, **search, principal="ann"
+        )

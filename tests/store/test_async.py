@@ -23,8 +23,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
-    async def all_of_it() -> None:
+def test_every_blocking_method_has_an_async_version(store: Store) -> None:
+    async def run_calls() -> None:
         handle = (await store.put_async([{"id": 1}, {"id": 2}])).output_handle
         assert (await store.fetch_async(handle, limit=1)).content == b'[{"id":1}]'
         assert len((await store.search_async(handle, "id")).matches) == 2
@@ -39,45 +39,45 @@ def test_every_method_that_waits_can_be_awaited(store: Store) -> None:
             await store.stat_async(handle)
         assert (await store.sweep_async()).corrupt == ()
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_calls())
 
 
 @pytest.mark.slow
-def test_many_puts_at_once_do_not_cross(store: Store) -> None:
-    async def all_of_it() -> None:
+def test_concurrent_puts_do_not_mix_payloads(store: Store) -> None:
+    async def run_calls() -> None:
         payloads = [b"%d" % size * size for size in range(0, 400_000, 12_347)]
         descriptors = await asyncio.gather(*(store.put_async(payload) for payload in payloads))
         assert [whole(store, descriptor.output_handle) for descriptor in descriptors] == payloads
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_calls())
 
 
-def test_chunks_may_be_awaited(store: Store) -> None:
+def test_put_async_takes_an_async_iterator(store: Store) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for number in range(5):
             await asyncio.sleep(0)
             yield b"%d" % number * 500_000
 
-    async def all_of_it() -> str:
+    async def run_calls() -> str:
         return (await store.put_async(chunks())).output_handle
 
-    assert whole(store, asyncio.run(all_of_it())) == b"".join(b"%d" % number * 500_000 for number in range(5))
+    assert whole(store, asyncio.run(run_calls())) == b"".join(b"%d" % number * 500_000 for number in range(5))
 
 
-def test_an_error_in_awaited_chunks_is_the_caller_s(store: Store, tmp_path: Path) -> None:
+def test_an_error_in_awaited_chunks_is_raised_in_the_caller(store: Store, tmp_path: Path) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield b"first"
         raise LookupError("no second")
 
-    async def all_of_it() -> None:
+    async def run_calls() -> None:
         with pytest.raises(LookupError, match="no second"):
             await store.put_async(chunks())
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_calls())
     assert payload_files(tmp_path / "store") == []
 
 
-def test_awaited_chunks_are_not_for_a_put_that_waits(store: Store) -> None:
+def test_put_refuses_an_async_iterator(store: Store) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield b""
 
@@ -105,7 +105,7 @@ def test_a_cancelled_put_stores_nothing(store: Store, tmp_path: Path) -> None:
 
     entered, leave = threading.Event(), threading.Event()
 
-    async def all_of_it() -> None:
+    async def run_calls() -> None:
         for chunks in (endless, never):
             is_reading = asyncio.Event()
             putting = asyncio.create_task(store.put_async(chunks(is_reading)))
@@ -120,7 +120,7 @@ def test_a_cancelled_put_stores_nothing(store: Store, tmp_path: Path) -> None:
             await putting
         leave.set()
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_calls())
     wait_until_empty(tmp_path / "store")
 
 
@@ -134,7 +134,7 @@ def is_thread_running() -> bool:
 
 
 def test_a_put_that_was_done_before_it_was_cancelled_is_undone(store: Store, tmp_path: Path) -> None:
-    async def all_of_it() -> None:
+    async def run_calls() -> None:
         putting = asyncio.create_task(store.put_async(b"payload"))
         await asyncio.sleep(0)
         # These block the loop, so that it does not see the result before the cancellation.
@@ -144,7 +144,7 @@ def test_a_put_that_was_done_before_it_was_cancelled_is_undone(store: Store, tmp
         with pytest.raises(asyncio.CancelledError):
             await putting
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_calls())
     wait_until_empty(tmp_path / "store")
 
 
@@ -153,24 +153,24 @@ def test_awaited_chunks_may_need_threads_themselves(store: Store) -> None:
         for _ in range(3):
             yield await asyncio.to_thread(bytes, 1000)
 
-    async def all_of_it() -> list[int]:
+    async def run_calls() -> list[int]:
         puts = [store.put_async(chunks()) for _ in range(40)]
         return [descriptor.size_bytes for descriptor in await asyncio.wait_for(asyncio.gather(*puts), 60)]
 
-    assert asyncio.run(all_of_it()) == [3000] * 40
+    assert asyncio.run(run_calls()) == [3000] * 40
 
 
-def test_an_awaited_chunk_of_nothing_is_no_end(store: Store, tmp_path: Path) -> None:
+def test_an_awaited_chunk_of_none_is_refused(store: Store, tmp_path: Path) -> None:
     async def chunks() -> AsyncIterator[Any]:
         yield b"first"
         yield None
         yield b"last"
 
-    async def all_of_it() -> None:
+    async def run_calls() -> None:
         with pytest.raises(InvalidArgument, match="a chunk of a payload is bytes or text, not NoneType"):
             await store.put_async(chunks())
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_calls())
     assert payload_files(tmp_path / "store") == []
 
 
@@ -187,7 +187,7 @@ def test_a_put_that_was_cancelled_too_late_is_undone(
 
     monkeypatch.setattr(LocalUpload, "commit", committing)
 
-    async def all_of_it() -> None:
+    async def run_calls() -> None:
         putting = asyncio.create_task(store.put_async(b"payload"))
         await asyncio.to_thread(committed.wait)
         putting.cancel()
@@ -195,24 +195,46 @@ def test_a_put_that_was_cancelled_too_late_is_undone(
             await putting
         leave.set()
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_calls())
     wait_until_empty(tmp_path / "store")
     monkeypatch.undo()
     assert store.put(b"payload").size_bytes == 7
 
 
-def test_put_async_takes_what_put_takes(store: Store) -> None:
+def test_put_async_has_the_parameters_of_put(store: Store) -> None:
     put, put_async = (inspect.signature(method).parameters for method in (Store.put, Store.put_async))
     assert list(put) == list(put_async)
     assert [put[name] for name in put if name != "payload"] == [put_async[name] for name in put if name != "payload"]
 
-    async def all_of_it() -> None:
+    async def run_calls() -> None:
         descriptor = await store.put_async(b"payload", handle_length=26, principal="ann", ttl=60)
         assert len(descriptor.output_handle) == len("oh_") + 26
         with pytest.raises(InvalidArgument, match="progress must be a function of the bytes done, not 3"):
             await store.put_async(b"payload", progress=3)  # type: ignore[arg-type]
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_calls())
+
+
+def test_async_methods_call_the_overrides_of_a_subclass(store: Store) -> None:
+    calls = []
+
+    class RecordingStore(Store):
+        def put(self, *args: Any, **options: Any) -> forebay.Descriptor:
+            calls.append("put")
+            return super().put(*args, **options)
+
+        def fetch(self, *args: Any, **options: Any) -> forebay.Page:
+            calls.append("fetch")
+            return super().fetch(*args, **options)
+
+    recording_store = RecordingStore(store._backend, store.journal, store.options)
+
+    async def put_and_fetch() -> bytes | str:
+        handle = (await recording_store.put_async(b"payload")).output_handle
+        return (await recording_store.fetch_async(handle)).content
+
+    assert asyncio.run(put_and_fetch()) == "payload"
+    assert calls == ["put", "fetch"]
 
 
 def test_a_function_in_a_thread_has_the_caller_s_context_and_raises_its_own_errors() -> None:
@@ -243,14 +265,14 @@ def test_a_cancelled_caller_leaves_the_thread_running() -> None:
         leave.wait()
         done.set()
 
-    async def all_of_it() -> None:
+    async def run_calls() -> None:
         working = asyncio.create_task(run_in_thread(work, daemon=True))
         await asyncio.to_thread(entered.wait)
         working.cancel()
         with pytest.raises(asyncio.CancelledError):
             await working
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_calls())
     leave.set()
     assert done.wait(30)
 

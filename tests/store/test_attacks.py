@@ -32,7 +32,7 @@ READS: dict[str, Callable[[Store, Any, Any], object]] = {
 
 KNOWN = "oh_ABCDEFGHIJKL"
 
-NO_HANDLES: list[Any] = [
+MALFORMED_HANDLES: list[Any] = [
     "",
     "oh_",
     "oh_ABCDEFGHIJK",
@@ -111,15 +111,15 @@ def everything_under(folder: Path) -> dict[str, bytes | None]:
 
 
 @pytest.mark.parametrize("read", READS)
-def test_what_is_no_handle_is_not_found(store: Store, read: str) -> None:
-    for handle in NO_HANDLES:
+def test_a_malformed_handle_is_not_found(store: Store, read: str) -> None:
+    for handle in MALFORMED_HANDLES:
         kind, code, message = refusal(read, store, handle, OPERATOR)
         assert (kind, code) == (HandleNotFound, "output_handle_not_found"), handle
         assert len(message) < 300
         assert message.encode().isascii() or isinstance(handle, str)
 
 
-def test_what_is_no_handle_comes_near_no_file(store: Store, root: Path) -> None:
+def test_a_malformed_handle_reaches_no_file(store: Store, root: Path) -> None:
     # Files of these very names, where a careless path would find them.
     store.put(b"so that there is a day")
     (day,) = root.glob("2*")
@@ -131,7 +131,7 @@ def test_what_is_no_handle_comes_near_no_file(store: Store, root: Path) -> None:
     ):
         (day / name).write_bytes(b"planted")
     before = everything_under(day)
-    for handle in NO_HANDLES:
+    for handle in MALFORMED_HANDLES:
         with pytest.raises(HandleNotFound):
             store.delete(handle, principal=OPERATOR)
     assert len(list(store.list(principal=OPERATOR))) == 1
@@ -141,7 +141,7 @@ def test_what_is_no_handle_comes_near_no_file(store: Store, root: Path) -> None:
 
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("stranger", [None, "bob", "", "Ann", "ann ", "ann\0", "a\u0301nn"])
-def test_a_stranger_is_told_the_same_words_as_for_an_unknown_handle(
+def test_another_principal_gets_the_same_error_as_for_an_unknown_handle(
     store: Store, read: str, stranger: str | None
 ) -> None:
     handle = store.put([{"a": 1}], principal="ann").output_handle
@@ -153,7 +153,7 @@ def test_a_stranger_is_told_the_same_words_as_for_an_unknown_handle(
 
 
 @pytest.mark.parametrize("read", READS)
-def test_deleted_and_expired_are_told_in_the_same_words_too(store: Store, read: str) -> None:
+def test_deleted_and_expired_handles_get_the_same_error_too(store: Store, read: str) -> None:
     deleted = store.put([1], principal="ann").output_handle
     store.delete(deleted, principal="ann")
     expired = store.put([1], principal="ann", ttl=0).output_handle
@@ -161,7 +161,7 @@ def test_deleted_and_expired_are_told_in_the_same_words_too(store: Store, read: 
     assert len(words) == 1
 
 
-def test_a_payload_of_nobody_is_not_that_of_a_principal_called_none(store: Store) -> None:
+def test_a_payload_without_a_principal_is_not_found_for_a_principal_named_none(store: Store) -> None:
     handle = store.put(b"nobody's").output_handle
     for who in ("None", "", "null"):
         with pytest.raises(HandleNotFound):
@@ -217,13 +217,13 @@ def test_a_root_that_others_can_write_to_is_refused(tmp_path: Path, mode: int) -
 @pytest.mark.parametrize(
     "url", ["file://host/path", "http://x/y", "s3://bucket", "/plain", "", "file:", "file:///a%00b", "file:///a\0b"]
 )
-def test_what_is_no_url_of_a_store_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgument):
         open_store(url)
 
 
 @pytest.mark.parametrize("name", [".partial", ".usage", "journal", "today"])
-def test_a_link_in_place_of_a_folder_leads_nowhere(root: Path, elsewhere: Path, name: str) -> None:
+def test_a_link_in_place_of_a_folder_is_not_followed(root: Path, elsewhere: Path, name: str) -> None:
     with opened(root) as store:
         described = store.put(b"before", ttl=9999)
         handle = described.output_handle
@@ -268,7 +268,7 @@ PLANTS = [plant_link, plant_pipe, plant_folder, plant_link_to_a_stored_file]
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_what_is_no_file_under_a_name_of_a_handle_is_not_found(
+def test_a_link_pipe_or_folder_with_the_name_of_a_handle_is_not_found(
     store: Store, root: Path, elsewhere: Path, plant: Callable[[Path, Path], None]
 ) -> None:
     handle = store.put(b"payload").output_handle
@@ -289,7 +289,7 @@ def test_what_is_no_file_under_a_name_of_a_handle_is_not_found(
 
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("name", [".partial/oh_ABCDEFGHIJKL", ".usage/total", "journal/today"])
-def test_what_is_no_file_in_place_of_a_file_of_ours_neither_blocks_nor_leads_out(
+def test_a_link_pipe_or_folder_in_place_of_an_own_file_does_no_harm(
     root: Path, elsewhere: Path, plant: Callable[[Path, Path], None], name: str
 ) -> None:
     with opened(root) as store:

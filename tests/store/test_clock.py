@@ -45,7 +45,7 @@ def test_a_sweep_right_after_a_jump_forward_removes_nothing(root: Path, clock: C
         assert redeem(store, handle, "ann") == b"[1]"
 
 
-def test_a_clock_that_stays_where_it_jumped_to_is_believed_by_the_next_sweep(root: Path, clock: Clock) -> None:
+def test_the_next_sweep_after_a_jump_trusts_the_clock(root: Path, clock: Clock) -> None:
     with opened(root, clock=clock) as store:
         store.put([1])
         kept = store.put([2], ttl=99 * DAY).output_handle
@@ -74,7 +74,7 @@ def test_a_handle_from_before_a_jump_backward_is_readable_and_expires(root: Path
         assert stored_files(root) == {}
 
 
-def test_a_clock_that_jumps_to_and_fro_loses_nothing_that_has_not_expired(root: Path, clock: Clock) -> None:
+def test_jumps_of_the_clock_remove_nothing_that_has_not_expired(root: Path, clock: Clock) -> None:
     with opened(root, clock=clock) as store:
         stored = {}
         for days in (0, 3, -3, 400, -400, 0.5, -0.5):
@@ -87,7 +87,7 @@ def test_a_clock_that_jumps_to_and_fro_loses_nothing_that_has_not_expired(root: 
 
 
 @pytest.mark.parametrize("read", READS)
-def test_what_has_expired_is_gone_for_every_read_before_any_sweep(
+def test_expired_payloads_are_not_found_even_before_a_sweep(
     root: Path, clock: Clock, read: Callable[[Store, str], object]
 ) -> None:
     with opened(root, clock=clock, ttl=10) as store:
@@ -105,9 +105,7 @@ def test_what_has_expired_is_gone_for_every_read_before_any_sweep(
 
 
 @pytest.mark.parametrize("read", READS)
-def test_with_no_time_to_live_it_expires_at_once(
-    root: Path, clock: Clock, read: Callable[[Store, str], object]
-) -> None:
+def test_a_payload_with_a_ttl_of_0_is_not_found(root: Path, clock: Clock, read: Callable[[Store, str], object]) -> None:
     with opened(root, clock=clock) as store:
         handle = store.put([1], ttl=0).output_handle
         with pytest.raises(HandleNotFound):
@@ -121,7 +119,7 @@ def test_with_no_time_to_live_it_expires_at_once(
         assert redeem(store, kept) == b"[1]"
 
 
-def test_a_store_removes_nothing_that_another_configuration_still_holds(root: Path, clock: Clock) -> None:
+def test_the_ttl_of_a_store_does_not_apply_to_payloads_of_another_store(root: Path, clock: Clock) -> None:
     with opened(root, clock=clock, ttl=10) as short, opened(root, clock=clock, ttl=9 * DAY) as long:
         brief, lasting = short.put([1]).output_handle, long.put([2]).output_handle
         clock.now += 20
@@ -148,7 +146,7 @@ def test_the_folder_of_another_day_is_removed_when_it_is_empty_and_not_before(ro
         assert day == stored_files(root)[later].parent
 
 
-def test_writers_whose_clocks_are_days_apart_do_not_take_each_others_folders(root: Path, clock: Clock) -> None:
+def test_writers_with_different_clocks_do_not_remove_each_others_folders(root: Path, clock: Clock) -> None:
     with opened(root, clock=clock) as today, opened(root, clock=lambda: NOW - 9 * DAY) as behind:
         for i in range(50):
             behind.sweep()
@@ -160,14 +158,14 @@ def test_writers_whose_clocks_are_days_apart_do_not_take_each_others_folders(roo
             behind.delete(theirs)
 
 
-def test_a_sweep_by_itself_removes_what_has_expired(root: Path) -> None:
+def test_the_background_sweep_removes_expired_payloads(root: Path) -> None:
     with opened(root, sweep_interval=0.01) as store:
         store.put([1], ttl=0)
         wait_until(lambda: not stored_files(root), 60)
 
 
 @pytest.mark.parametrize("ttl", [-1, float("inf"), float("nan"), 1e18])
-def test_a_time_to_live_that_is_none_is_refused_and_stores_nothing(root: Path, ttl: float) -> None:
+def test_an_invalid_ttl_of_a_put_is_refused_and_stores_nothing(root: Path, ttl: float) -> None:
     with opened(root) as store:
         with pytest.raises(InvalidArgument):
             store.put([1], ttl=ttl)
@@ -176,7 +174,7 @@ def test_a_time_to_live_that_is_none_is_refused_and_stores_nothing(root: Path, t
 
 
 @pytest.mark.parametrize("now", [-5.0, 3e11])
-def test_a_clock_that_tells_a_time_nobody_could_write_stores_nothing(root: Path, clock: Clock, now: float) -> None:
+def test_a_clock_outside_of_valid_years_stores_nothing(root: Path, clock: Clock, now: float) -> None:
     with opened(root, clock=clock) as store:
         handle = store.put([1]).output_handle
         clock.now = now
@@ -186,7 +184,7 @@ def test_a_clock_that_tells_a_time_nobody_could_write_stores_nothing(root: Path,
         assert redeem(store, handle) == b"[1]"
 
 
-def test_a_store_that_is_only_read_sweeps_too(root: Path) -> None:
+def test_a_store_that_is_only_read_also_sweeps(root: Path) -> None:
     with opened(root) as store:
         kept = store.put(b"kept").output_handle
         store.put(b"expired", ttl=0)

@@ -98,7 +98,7 @@ def run_threads(root: Path, process: int, seconds: float) -> dict[str, list[str]
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) -> None:
+def test_processes_that_share_a_root_lose_and_mix_nothing(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as processes:
         jobs = [processes.submit(spawnable(run_threads), root, process, SECONDS) for process in range(PROCESSES)]
@@ -115,7 +115,7 @@ def test_nothing_is_lost_or_crossed_on_a_root_that_many_share(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_every_thread_that_lists_sees_everything(tmp_path: Path) -> None:
+def test_every_thread_lists_all_payloads(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
         stored = {store.put(b"%d" % i).output_handle for i in range(500)}
         with ThreadPoolExecutor(8) as threads:
@@ -124,7 +124,7 @@ def test_every_thread_that_lists_sees_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_thread_finds_what_another_process_stored_on_a_new_day(tmp_path: Path) -> None:
+def test_every_thread_finds_payloads_that_another_process_stored_on_a_new_day(tmp_path: Path) -> None:
     day = 24 * 3600
     now = time.time()
     root = tmp_path / "store"
@@ -154,7 +154,7 @@ def test_many_principals_leave_no_file_open(tmp_path: Path) -> None:
         assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
 
 
-def test_a_principal_of_whom_nothing_is_left_leaves_no_counter(tmp_path: Path) -> None:
+def test_a_principal_without_payloads_has_no_counter(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with opened(root) as store:
         handle = store.put(b"payload", principal="ann").output_handle
@@ -164,7 +164,7 @@ def test_a_principal_of_whom_nothing_is_left_leaves_no_counter(tmp_path: Path) -
     assert sorted(path.name[:2] for path in (root / ".usage").iterdir()) == ["p-", "to"]
 
 
-def test_a_child_that_was_forked_puts_and_sweeps_by_itself(tmp_path: Path) -> None:
+def test_a_forked_child_can_put_and_sweep(tmp_path: Path) -> None:
     # Large enough for every thread of the pool to have been started before the fork.
     large = b"0123456789" * 2_000_000
     with forebay.open_store((tmp_path / "store").as_uri()) as store:
@@ -177,7 +177,7 @@ def test_a_child_that_was_forked_puts_and_sweeps_by_itself(tmp_path: Path) -> No
         assert os.waitpid(child, 0)[1] == 0
 
 
-def test_sweeps_at_the_same_time_count_once(tmp_path: Path) -> None:
+def test_concurrent_sweeps_count_each_payload_once(tmp_path: Path) -> None:
     url = (tmp_path / "store").as_uri()
     with forebay.open_store(url, sweep_interval=0) as store:
         for number in range(60):
@@ -198,7 +198,7 @@ def test_sweeps_at_the_same_time_count_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "lock", ["_sweeper", "_writer", "_catalog", "journal", "_backend.folders", "_backend._counters"]
 )
-def test_a_child_is_not_held_up_by_a_lock_of_its_parent_s_threads(lock: str, tmp_path: Path) -> None:
+def test_a_forked_child_is_not_blocked_by_a_lock_of_its_parent(lock: str, tmp_path: Path) -> None:
     held, leave = threading.Event(), threading.Event()
     with forebay.open_store((tmp_path / "store").as_uri()) as store:
         store.put(b"before")
@@ -223,7 +223,7 @@ def test_a_child_is_not_held_up_by_a_lock_of_its_parent_s_threads(lock: str, tmp
     assert status == 0
 
 
-def test_a_lock_that_was_left_behind_is_let_go_of(tmp_path: Path) -> None:
+def test_a_lock_of_an_interrupted_holder_is_released(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with opened(root) as store, opened(root) as another:
         store.put(b"first")
@@ -234,7 +234,7 @@ def test_a_lock_that_was_left_behind_is_let_go_of(tmp_path: Path) -> None:
             pool.submit(another.put, b"third").result(timeout=30)
 
 
-def test_a_sweep_in_the_background_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_background_sweep_does_not_wait_for_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "store"
     swept = threading.Event()
     lock = LocalBackend.lock

@@ -113,7 +113,7 @@ def test_a_flipped_byte_gives_the_right_bytes_or_an_error(victim: Victim) -> Non
 
 
 @pytest.mark.slow
-def test_a_byte_that_is_flipped_behind_our_back_gives_the_right_bytes_or_an_error(victim: Victim) -> None:
+def test_a_byte_flipped_while_the_store_is_open_gives_the_right_bytes_or_an_error(victim: Victim) -> None:
     for at in range(len(victim.intact)):
         victim.overwrite(victim.intact)
         victim.read("stat")
@@ -124,7 +124,7 @@ def test_a_byte_that_is_flipped_behind_our_back_gives_the_right_bytes_or_an_erro
 
 
 @pytest.mark.slow
-def test_a_file_that_was_cut_is_corrupt(victim: Victim) -> None:
+def test_a_truncated_file_is_corrupt(victim: Victim) -> None:
     for length in range(len(victim.intact)):
         victim.overwrite(victim.intact[:length])
         victim.assert_never_wrong()
@@ -141,7 +141,7 @@ def test_a_file_that_lost_its_beginning_is_corrupt(victim: Victim) -> None:
             victim.store.stat(victim.handle)
 
 
-def test_garbage_behind_or_before_a_file_is_noticed(victim: Victim) -> None:
+def test_garbage_before_or_after_a_file_is_noticed(victim: Victim) -> None:
     for garbage in (b"\0", b"\n", b"garbage", bytes(4096), bytes(frames.TAIL_BYTES), victim.intact, victim.intact[-9:]):
         for hurt in (victim.intact + garbage, garbage + victim.intact):
             victim.overwrite(hurt)
@@ -223,7 +223,7 @@ def parse_footer(stored: bytes) -> frames.Footer:
     return frames.read_footer(Whole())
 
 
-def test_forged_metadata_raises_none_but_our_errors(victim: Victim) -> None:
+def test_forged_metadata_raises_only_forebay_errors(victim: Victim) -> None:
     footer = parse_footer(victim.intact)
     for forgery, forged in FORGERIES.items():
         victim.path.write_bytes(victim.intact)
@@ -235,7 +235,7 @@ def test_forged_metadata_raises_none_but_our_errors(victim: Victim) -> None:
         victim.store.sweep()
 
 
-def test_metadata_that_lack_something_are_corrupt(victim: Victim) -> None:
+def test_incomplete_metadata_is_corrupt(victim: Victim) -> None:
     footer = parse_footer(victim.intact)
     lacking: list[object] = [{name: footer.meta[name] for name in footer.meta if name != key} for key in footer.meta]
     for meta in (None, [], "text", 7, {}, *lacking):
@@ -265,7 +265,7 @@ def test_a_forged_table_never_gives_wrong_bytes(victim: Victim) -> None:
         victim.assert_never_wrong()
 
 
-def test_frames_that_changed_places_are_noticed(tmp_path: Path) -> None:
+def test_swapped_frames_are_noticed(tmp_path: Path) -> None:
     with opened(tmp_path / "store", compression="none") as store:
         first, second, last = (bytes([letter]) * frames.FRAME_BYTES for letter in b"abc")
         handle = store.put(first + second + last).output_handle
@@ -289,7 +289,7 @@ def test_a_table_that_claims_more_frames_than_there_are_is_corrupt(victim: Victi
                 victim.store.stat(victim.handle)
 
 
-def test_a_corrupt_file_can_be_removed_by_nobody_but_the_sweep(tmp_path: Path) -> None:
+def test_a_sweep_removes_a_corrupt_file_but_its_principal_cannot(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with opened(root) as store:
         handle = store.put(b"payload", principal="ann").output_handle
@@ -303,7 +303,7 @@ def test_a_corrupt_file_can_be_removed_by_nobody_but_the_sweep(tmp_path: Path) -
             store.delete(handle, principal="ann")
 
 
-def test_a_damaged_journal_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_valid_lines_of_a_damaged_journal_are_read(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
         store.put(b"payload")
         (journal,) = (tmp_path / "store" / "journal").iterdir()

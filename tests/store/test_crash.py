@@ -88,7 +88,7 @@ def kill_sweepers(root: Path, rounds: int) -> None:
         run_and_kill(partial(sweep_until_killed, root), rng.uniform(0, 0.02))
 
 
-def test_what_a_killed_writer_acknowledged_is_there_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_payloads_that_a_killed_writer_acknowledged_exist_and_no_others(tmp_path: Path) -> None:
     root = tmp_path / "store"
     acknowledged = in_child(kill_writers, root, ROUNDS)
     assert len(acknowledged) > ROUNDS // 4, "they were killed before they did anything"
@@ -100,7 +100,7 @@ def test_what_a_killed_writer_acknowledged_is_there_and_nothing_else_is_left(tmp
     assert len(acknowledged) <= len(stored_files(root)) <= len(acknowledged) + ROUNDS
 
 
-def test_a_killed_writer_leaves_something_for_the_sweep(tmp_path: Path) -> None:
+def test_a_sweep_removes_the_files_of_killed_writers(tmp_path: Path) -> None:
     root = tmp_path / "store"
     in_child(kill_writers, root, 40)
     left = len(list((root / ".partial").iterdir()))
@@ -109,7 +109,7 @@ def test_a_killed_writer_leaves_something_for_the_sweep(tmp_path: Path) -> None:
     assert list((root / ".partial").iterdir()) == []
 
 
-def test_a_killed_sweep_removes_nothing_that_has_not_expired_and_the_next_one_ends_it(tmp_path: Path) -> None:
+def test_a_killed_sweep_removes_only_expired_payloads_and_the_next_sweep_completes_it(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with opened(root) as store:
         kept = {store.put(b"kept %d" % i, ttl=9 * DAY).output_handle: b"kept %d" % i for i in range(50)}

@@ -62,7 +62,7 @@ WRAPS: dict[str, Any] = {
 
 @pytest.mark.parametrize("wrap", WRAPS)
 @given(items=heavy_items, ask=asks)
-def test_a_cut_item_is_read_with_what_the_page_says(
+def test_a_cut_item_can_be_read_with_the_arguments_on_the_page(
     store: Store, wrap: str, items: list[Any], ask: dict[str, Any]
 ) -> None:
     text, paths = WRAPS[wrap](items)
@@ -77,7 +77,7 @@ def test_a_cut_item_is_read_with_what_the_page_says(
 
 @pytest.mark.parametrize("path", [None, "/1"])
 @given(text=st.lists(nasty_text | long_texts, max_size=10).map("".join), ask=asks)
-def test_a_cut_line_is_read_on_with_what_the_page_says(
+def test_a_cut_line_can_be_read_on_with_the_arguments_on_the_page(
     store: Store, path: str | None, text: str, ask: dict[str, Any]
 ) -> None:
     # The lines of a JSON value are those of its white space: this one is cut before its last byte, a bracket.
@@ -99,7 +99,7 @@ def test_a_cut_line_is_read_on_with_what_the_page_says(
 @pytest.mark.parametrize("size", [*range(FRAME_BYTES // 2 - 3, FRAME_BYTES // 2 + 4), FRAME_BYTES, 3 * FRAME_BYTES + 1])
 @pytest.mark.parametrize("end", ["", "\n", "\nlast", "\n\n\n"])
 @pytest.mark.parametrize("before", [0, 1, FRAME_BYTES // 2 - 1, FRAME_BYTES])
-def test_how_long_a_cut_line_is_the_index_knows(size: int, end: str, before: int, store: Store) -> None:
+def test_the_size_of_a_cut_line_comes_from_the_index(size: int, end: str, before: int, store: Store) -> None:
     text = "b" * (before - 1) + "\n" * (before > 0) + "x" * size + end
     handle = store.put(text).output_handle
     for max_bytes in (600, 60_000):
@@ -122,7 +122,7 @@ def measure_peak(method: Any) -> int:
         tracemalloc.stop()
 
 
-def test_a_page_of_a_long_line_holds_and_reads_little_of_it(
+def test_a_page_of_a_long_line_reads_only_a_part_of_it(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with store_at(tmp_path_factory.mktemp("store"), compression="none") as store:

@@ -64,7 +64,7 @@ def test_the_preview_shrinks_first(shared: Store) -> None:
     assert len(build_message(descriptor)) > 3000
 
 
-def test_then_the_outline_then_where_the_items_are(shared: Store) -> None:
+def test_then_the_outline_is_dropped_then_the_items_path(shared: Store) -> None:
     descriptor = shared.put({"k" * 4000: [1] * 4000})
     assert (descriptor.outline, descriptor.items_path) == (None, None)
     assert descriptor.item_count == 4000

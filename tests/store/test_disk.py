@@ -78,7 +78,7 @@ def iter_pieces(size: int) -> Iterator[bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("compression", ["zstd", "none"])
 @pytest.mark.parametrize("durability", ["process", "power"])
-def test_a_full_tmpfs_is_a_full_store_that_lost_nothing(disk: Disk, compression: str, durability: str) -> None:
+def test_a_full_tmpfs_is_a_full_store_and_loses_nothing(disk: Disk, compression: str, durability: str) -> None:
     root = disk.root
     with opened(root, compression=compression, durability=durability) as store:
         stored = fill(store)
@@ -98,7 +98,7 @@ def test_a_full_tmpfs_is_a_full_store_that_lost_nothing(disk: Disk, compression:
     assert_tidy(root)
 
 
-def test_what_expires_on_a_full_tmpfs_makes_room(disk: Disk) -> None:
+def test_expired_payloads_on_a_full_tmpfs_make_room(disk: Disk) -> None:
     now = 1_800_000_000.0
     with opened(disk.root, clock=lambda: now) as store:
         assert fill(store, ttl=10)
@@ -109,7 +109,7 @@ def test_what_expires_on_a_full_tmpfs_makes_room(disk: Disk) -> None:
         assert [stored.size_bytes for stored in store.list()] == [len(MEGABYTE) * 4]
 
 
-def test_a_root_on_a_tmpfs_that_is_read_only_can_be_read(disk: Disk) -> None:
+def test_a_root_on_a_read_only_tmpfs_can_be_read(disk: Disk) -> None:
     with opened(disk.root) as store:
         handle = store.put(b"payload").output_handle
         expired = store.put(b"expired", ttl=0).output_handle
@@ -137,7 +137,7 @@ def test_a_root_on_a_tmpfs_that_is_read_only_can_be_read(disk: Disk) -> None:
     assert_tidy(disk.root)
 
 
-def test_a_store_cannot_be_made_on_a_tmpfs_that_is_read_only(disk: Disk) -> None:
+def test_a_store_cannot_be_created_on_a_read_only_tmpfs(disk: Disk) -> None:
     disk.remount("ro")
     with pytest.raises(StoreUnavailable, match=os.strerror(errno.EROFS)):
         opened(disk.root)
@@ -161,7 +161,7 @@ def write_under_a_limit(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_limit_to_the_size_of_files_is_a_full_store(root: Path) -> None:
+def test_a_system_limit_on_file_sizes_is_a_full_store(root: Path) -> None:
     in_child(write_under_a_limit, root)
     assert_tidy(root)
 
@@ -223,12 +223,12 @@ def with_few_files(root: Path, left: int, is_open: bool, act: Callable[[Store], 
 
 
 @pytest.mark.slow
-def test_too_many_open_files_are_an_unavailable_store(root: Path) -> None:
+def test_too_many_open_files_make_the_store_unavailable(root: Path) -> None:
     assert in_child(run_out_of_files, root) == {"", "store_unavailable"}
     assert_tidy(root)
 
 
-def test_a_store_that_ran_out_of_files_holds_none_open(root: Path) -> None:
+def test_a_store_that_ran_out_of_open_files_leaks_none(root: Path) -> None:
     assert in_child(count_files_after_running_out, root) == 0
 
 
@@ -240,7 +240,7 @@ def count_files_after_running_out(root: Path) -> int:
     return len(os.listdir("/proc/self/fd")) - before  # noqa: PTH208
 
 
-def test_a_root_that_was_removed_is_made_again(root: Path) -> None:
+def test_a_removed_root_is_created_again(root: Path) -> None:
     with opened(root) as store, opened(root) as another:
         handle = store.put(b"payload", principal="ann").output_handle
         shutil.rmtree(root)
@@ -256,7 +256,7 @@ def test_a_root_that_was_removed_is_made_again(root: Path) -> None:
     assert_tidy(root)
 
 
-def test_a_root_that_goes_away_while_a_payload_streams_stores_nothing(root: Path) -> None:
+def test_a_root_removed_during_a_put_stores_nothing(root: Path) -> None:
     def chunks() -> Iterator[bytes]:
         for _ in range(12):
             yield MEGABYTE
@@ -271,7 +271,7 @@ def test_a_root_that_goes_away_while_a_payload_streams_stores_nothing(root: Path
     assert_tidy(root)
 
 
-def test_a_root_that_goes_away_and_comes_back_has_everything(root: Path, tmp_path: Path) -> None:
+def test_a_root_that_is_moved_away_and_back_still_has_all_payloads(root: Path, tmp_path: Path) -> None:
     with opened(root) as store:
         before = store.put(b"before").output_handle
         root.rename(tmp_path / "away")
@@ -287,7 +287,7 @@ def test_a_root_that_goes_away_and_comes_back_has_everything(root: Path, tmp_pat
     assert_tidy(root)
 
 
-def test_a_root_that_another_one_took_the_place_of_is_left_for_it(root: Path, tmp_path: Path) -> None:
+def test_a_store_moves_to_the_folder_that_replaced_its_root(root: Path, tmp_path: Path) -> None:
     with opened(root) as store:
         store.put(b"old")
         root.rename(tmp_path / "old")
@@ -301,7 +301,7 @@ def test_a_root_that_another_one_took_the_place_of_is_left_for_it(root: Path, tm
 
 
 @pytest.mark.parametrize("moved", ["the root", "the day"])
-def test_what_was_put_is_where_everyone_looks(root: Path, tmp_path: Path, moved: str) -> None:
+def test_a_put_goes_to_the_folder_that_other_processes_see(root: Path, tmp_path: Path, moved: str) -> None:
     with opened(root) as store:
         before = store.put(b"before").output_handle
         (day,) = (path for path in root.iterdir() if path.name[0] == "2")
@@ -316,7 +316,7 @@ def test_what_was_put_is_where_everyone_looks(root: Path, tmp_path: Path, moved:
     assert stray_files(root) == []
 
 
-def test_a_closed_store_is_an_unavailable_one(root: Path) -> None:
+def test_a_closed_store_is_unavailable(root: Path) -> None:
     store = opened(root)
     handle = store.put(b"payload").output_handle
     store.close()

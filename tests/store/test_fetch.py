@@ -10,7 +10,7 @@ import forebay
 import pytest
 from documents import documents, forms, main_array, pointers, values
 from forebay import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, PathNotFound, Store
-from forebay.store import catalog
+from forebay.store import reader as reader_module
 from forebay.store.frames import FRAME_BYTES, TAIL_BYTES
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -78,7 +78,7 @@ def test_items_tile(store: Store, document: Any, form: dict[str, Any], ask: dict
 
 @pytest.mark.slow
 @given(heavy_items, st.sampled_from(["", "/rows", "/a~1b/~0"]), asks)
-def test_items_that_are_larger_than_a_page_tile(store: Store, items: list[Any], path: str, ask: dict[str, Any]) -> None:
+def test_items_larger_than_a_page_tile(store: Store, items: list[Any], path: str, ask: dict[str, Any]) -> None:
     wrapped: dict[str, Any] = {"": items, "/rows": {"rows": items}, "/a~1b/~0": {"a/b": {"~": items}}}
     handle = store.put(json.dumps(wrapped[path], ensure_ascii=False)).output_handle
     assert read_items(store, handle, **ask) == items
@@ -87,7 +87,7 @@ def test_items_that_are_larger_than_a_page_tile(store: Store, items: list[Any], 
 
 @pytest.mark.slow
 @given(st.lists(values, min_size=2, max_size=20), limits, budgets)
-def test_lines_of_json_tile(store: Store, items: list[Any], limit: int, budget: int) -> None:
+def test_ndjson_tiles(store: Store, items: list[Any], limit: int, budget: int) -> None:
     text = "\n\n".join(json.dumps(item) for item in items)
     handle = store.put(text, mime_type="application/x-ndjson").output_handle
     assert read_items(store, handle, limit=limit, max_bytes=budget) == items
@@ -96,7 +96,7 @@ def test_lines_of_json_tile(store: Store, items: list[Any], limit: int, budget: 
 
 @pytest.mark.slow
 @given(documents, forms, st.data())
-def test_whatever_a_path_leads_to_tiles(store: Store, document: Any, form: dict[str, Any], data: st.DataObject) -> None:
+def test_the_value_at_any_path_tiles(store: Store, document: Any, form: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(document, **form)
     handle = store.put(text, mime_type="application/json").output_handle
     path, value = data.draw(st.sampled_from(pointers(document)))
@@ -116,7 +116,7 @@ def test_whatever_a_path_leads_to_tiles(store: Store, document: Any, form: dict[
     assert read_lines(store, handle, path=path, max_bytes=budget) == stands.decode()
 
 
-def test_white_space_between_items_hides_none(store: Store) -> None:
+def test_white_space_between_items_is_ignored(store: Store) -> None:
     items = list(range(50))
     text = "[" + ("," + " \n" * 60_000).join(map(str, items)) + "]"
     assert read_items(store, store.put(text).output_handle, max_bytes=1024) == items
@@ -183,7 +183,7 @@ def test_lines_over_many_frames(store: Store) -> None:
     assert content(store.fetch(handle, format="lines", offset=29_999)) == split_lines(text)[-1]
 
 
-def test_a_line_over_many_frames_is_cut_and_told_of(store: Store) -> None:
+def test_a_line_over_many_frames_is_cut_and_listed(store: Store) -> None:
     text = "short\n" + "é" * (2 * FRAME_BYTES) + "\nlast\n"
     handle = store.put(text).output_handle
     assert read_lines(store, handle) == text
@@ -197,7 +197,7 @@ def test_bytes_tile(store: Store, data: bytes, ask: dict[str, Any], limit: int |
     assert b"".join(map(content, pages(store, handle, format="bytes", **ask))) == data
 
 
-def test_an_item_over_many_frames_is_cut_and_told_of(store: Store) -> None:
+def test_an_item_over_many_frames_is_cut_and_listed(store: Store) -> None:
     items = [1, {"big": "x" * (3 * FRAME_BYTES), "small": 2}, [3]]
     handle = store.put({"rows": items}).output_handle
     assert read_items(store, handle) == items
@@ -209,7 +209,7 @@ def test_an_item_over_many_frames_is_cut_and_told_of(store: Store) -> None:
 
 @pytest.mark.parametrize("path", [None, "/rows"])
 @pytest.mark.parametrize("offset", [0, 1, 59_999, 119_990, 119_999])
-def test_a_page_from_anywhere(path: str | None, offset: int, store: Store, records: str) -> None:
+def test_a_page_can_start_at_any_offset(path: str | None, offset: int, store: Store, records: str) -> None:
     page = store.fetch(records, offset=offset, limit=20, path=path)
     assert content(page) == RECORDS[offset : offset + 20]
     assert page.total == len(RECORDS)
@@ -248,7 +248,7 @@ def test_paths(path: str, format_: str, shown: Any, store: Store) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nope", "/rows/99", "/rows/-", "/rows/01", "/rows/x", "/rows/0/a/b"])
-def test_a_path_that_leads_nowhere(path: str, store: Store) -> None:
+def test_a_path_to_no_value_is_not_found(path: str, store: Store) -> None:
     handle = store.put({"rows": [{"a": 1}]}).output_handle
     with pytest.raises(PathNotFound):
         store.fetch(handle, path=path)
@@ -256,12 +256,12 @@ def test_a_path_that_leads_nowhere(path: str, store: Store) -> None:
         store.get(handle, path)
 
 
-def test_a_path_that_is_none(store: Store) -> None:
+def test_an_invalid_path_is_refused(store: Store) -> None:
     with pytest.raises(forebay.ForebayError):
         store.fetch(store.put({"rows": [1]}).output_handle, path="rows")
 
 
-def test_a_path_into_lines_of_json_begins_with_a_number(store: Store) -> None:
+def test_a_path_into_ndjson_starts_with_a_number(store: Store) -> None:
     handle = store.put(b'{"a":[1,2]}\n{"a":[3]}\n').output_handle
     assert content(store.fetch(handle, path="/1/a")) == [3]
     assert content(store.fetch(handle, path="/0")) == '{"a":[1,2]}'
@@ -311,7 +311,7 @@ def test_an_empty_payload_has_pages_too(payload: bytes, format_: Any, store: Sto
     ],
     ids=str,
 )
-def test_what_no_payload_could_satisfy(ask: dict[str, Any], store: Store) -> None:
+def test_arguments_that_are_invalid_for_any_payload_are_refused(ask: dict[str, Any], store: Store) -> None:
     handle = store.put({"rows": [[1, 2, 3]]}).output_handle
     with pytest.raises(InvalidArgument):
         store.fetch(handle, **ask)
@@ -334,13 +334,15 @@ def test_what_no_payload_could_satisfy(ask: dict[str, Any], store: Store) -> Non
         (b"text", {"path": "/a"}, "a path leads into JSON, and this payload is not; leave the path out"),
     ],
 )
-def test_a_format_that_a_payload_does_not_have(payload: bytes, ask: dict[str, Any], says: str, store: Store) -> None:
+def test_a_format_that_a_payload_does_not_have_is_refused(
+    payload: bytes, ask: dict[str, Any], says: str, store: Store
+) -> None:
     with pytest.raises(InvalidFormat, match=says) as raised:
         store.fetch(store.put(payload).output_handle, **ask)
     assert raised.value.code == "invalid_format_for_payload"
 
 
-def test_a_page_that_cannot_even_say_what_it_is_of_is_refused(store: Store) -> None:
+def test_a_budget_smaller_than_the_envelope_is_refused(store: Store) -> None:
     key = "k" * 600
     handle = store.put({key: [1, 2]}).output_handle
     with pytest.raises(InvalidArgument, match="max_bytes=512 is too small for a page of this payload; ask for more"):
@@ -364,7 +366,7 @@ def test_auto_is_items_then_text_then_bytes(store: Store) -> None:
     ],
     ids=["an empty list", "a list in each of many", "two lists alike"],
 )
-def test_whoever_reads_to_the_end_has_read_all_of_it_not_some_list_in_it(document: Any, store: Store) -> None:
+def test_reading_to_the_end_returns_the_whole_payload_not_only_a_list_in_it(document: Any, store: Store) -> None:
     descriptor = store.put(document)
     assert (descriptor.item_count, descriptor.items_path) == (None, None)
     for ask in ({}, {"path": ""}):
@@ -398,7 +400,7 @@ def test_a_page_reads_the_tail_and_the_frames_it_touches(
 
 @pytest.mark.parametrize("format_", ["text", "bytes"])
 @pytest.mark.parametrize("part", [0, 0.5, 0.999])
-def test_a_page_of_text_or_bytes_reads_no_more(
+def test_a_page_of_text_or_bytes_reads_only_the_frames_it_touches(
     format_: Any, part: float, store: Store, records: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = store.stat(records).size_bytes
@@ -409,7 +411,7 @@ def test_a_page_of_text_or_bytes_reads_no_more(
 
 
 @pytest.mark.parametrize("format_", ["items", "lines"])
-def test_a_page_that_escaping_makes_too_heavy_is_not_read_twice(
+def test_a_page_that_is_too_large_once_escaped_is_not_read_twice(
     format_: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = store.put([{"quotes": '"' * 20, "number": number} for number in range(5000)]).output_handle
@@ -420,8 +422,8 @@ def test_a_page_that_escaping_makes_too_heavy_is_not_read_twice(
     assert ranges == 1
 
 
-def test_footers_are_remembered_but_not_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "_MAX_CACHED_FOOTERS", 4)
+def test_the_cache_of_footers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "_MAX_CACHED_FOOTERS", 4)
     with store_at(tmp_path / "store") as store:
         handles = [store.put([number]).output_handle for number in range(10)]
         reads = RecordedReads(monkeypatch)

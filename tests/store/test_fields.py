@@ -50,7 +50,7 @@ def test_fields_of_items_tile(store: Store, items: list[Any], fields: list[str],
 
 
 BULKY = [{"id": number, "text": "x" * 99_990} for number in range(400)]
-MOST_READ = 16 << 20
+MAX_READ_BYTES = 16 << 20
 
 
 @pytest.fixture(scope="module")
@@ -60,21 +60,21 @@ def bulky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str
         yield opened, opened.put({"rows": BULKY}).output_handle
 
 
-def test_a_page_of_fields_ends_early_rather_than_read_on(
+def test_a_page_of_fields_ends_early_at_the_scan_limit(
     bulky: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, handle = bulky
-    assert store.stat(handle).size_bytes > 2 * MOST_READ
+    assert store.stat(handle).size_bytes > 2 * MAX_READ_BYTES
     reads = RecordedReads(monkeypatch)
     found = list(pages(store, handle, fields=["id"], limit=1000))
     assert [item for page in found for item in content(page)] == [{"id": number} for number in range(len(BULKY))]
     assert len(found) == 3
     for page in found:
         _, read = reads.measure(lambda page=page: store.fetch(handle, offset=page.offset, fields=["id"], limit=1000))
-        assert read < MOST_READ * 3 // 2
+        assert read < MAX_READ_BYTES * 3 // 2
 
 
-def test_fields_that_no_item_has_are_refused_and_not_looked_for_without_end(
+def test_fields_that_no_item_has_are_refused_after_a_bounded_scan(
     bulky: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, handle = bulky
@@ -91,13 +91,13 @@ def test_fields_that_no_item_has_are_refused_and_not_looked_for_without_end(
         assert content(store.fetch(handle, offset=offset, fields=["nope"], limit=3)) == [{}, {}, {}]
 
     _, read = reads.measure(ask)
-    assert read < 4 * MOST_READ
+    assert read < 4 * MAX_READ_BYTES
     _, read = reads.measure(lambda: store.fetch(handle, offset=len(BULKY) - 1, fields=["nope"]))
     assert read < 1 << 20
 
 
 @pytest.mark.slow
-def test_looking_further_starts_where_looking_ended(store: Store) -> None:
+def test_the_error_for_unknown_fields_has_the_offset_to_continue_at(store: Store) -> None:
     handle = store.put(b"[" + b",".join([b'{"id":1}'] * 2_200_000) + b"]").output_handle
     with pytest.raises(PathNotFound) as raised:
         store.fetch(handle, fields=["nope"])
@@ -109,7 +109,7 @@ def test_looking_further_starts_where_looking_ended(store: Store) -> None:
 
 @pytest.mark.parametrize("fields", [["nope"], ["a.nope"], ["/a/nope"], ["/list/0/b"], ["A"]])
 @pytest.mark.parametrize("offset", [0, 3])
-def test_fields_that_no_item_has_are_told_from_those_they_have(fields: list[str], offset: int, store: Store) -> None:
+def test_the_error_for_unknown_fields_shows_the_fields_of_an_item(fields: list[str], offset: int, store: Store) -> None:
     handle = store.put([{"a": {"b": n}, "list": [{"b": n}]} for n in range(9)]).output_handle
     with pytest.raises(PathNotFound, match=r"name keys of an item, as in \[{a: {b: int}, list: .*}\]$") as raised:
         store.fetch(handle, fields=fields, offset=offset)
@@ -131,7 +131,7 @@ def test_a_field_is_named_by_dots_or_by_a_pointer(field: str, store: Store) -> N
     assert content(store.fetch(handle, fields=[field])) == [{"customer": {"name": "Ann"}}]
 
 
-def test_fields_may_come_one_by_one(store: Store) -> None:
+def test_fields_may_be_an_iterator(store: Store) -> None:
     handle = store.put([{"a": "x" * 200, "b": n} for n in range(500)]).output_handle
     page = store.fetch(handle, fields=iter(["a"]), max_bytes=2048)  # type: ignore[arg-type]
     assert json.loads(page.content) == [{"a": "x" * 200}] * page.returned

@@ -10,7 +10,7 @@ from stores import Clock, events, payload_files, store_at, whole
 
 
 @pytest.mark.parametrize("length", [12, 26])
-def test_handles_are_drawn_from_all_characters_alike(length: int) -> None:
+def test_all_characters_of_handles_are_equally_likely(length: int) -> None:
     handles = [new_handle(length) for _ in range(3000)]
     assert len(set(handles)) == len(handles)
     assert all(is_handle(handle) and len(handle) == 3 + length for handle in handles)
@@ -30,7 +30,7 @@ def test_handles_are_drawn_from_all_characters_alike(length: int) -> None:
     ],
     ids=lambda text: repr(text[:20]),
 )  # fmt: skip
-def test_what_is_no_handle_is_simply_not_found(text: str, tmp_path: Path) -> None:
+def test_a_malformed_handle_is_not_found(text: str, tmp_path: Path) -> None:
     assert not is_handle(text)
     with store_at(tmp_path / "store") as store, pytest.raises(HandleNotFound) as raised:
         store.fetch(text)
@@ -39,7 +39,7 @@ def test_what_is_no_handle_is_simply_not_found(text: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("length", [12, 26])
-def test_a_store_makes_handles_of_the_length_it_is_told(length: int, tmp_path: Path) -> None:
+def test_handles_have_the_length_in_the_options(length: int, tmp_path: Path) -> None:
     with store_at(tmp_path / "store", handle_length=length) as store:
         handle = store.put(b"x").output_handle
         assert len(handle) == 3 + length
@@ -67,20 +67,20 @@ def test_a_payload_expires_to_the_second(tmp_path: Path, clock: Clock) -> None:
         assert event["handle"] == descriptor.output_handle
 
 
-def test_a_ttl_of_nothing_expires_at_once(tmp_path: Path) -> None:
+def test_a_ttl_of_0_expires_at_once(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         handle = store.put(b"x", ttl=0).output_handle
         with pytest.raises(HandleNotFound):
             store.fetch(handle)
 
 
-def test_the_default_is_a_day(tmp_path: Path, clock: Clock) -> None:
+def test_the_default_ttl_is_a_day(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", clock=clock) as store:
         assert store.put(b"x").expires_at == "2027-01-16T08:00:00Z"
 
 
 @pytest.mark.parametrize("ttl", [-1, float("nan"), float("inf"), 1e300])
-def test_a_ttl_that_is_no_time_is_refused(ttl: float, tmp_path: Path) -> None:
+def test_an_invalid_ttl_is_refused(ttl: float, tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store, pytest.raises(InvalidArgument, match="ttl"):
         store.put(b"x", ttl=ttl)
     with pytest.raises(InvalidArgument, match="ttl"):

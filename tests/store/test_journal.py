@@ -12,7 +12,7 @@ from forebay.store.journal import Journal
 from stores import Clock, events, store_at, whole
 
 
-def test_what_happens_is_written_down(tmp_path: Path, clock: Clock) -> None:
+def test_the_journal_records_events(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", clock=clock) as store:
         descriptor = store.put([1, 2, 3], source_tool="numbers")
         mine = descriptor.output_handle
@@ -39,7 +39,7 @@ def test_what_happens_is_written_down(tmp_path: Path, clock: Clock) -> None:
         assert store.journal.recent(principal="bob", is_operator=False) == []
 
 
-def test_every_way_of_reading_is_written_down(tmp_path: Path) -> None:
+def test_the_journal_records_every_kind_of_read(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         handle = store.put([{"id": 1}], principal="ann").output_handle
         found = store.search(handle, "id", principal="ann")
@@ -56,7 +56,7 @@ def test_every_way_of_reading_is_written_down(tmp_path: Path) -> None:
         assert store.journal.summary()["pages_read"] == 3
 
 
-def test_what_was_refused_is_written_down(tmp_path: Path) -> None:
+def test_the_journal_records_refused_handles(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         anns = store.put("hers", principal="ann").output_handle
         for handle in (anns, "oh_AAAAAAAAAAAA", "../" * 100_000):
@@ -67,7 +67,7 @@ def test_what_was_refused_is_written_down(tmp_path: Path) -> None:
         assert {(event["principal"], event["code"]) for event in recorded} == {("bob", "output_handle_not_found")}
 
 
-def test_who_guesses_handles_does_not_push_out_what_else_happened(tmp_path: Path, clock: Clock) -> None:
+def test_many_refused_handles_do_not_push_other_events_out_of_the_journal(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", clock=clock) as store:
         for _ in range(500):
             with pytest.raises(forebay.HandleNotFound):
@@ -80,7 +80,7 @@ def test_who_guesses_handles_does_not_push_out_what_else_happened(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["source_tool", "principal"])
-def test_a_name_of_any_length_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_refused(name: str, tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         assert store.put(b"", **{name: "n" * 1024}).size_bytes == 0  # type: ignore[arg-type]
         with pytest.raises(forebay.InvalidArgument, match=f"{name} is at most 1024 characters") as refused:
@@ -165,7 +165,7 @@ def test_a_journal_has_a_file_a_day(tmp_path: Path, clock: Clock) -> None:
     assert names == ["2027-01-15.jsonl", "2027-01-16.jsonl", "2027-01-17.jsonl"]
 
 
-def test_lines_that_are_torn_tell_nothing(tmp_path: Path, clock: Clock) -> None:
+def test_torn_lines_are_skipped(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", clock=clock) as store:
         store.journal.record("first")
         (path,) = (tmp_path / "store" / "journal").iterdir()
@@ -181,7 +181,7 @@ def test_lines_that_are_torn_tell_nothing(tmp_path: Path, clock: Clock) -> None:
         assert store.journal.summary()["bytes_stored"] == 0
 
 
-def test_a_torn_last_line_takes_no_other_with_it(tmp_path: Path, clock: Clock) -> None:
+def test_a_torn_last_line_does_not_damage_the_next_event(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", clock=clock) as store:
         store.journal.record("first")
     (path,) = (tmp_path / "store" / "journal").iterdir()
@@ -192,7 +192,7 @@ def test_a_torn_last_line_takes_no_other_with_it(tmp_path: Path, clock: Clock) -
         assert [event["event"] for event in store.journal.recent()] == ["second", "first"]
 
 
-def test_a_journal_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+def test_a_journal_that_cannot_be_written_does_not_fail_a_put(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir(mode=0o700)
     (tmp_path / "store" / "journal").write_text("a file where the folder should be")
     with store_at(tmp_path / "store") as store:
@@ -200,7 +200,7 @@ def test_a_journal_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
         assert store.journal.recent() == []
 
 
-def test_whoever_stores_much_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_principal_that_stores_much_causes_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "forebay"), store_at(tmp_path / "store", warn_bytes=1000) as store:
         store.put(b"x" * 600, principal="ann")
         store.put(b"x" * 600, principal="bob")

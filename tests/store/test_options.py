@@ -18,7 +18,7 @@ def test_the_default_is_the_user_s_data_directory(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("home", ["home", "a folder", "ordner-ü"])
-def test_forebay_home_overrides_it(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forebay_home_overrides_the_default_root(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREBAY_HOME", home)
     with forebay.open_store() as store:
@@ -37,7 +37,7 @@ def test_forebay_home_overrides_it(home: str, tmp_path: Path, monkeypatch: pytes
         "file:///path?x=1", "file:///path#part", "file:///a%00b", "http://[bad",
     ],
 )  # fmt: skip
-def test_a_url_of_no_store_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgument, match="a store is file:///path, or nothing for the default"):
         forebay.open_store(url)
 
@@ -63,7 +63,7 @@ def test_a_url_of_no_store_is_refused(url: str) -> None:
         ({"colour": "red"}, "no such option of a store: colour; there are ttl, quota"),
     ],
 )
-def test_an_option_that_is_none_is_refused_before_anything_is_made(
+def test_an_invalid_option_is_refused_before_anything_is_created(
     options: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidArgument, match=says):
@@ -71,19 +71,19 @@ def test_an_option_that_is_none_is_refused_before_anything_is_made(
     assert not (tmp_path / "store").exists()
 
 
-def test_files_are_their_owner_s_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_access_the_files(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         store.put(b"x", principal="ann")
     for path in [tmp_path / "store", *(tmp_path / "store").rglob("*")]:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_power_is_an_option(tmp_path: Path) -> None:
+def test_durability_can_be_power(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", durability="power") as store:
         assert whole(store, store.put(noise(2_000_000)).output_handle) == noise(2_000_000)
 
 
-def test_a_path_names_a_store_and_a_url_that_is_one_is_mended(tmp_path: Path) -> None:
+def test_a_path_opens_a_store_and_the_error_for_a_path_as_url_has_the_url(tmp_path: Path) -> None:
     with forebay.open_store(tmp_path / "store") as store, store_at(tmp_path / "store") as same:
         assert whole(same, store.put(b"payload").output_handle) == b"payload"
     with pytest.raises(InvalidArgument, match="did you mean file:///"):

@@ -35,7 +35,7 @@ twin_paths = st.lists(st.sampled_from(["a", "b", "0", "1", "2"]), max_size=4).ma
 
 
 @given(twins, twin_paths)
-def test_fetch_and_get_mean_the_same_value(store: Store, text: str, path: str) -> None:
+def test_fetch_and_get_return_the_same_value(store: Store, text: str, path: str) -> None:
     handle = store.put(text, mime_type="application/json").output_handle
     try:
         meant = store.get(handle, path)
@@ -48,7 +48,7 @@ def test_fetch_and_get_mean_the_same_value(store: Store, text: str, path: str) -
 
 
 @given(twins)
-def test_the_path_of_an_item_leads_to_it(store: Store, text: str) -> None:
+def test_the_path_of_an_item_returns_the_item(store: Store, text: str) -> None:
     handle = store.put(text, mime_type="application/json").output_handle
     where = store.stat(handle).items_path
     if where is not None:
@@ -59,7 +59,7 @@ def test_the_path_of_an_item_leads_to_it(store: Store, text: str) -> None:
             store.get(handle, f"{where}/{len(items)}")
 
 
-def test_of_equal_keys_the_first_is_meant_but_the_items_are_the_items(store: Store) -> None:
+def test_a_path_uses_the_first_of_repeated_keys_except_on_the_way_to_the_items(store: Store) -> None:
     handle = store.put(b'{"a":{"x":1},"a":{"x":2},"rows":[1],"rows":[1,2,3]}').output_handle
     assert content(store.fetch(handle)) == [1, 2, 3]
     for path, value in {"/a": b'{"x":1}', "/a/x": b"1", "/rows": b"[1,2,3]", "/rows/2": b"3"}.items():
@@ -91,7 +91,7 @@ def test_a_path_into_an_item_reads_the_frames_that_hold_it(
     assert size <= TAIL_BYTES + 4 * (FRAME_BYTES + 64)
 
 
-def test_a_path_into_lines_of_json_reads_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_into_ndjson_reads_only_the_frames_it_touches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = store.put(b"".join(b'{"id":%d,"a":[%d]}\n' % (n, n) for n in range(200_000))).output_handle
     store.stat(handle)
     reads = RecordedReads(monkeypatch)
@@ -100,7 +100,7 @@ def test_a_path_into_lines_of_json_reads_no_more(store: Store, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("path", [None, ""])
-def test_a_page_tells_where_its_items_are(path: str | None, store: Store) -> None:
+def test_a_page_has_the_path_of_its_items(path: str | None, store: Store) -> None:
     handle = store.put({"meta": {"page": 1}, "a/b": {"orders": [1, 2, 3]}}).output_handle
     page = store.fetch(handle, path=path, offset=1)
     assert (page.path, page.items_path) == (path, "/a~1b/orders")
@@ -123,7 +123,7 @@ def test_a_page_tells_where_its_items_are(path: str | None, store: Store) -> Non
         ({"k" * 400: [1, 2]}, {"max_bytes": 512}),
     ],
 )
-def test_a_page_tells_it_only_where_that_says_more(payload: Any, ask: dict[str, Any], store: Store) -> None:
+def test_a_page_has_no_items_path_if_the_value_is_the_list(payload: Any, ask: dict[str, Any], store: Store) -> None:
     page = store.fetch(store.put(payload).output_handle, **ask)
     assert page.items_path is None
     assert "items_path" not in json.loads(page.to_json())

@@ -102,7 +102,7 @@ def test_a_lone_surrogate_is_kept_but_is_not_text(store: Store) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 1000, FRAME_BYTES + 1, 2 * CHUNK_BYTES + 7])
-def test_every_kind_of_bytes(size: int, store: Store, tmp_path: Path) -> None:
+def test_every_kind_of_bytes_is_stored_unchanged(size: int, store: Store, tmp_path: Path) -> None:
     data = sample(size)
     path = tmp_path / "payload"
     path.write_bytes(data)
@@ -130,19 +130,19 @@ def test_every_kind_of_bytes(size: int, store: Store, tmp_path: Path) -> None:
     assert len({(one.mime_type, one.size_bytes, one.item_count, one.preview) for one in descriptors}) == 1
 
 
-def test_a_file_is_read_from_where_it_stands(store: Store) -> None:
+def test_a_file_is_read_from_its_current_position(store: Store) -> None:
     file = io.BytesIO(b"head and rest")
     file.seek(5)
     assert whole(store, store.put(file).output_handle) == b"and rest"
 
 
-def test_text_may_stream_too(store: Store) -> None:
+def test_chunks_may_be_text(store: Store) -> None:
     assert whole(store, store.put(io.StringIO("é\nb")).output_handle) == "é\nb".encode()
     assert whole(store, store.put(iter(["é", "\n", "b"])).output_handle) == "é\nb".encode()
 
 
 @given(st.lists(st.binary(max_size=300), max_size=12))
-def test_chunks_of_any_size_are_one_payload(store: Store, chunks: list[bytes]) -> None:
+def test_chunks_of_any_size_make_one_payload(store: Store, chunks: list[bytes]) -> None:
     handle = store.put(iter(chunks)).output_handle
     assert whole(store, handle) == b"".join(chunks)
 
@@ -167,7 +167,7 @@ def test_round_trip_three_ways(size: int, compression: str, make: Callable[[int]
             assert file.read() == data[-2:]
 
 
-def test_what_compresses_is_compressed_unless_told_otherwise(tmp_path: Path) -> None:
+def test_payloads_are_compressed_unless_compression_is_none(tmp_path: Path) -> None:
     data = sample(2 * CHUNK_BYTES)
     sizes = {}
     for compression in ("zstd", "none"):
@@ -178,12 +178,12 @@ def test_what_compresses_is_compressed_unless_told_otherwise(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("size", [1000, FRAME_BYTES, 3 * CHUNK_BYTES])
-def test_what_does_not_compress_costs_next_to_nothing_more(size: int, store: Store) -> None:
+def test_incompressible_payloads_have_little_overhead(size: int, store: Store) -> None:
     stored = store.stat(store.put(noise(size)).output_handle)
     assert size <= stored.stored_bytes <= size * 1.01 + 1024
 
 
-def test_what_is_compressed_is_not_compressed_again(store: Store) -> None:
+def test_compressed_payloads_are_not_compressed_again(store: Store) -> None:
     # The zeros would compress, but the header of a PNG is trusted.
     data = PNG + bytes(2 * CHUNK_BYTES)
     assert store.stat(store.put(data).output_handle).stored_bytes >= len(data)
@@ -228,20 +228,20 @@ def test_what_is_compressed_is_not_compressed_again(store: Store) -> None:
         (b"\x28\xb5\x2f\xfd\xff", "application/zstd", None),
     ],
 )
-def test_what_it_is_is_found_out(payload: bytes, mime_type: str, items: int | None, store: Store) -> None:
+def test_the_mime_type_is_detected(payload: bytes, mime_type: str, items: int | None, store: Store) -> None:
     for kind in (payload, iter_pieces(payload, 1)):
         descriptor = store.put(kind)
         assert (descriptor.mime_type, descriptor.item_count) == (mime_type, items)
         assert whole(store, descriptor.output_handle) == payload
 
 
-def test_a_path_is_no_payload(tmp_path: Path, store: Store) -> None:
+def test_a_path_is_refused_as_a_payload(tmp_path: Path, store: Store) -> None:
     with pytest.raises(forebay.InvalidArgument, match=r'pass open\(path, "rb"\)'):
         store.put(tmp_path)
 
 
 @pytest.mark.parametrize("value", [None, True, 42, 1.5, [], {}, ["a"], 10**40, {"n": [-(2**70), "é"]}, ["\ud800"]])
-def test_an_object_is_json_whatever_it_is(value: object, store: Store) -> None:
+def test_any_object_is_stored_as_json(value: object, store: Store) -> None:
     descriptor = store.put(value)
     assert descriptor.mime_type == "application/json"
     assert store.stat(descriptor.output_handle).nature == "json"
@@ -266,7 +266,7 @@ def test_an_object_is_json_whatever_it_is(value: object, store: Store) -> None:
         ("application/x-own", b"\xff\x00", "application/x-own", None),
     ],
 )
-def test_a_type_that_is_given_holds_unless_it_is_json_and_the_payload_is_not(
+def test_a_given_mime_type_is_kept_unless_it_wrongly_says_json(
     given_type: str, payload: bytes, mime_type: str, items: int | None, store: Store
 ) -> None:
     descriptor = store.put(payload, mime_type=given_type)
@@ -275,11 +275,11 @@ def test_a_type_that_is_given_holds_unless_it_is_json_and_the_payload_is_not(
 
 
 @pytest.mark.parametrize("nonsense", ["", "x", "a/b\n", "text/plain\x00", "é/é", "a/" + "b" * 5000, "a/b; \ud800"])
-def test_a_type_that_is_none_is_as_good_as_not_given(nonsense: str, store: Store) -> None:
+def test_an_invalid_mime_type_is_ignored(nonsense: str, store: Store) -> None:
     assert store.put(b"[1]", mime_type=nonsense).mime_type == "application/json"
 
 
-def test_the_stored_file_is_named_for_people(root: Path, store: Store) -> None:
+def test_the_stored_file_has_a_readable_extension(root: Path, store: Store) -> None:
     named = {
         kind: file_of(root, store.put(payload).output_handle).name.split(".")[1]
         for kind, payload in {
@@ -298,7 +298,7 @@ def test_the_stored_file_is_named_for_people(root: Path, store: Store) -> None:
     "payload",
     [object(), [object()], {"a": {object()}}, [b"bytes"], lambda: 1, memoryview(b"abcd")[::2]],
 )
-def test_what_cannot_be_written_as_json_is_a_clear_error(payload: object, tmp_path: Path) -> None:
+def test_an_object_that_json_cannot_represent_is_a_clear_error(payload: object, tmp_path: Path) -> None:
     says = r"cannot be written as JSON .*; pass bytes, text, an open binary file"
     with store_at(tmp_path / "store") as store, pytest.raises(InvalidArgument, match=says):
         store.put(payload)
@@ -313,7 +313,7 @@ def test_a_payload_that_contains_itself_is_a_clear_error(store: Store) -> None:
 
 
 @pytest.mark.parametrize("chunks", [[1], [b"a", None], [b"a" * CHUNK_BYTES, 5]], ids=["int", "None", "late"])
-def test_a_chunk_that_is_no_bytes_is_a_clear_error(chunks: list[Any], tmp_path: Path) -> None:
+def test_a_chunk_of_the_wrong_type_is_a_clear_error(chunks: list[Any], tmp_path: Path) -> None:
     with (
         store_at(tmp_path / "store") as store,
         pytest.raises(InvalidArgument, match="a chunk of a payload is bytes or"),
@@ -324,7 +324,7 @@ def test_a_chunk_that_is_no_bytes_is_a_clear_error(chunks: list[Any], tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("good", [0, 1, FRAME_BYTES, 3 * CHUNK_BYTES, 20 * CHUNK_BYTES])
-def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: Path) -> None:
+def test_an_iterator_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: Path) -> None:
     def failing() -> Iterator[bytes]:
         yield sample(good)
         raise ConnectionResetError("upstream is gone")
@@ -339,7 +339,7 @@ def test_a_source_that_fails_in_the_middle_stores_nothing(good: int, tmp_path: P
 
 
 @pytest.mark.parametrize("size", [1, FRAME_BYTES, FRAME_BYTES + 1, 12 * CHUNK_BYTES + 5])
-def test_progress_only_grows_and_ends_with_all(size: int, store: Store) -> None:
+def test_progress_increases_up_to_the_size_of_the_payload(size: int, store: Store) -> None:
     reported: list[int] = []
     store.put(iter_pieces(sample(size), 12_345), progress=reported.append)
     assert reported == sorted(set(reported))
@@ -347,7 +347,7 @@ def test_progress_only_grows_and_ends_with_all(size: int, store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_a_progress_that_raises_ends_it(tmp_path: Path) -> None:
+def test_an_error_in_the_progress_function_stops_a_put(tmp_path: Path) -> None:
     def stop(_: int) -> None:
         raise KeyboardInterrupt
 
@@ -356,7 +356,7 @@ def test_a_progress_that_raises_ends_it(tmp_path: Path) -> None:
     assert payload_files(tmp_path / "store") == []
 
 
-def test_text_that_no_message_could_carry_is_refused(tmp_path: Path) -> None:
+def test_a_principal_or_tool_with_a_lone_surrogate_is_refused(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         for name in ("principal", "source_tool"):
             with pytest.raises(InvalidArgument, match=name):
@@ -364,7 +364,7 @@ def test_text_that_no_message_could_carry_is_refused(tmp_path: Path) -> None:
     assert payload_files(tmp_path / "store") == []
 
 
-def test_the_descriptor_tells_what_was_asked_for(store: Store) -> None:
+def test_the_descriptor_describes_the_payload(store: Store) -> None:
     descriptor = store.put({"rows": [{"id": i} for i in range(1000)]}, source_tool="list_rows")
     fields = json.loads(descriptor.to_json())
     assert list(fields) == [
@@ -378,7 +378,7 @@ def test_the_descriptor_tells_what_was_asked_for(store: Store) -> None:
     assert fields["fetch_with"] == "output_fetch"
 
 
-def test_a_payload_that_streams_has_the_same_items_and_a_like_outline(store: Store) -> None:
+def test_a_streamed_payload_has_the_same_items_and_a_similar_outline(store: Store) -> None:
     data = json.dumps([{"id": i, "name": f"n{i}"} for i in range(200_000)]).encode()
     assert len(data) > 3 * CHUNK_BYTES
     streamed, put_whole = store.put(iter_pieces(data, 70_001)), store.put(data)
@@ -405,7 +405,7 @@ with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
 
 
 @pytest.mark.slow
-def test_a_payload_larger_than_memory_streams_through(tmp_path: Path) -> None:
+def test_a_payload_larger_than_memory_can_be_stored(tmp_path: Path) -> None:
     grown, size, items = measured(MEASURE, (tmp_path / "store").as_uri())
     assert size > 280_000_000
     assert items == 5_000_000

@@ -32,7 +32,7 @@ class RecordingFile(io.BytesIO):
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES + 7])
-def test_a_file_is_read_piece_by_piece(size: int) -> None:
+def test_a_file_is_read_in_pieces(size: int) -> None:
     data = (b"0123456789" * (size // 10 + 1))[:size]
     file = RecordingFile(data)
     pieces = [bytes(piece) for piece in iter_chunks(file)]
@@ -41,7 +41,7 @@ def test_a_file_is_read_piece_by_piece(size: int) -> None:
     assert set(file.sizes) == {CHUNK_BYTES}
 
 
-def test_a_file_comes_back_as_it_was(store: forebay.Store) -> None:
+def test_a_stored_file_is_returned_unchanged(store: forebay.Store) -> None:
     data = b'["' + b"a long line, " * (CHUNK_BYTES // 5) + b'"]'
     descriptor = store.put(RecordingFile(data))
     assert descriptor.mime_type == "application/json"
@@ -49,7 +49,7 @@ def test_a_file_comes_back_as_it_was(store: forebay.Store) -> None:
         assert file.read() == data
 
 
-def test_a_file_that_has_nothing_yet_is_not_at_its_end(store: forebay.Store) -> None:
+def test_a_non_blocking_file_without_data_is_an_error(store: forebay.Store) -> None:
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.write(writer, b"the first half")

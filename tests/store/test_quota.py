@@ -15,7 +15,7 @@ from forebay.store.backends.local import LocalBackend, LocalBlob
 from stores import Clock, events, noise, payload_files, store_at, whole
 
 
-def test_the_total_quota_is_refused_then_freed(tmp_path: Path) -> None:
+def test_a_put_over_the_total_quota_is_refused_until_space_is_freed(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", quota_bytes=250_000) as store:
         first = store.put(noise(100_000, 1)).output_handle
         store.put(noise(100_000, 2), principal="ann")
@@ -28,7 +28,7 @@ def test_the_total_quota_is_refused_then_freed(tmp_path: Path) -> None:
         store.put(noise(100_000, 3), principal="bob")
 
 
-def test_each_principal_has_a_quota_and_nobody_in_particular_has_none(tmp_path: Path) -> None:
+def test_each_principal_has_a_quota_and_none_has_no_quota(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", principal_quota_bytes=150_000) as store:
         store.put(noise(100_000), principal="ann")
         with pytest.raises(StoreFull, match="your quota of 150,000 bytes"):
@@ -40,7 +40,7 @@ def test_each_principal_has_a_quota_and_nobody_in_particular_has_none(tmp_path: 
         store.put(noise(40_000), principal="ann")
 
 
-def test_what_is_refused_takes_no_room(tmp_path: Path) -> None:
+def test_a_refused_payload_takes_no_space(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", quota_bytes=260_000, principal_quota_bytes=150_000) as store:
         store.put(noise(100_000), principal="ann")
         for _ in range(5):
@@ -49,7 +49,7 @@ def test_what_is_refused_takes_no_room(tmp_path: Path) -> None:
         store.put(noise(140_000), principal="bob")
 
 
-def test_the_quota_is_of_all_who_use_the_root(tmp_path: Path) -> None:
+def test_all_stores_on_a_root_share_the_quota(tmp_path: Path) -> None:
     with (
         store_at(tmp_path / "store", quota_bytes=150_000) as store,
         store_at(tmp_path / "store", quota_bytes=150_000) as other,
@@ -59,12 +59,12 @@ def test_the_quota_is_of_all_who_use_the_root(tmp_path: Path) -> None:
             other.put(noise(100_000))
 
 
-def test_the_quota_counts_what_is_on_disk(tmp_path: Path) -> None:
+def test_the_quota_counts_bytes_on_disk(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", quota_bytes=100_000) as store:
         store.put(b"a" * 10_000_000)
 
 
-def test_the_oldest_of_one_s_own_are_evicted(tmp_path: Path, clock: Clock) -> None:
+def test_the_oldest_payloads_of_the_same_principal_are_evicted(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", principal_quota_bytes=250_000, on_full="evict", clock=clock) as store:
         handles = []
         others = store.put(noise(100_000), principal="bob").output_handle
@@ -77,7 +77,7 @@ def test_the_oldest_of_one_s_own_are_evicted(tmp_path: Path, clock: Clock) -> No
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_nothing_is_evicted_for_what_has_no_room_anyway(stream: bool, tmp_path: Path) -> None:
+def test_nothing_is_evicted_for_a_payload_that_never_fits(stream: bool, tmp_path: Path) -> None:
     with store_at(tmp_path / "store", quota_bytes=250_000, on_full="evict") as store:
         mine = store.put(noise(100_000), principal="ann").output_handle
         with pytest.raises(StoreFull):
@@ -91,7 +91,7 @@ def test_nothing_is_evicted_for_what_has_no_room_anyway(stream: bool, tmp_path: 
 
 
 @pytest.mark.parametrize("on_full", ["refuse", "evict"])
-def test_a_stream_without_end_is_refused_early(on_full: str, tmp_path: Path) -> None:
+def test_an_endless_stream_is_refused_early(on_full: str, tmp_path: Path) -> None:
     taken = 0
 
     def endless() -> Iterator[bytes]:
@@ -110,7 +110,7 @@ def test_a_stream_without_end_is_refused_early(on_full: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_has_expired_makes_room_before_any_sweep(stream: bool, tmp_path: Path) -> None:
+def test_expired_payloads_make_room_even_before_a_sweep(stream: bool, tmp_path: Path) -> None:
     size = 3 << 20 if stream else 100_000
     with store_at(tmp_path / "store", quota_bytes=size * 3 // 2) as store:
         store.put(noise(size, 1), ttl=0, principal="ann")
@@ -120,7 +120,7 @@ def test_what_has_expired_makes_room_before_any_sweep(stream: bool, tmp_path: Pa
         assert len(events(store, "output_handle_expired")) == len(payload_files(tmp_path / "store")) == 1
 
 
-def test_what_has_expired_goes_before_what_is_older(tmp_path: Path) -> None:
+def test_expired_payloads_are_removed_before_older_ones(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", quota_bytes=250_000, on_full="evict") as store:
         oldest = store.put(noise(100_000, 1)).output_handle
         store.put(noise(100_000, 2), ttl=0)
@@ -146,7 +146,7 @@ def test_an_evicting_store_reads_a_footer_once(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_counters_are_right_without_a_sweep_after_one_among_puts(tmp_path: Path) -> None:
+def test_sweeps_during_puts_leave_correct_counters(tmp_path: Path) -> None:
     root = tmp_path / "store"
 
     def work(worker: int) -> None:
@@ -165,7 +165,7 @@ def test_counters_are_right_without_a_sweep_after_one_among_puts(tmp_path: Path)
     assert counters(root) == expected_counters(root)
 
 
-def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_put_whose_folder_cannot_be_synced_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "store"
     syncs = os.fsync
 
@@ -184,14 +184,14 @@ def test_a_put_whose_folder_cannot_be_synced_is_not_there(tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-def test_many_at_once_are_all_made_room_for(tmp_path: Path) -> None:
+def test_concurrent_puts_all_evict_enough(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", quota_bytes=200_000, on_full="evict") as store, ThreadPoolExecutor(16) as pool:
         handles = list(pool.map(lambda seed: store.put(noise(10_000, seed)).output_handle, range(200)))
     assert len(handles) == 200
 
 
 @pytest.mark.parametrize("how", ["by hand", "damaged"])
-def test_what_is_gone_makes_room_at_the_next_put(how: str, tmp_path: Path) -> None:
+def test_removed_files_make_room_at_the_next_put(how: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
     with store_at(root, quota_bytes=150_000) as store:
         handle = store.put(noise(100_000)).output_handle
@@ -205,7 +205,7 @@ def test_what_is_gone_makes_room_at_the_next_put(how: str, tmp_path: Path) -> No
     assert counters(root) == expected_counters(root)
 
 
-def test_a_clock_that_jumped_is_believed_in_the_end_without_sweeps(tmp_path: Path, clock: Clock) -> None:
+def test_a_jumped_clock_is_trusted_again_even_without_sweeps(tmp_path: Path, clock: Clock) -> None:
     with store_at(tmp_path / "store", quota_bytes=150_000, clock=clock) as store:
         store.put(noise(100_000))
         clock.now += 2 * 24 * 3600
@@ -214,7 +214,7 @@ def test_a_clock_that_jumped_is_believed_in_the_end_without_sweeps(tmp_path: Pat
         store.put(noise(100_000))
 
 
-def test_a_root_that_was_never_counted_is_before_more_is_stored(tmp_path: Path) -> None:
+def test_a_root_without_counters_is_counted_before_the_first_put(tmp_path: Path) -> None:
     with store_at(tmp_path / "other") as other:
         other.put(noise(80_000))
     shutil.rmtree(tmp_path / "other" / ".usage")
@@ -228,7 +228,7 @@ def test_a_root_that_was_never_counted_is_before_more_is_stored(tmp_path: Path) 
             store.put(noise(80_000))
 
 
-def test_a_disk_that_is_full_in_the_end_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_at_the_commit_is_a_full_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(fd: int) -> None:  # noqa: ARG001
         raise OSError(errno.ENOSPC, "No space left on device")
 

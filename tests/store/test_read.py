@@ -1,4 +1,4 @@
-"""Searching a stored payload, reading it as a file, and its metadata."""
+"""Searching a stored payload, reading it as a file, its metadata, and the cache of payloads."""
 
 import io
 import json
@@ -10,6 +10,7 @@ from typing import Any
 import forebay
 import pytest
 from forebay import OPERATOR, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, Store
+from forebay.store import reader as reader_module
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import measured
@@ -68,7 +69,7 @@ def test_matches_tile(
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_page_of_matches_that_is_full_leads_to_the_next_match(level: int, store: Store) -> None:
+def test_a_full_page_of_matches_leads_to_the_next_match(level: int, store: Store) -> None:
     handle = store.put("aaa " * 200).output_handle
     found = search_all(store, handle, "a+", regex=True, max_bytes=512 * (1 + level), escape_levels=level)
     assert [(match["byte_offset"], match["size_bytes"]) for match in found] == [(4 * i, 3) for i in range(200)]
@@ -85,7 +86,7 @@ def test_matches_in_binary(store: Store) -> None:
     assert [match["byte_offset"] for match in found] == [2]
 
 
-def test_a_search_page_that_holds_no_match_is_refused_not_repeated(store: Store) -> None:
+def test_a_budget_too_small_for_a_match_is_refused(store: Store) -> None:
     handle = store.put("x" * 5000).output_handle
     with pytest.raises(InvalidArgument, match="max_bytes"):
         store.search(handle, "x" * 600, max_bytes=512)
@@ -96,7 +97,7 @@ def test_a_search_page_that_holds_no_match_is_refused_not_repeated(store: Store)
     [{"start": -1}, {"limit": 0}, {"context": -1}, {"max_bytes": 1}, {"escape_levels": 3}, {"escape_levels": -1}],
     ids=str,
 )
-def test_what_no_search_could_satisfy(ask: dict[str, Any], store: Store) -> None:
+def test_arguments_that_are_invalid_for_any_search_are_refused(ask: dict[str, Any], store: Store) -> None:
     with pytest.raises(InvalidArgument):
         store.search(store.put("text").output_handle, "t", **ask)
     with pytest.raises(forebay.InvalidPattern):
@@ -143,7 +144,7 @@ def test_an_open_payload_is_a_file(store: Store, moves: list[tuple[int, int, int
 handles: dict[str, str] = {}
 
 
-def test_a_payload_is_read_like_any_file(store: Store) -> None:
+def test_an_open_payload_behaves_like_a_file(store: Store) -> None:
     handle = store.put(b"first\nsecond\n").output_handle
     with store.open(handle) as file:
         assert (file.readable(), file.seekable(), file.writable()) == (True, True, False)
@@ -170,7 +171,7 @@ def test_an_open_payload_stays_readable_when_it_is_deleted(store: Store) -> None
         assert file.read() == data
 
 
-def test_stat_tells_what_is_known(store: Store) -> None:
+def test_stat_returns_the_metadata(store: Store) -> None:
     stored = store.stat(store.put({"rows": [1, 2]}, source_tool="tool", principal="ann").output_handle, principal="ann")
     assert (stored.item_count, stored.items_path, stored.line_count) == (2, "/rows", 1)
     assert (stored.nature, stored.mime_type, stored.size_bytes) == ("json", "application/json", 14)
@@ -179,7 +180,7 @@ def test_stat_tells_what_is_known(store: Store) -> None:
     assert json.loads(json.dumps(stored.to_dict()))["output_handle"] == stored.output_handle
 
 
-def test_list_shows_what_is_there_and_whose_it_is(tmp_path: Path) -> None:
+def test_list_shows_the_payloads_and_their_principals(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         assert list(store.list(principal=forebay.OPERATOR)) == []
         mine, anns = store.put([1]).output_handle, store.put([2], principal="ann").output_handle
@@ -192,7 +193,7 @@ def test_list_shows_what_is_there_and_whose_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("principal", ["bob", None, "", "ANN", "ann "])
-def test_a_handle_of_someone_else_does_not_exist(principal: str | None, store: Store) -> None:
+def test_a_handle_of_another_principal_is_not_found(principal: str | None, store: Store) -> None:
     handle = store.put([1], principal="ann").output_handle
     unknown = "oh_" + "A" * 12
     for method in (store.fetch, store.stat, store.open, store.delete, store.outline):
@@ -204,20 +205,20 @@ def test_a_handle_of_someone_else_does_not_exist(principal: str | None, store: S
     assert whole(store, handle) == b"[1]"
 
 
-def test_a_path_to_an_object_gives_all_of_it(store: Store) -> None:
+def test_a_path_to_an_object_returns_the_whole_object(store: Store) -> None:
     handle = store.put({"orders": [{"id": 1, "tags": []}, {"id": 2, "tags": ["a"]}]}).output_handle
     assert store.fetch(handle, path="/orders/0").content == '{"id":1,"tags":[]}'
     assert store.fetch(handle, path="/orders/1").content == '{"id":2,"tags":["a"]}'
     assert store.fetch(handle, path="/orders/1/tags").content == b'["a"]'
 
 
-def test_what_streams_by_is_outlined_around_its_items(store: Store) -> None:
+def test_a_streamed_payload_is_outlined_by_its_first_items(store: Store) -> None:
     rows = b",".join(b'{"id":%d}' % n for n in range(200_000))
     chunks = iter([b'{"meta":{"n":1},"a/b":{"rows":[', rows, b']},"tail":2}'])
     assert store.put(chunks).outline == "{a/b: {rows: [{id: int}] ×200000, …}, …}"
 
 
-def test_only_the_operator_removes_what_is_damaged(tmp_path: Path) -> None:
+def test_only_the_operator_can_delete_a_damaged_payload(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         handle = store.put(b"x" * 5000).output_handle
         (file,) = tmp_path.rglob(f"{handle}.*")
@@ -246,16 +247,14 @@ def test_a_pattern_counts_as_part_of_its_page(store: Store) -> None:
         lambda store, handle: store.get(handle, "/\ud800"),
     ],
 )
-def test_what_no_payload_can_satisfy_is_refused_in_a_few_words(
-    ask: Callable[[Store, str], object], store: Store
-) -> None:
+def test_errors_for_invalid_arguments_are_short(ask: Callable[[Store, str], object], store: Store) -> None:
     handle = store.put([{"a": 1}]).output_handle
     with pytest.raises(InvalidArgument) as raised:
         ask(store, handle)
     assert len(str(raised.value)) < 200
 
 
-def test_a_search_builds_no_more_than_a_page_has_room_for(tmp_path: Path) -> None:
+def test_a_search_does_not_build_more_matches_than_fit_on_a_page(tmp_path: Path) -> None:
     script = """
 import forebay
 with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
@@ -270,3 +269,29 @@ with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
     assert max(few, many) <= 65536
     assert matches > 600
     assert grown < 8 << 20
+
+
+MAX_CACHED_BYTES = 250
+
+
+def cached_sizes(store: Store) -> list[int]:
+    payloads = store._catalog._payloads
+    sizes = [memoryview(data).nbytes for _, data in payloads.values()]
+    assert payloads.currsize == sum(min(size, MAX_CACHED_BYTES) for size in sizes) <= MAX_CACHED_BYTES
+    return sizes
+
+
+def test_the_cache_of_payloads_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "_MAX_CACHED_PAYLOAD_BYTES", MAX_CACHED_BYTES)
+    with store_at(tmp_path / "store") as store:
+        handles = [store.put(b"[" + b"1," * 49 + b"1]").output_handle for _ in range(4)]
+        for handle in handles:
+            store.outline(handle)
+        assert cached_sizes(store) == [101, 101]
+        store.search(handles[-1], "1")
+        assert len(cached_sizes(store)) == 2
+        store.delete(handles[-1])
+        assert len(cached_sizes(store)) == 1
+        larger_than_all = store.put(b"[" + b"1," * 999 + b"1]").output_handle
+        store.outline(larger_than_all)
+        assert cached_sizes(store) == [2001]

@@ -18,7 +18,7 @@ def find_secret(root: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("size", [100, 3_000_000])
-def test_what_is_redacted_was_never_on_disk(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redacted_secrets_are_never_written(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "store"
     looks = 0
     write = LocalUpload.write
@@ -45,7 +45,7 @@ def test_what_is_redacted_was_never_on_disk(size: int, tmp_path: Path, monkeypat
     assert looks >= len(payloads)
 
 
-def test_redactions_follow_each_other(tmp_path: Path) -> None:
+def test_redactions_are_applied_in_order(tmp_path: Path) -> None:
     with store_at(tmp_path / "store", redact=[bytes.upper, lambda data: data + b"!"]) as store:
         assert whole(store, store.put("abc").output_handle) == b"ABC!"
 
@@ -66,7 +66,7 @@ def quote(data: bytes) -> bytes:
     ],
     ids=["raises", "text", "None", "bytearray", "divides", "quotes"],
 )
-def test_a_redaction_that_fails_stores_and_shows_nothing(redact: Any, tmp_path: Path) -> None:
+def test_a_failed_redaction_stores_nothing_and_shows_nothing(redact: Any, tmp_path: Path) -> None:
     root = tmp_path / "store"
     with store_at(root, redact=redact, compression="none") as store:
         with pytest.raises(RedactionFailed, match="nothing was stored") as raised:

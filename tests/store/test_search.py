@@ -27,7 +27,7 @@ HALF_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:u[0-9a-f]{0,3})?\Z")
 
 
 @given(nasty_text, nasty_text, st.integers(0, 60), asks, st.integers(0, 10**7), st.booleans())
-def test_a_context_is_cut_to_what_fits(
+def test_a_context_is_cut_to_the_budget(
     store: Store, before: str, after: str, times: int, ask: dict[str, Any], context: int, as_json: bool
 ) -> None:
     text = (before * times + "NEEDLE" + after * times).replace("\x00", "")
@@ -49,7 +49,7 @@ def test_a_context_is_cut_to_what_fits(
 
 
 @pytest.mark.parametrize("text", ["\x01" * 500, "漢" * 500, '"' * 500, "\\" * 501])
-def test_a_match_that_does_not_fit_is_cut_itself(text: str, store: Store) -> None:
+def test_a_match_that_does_not_fit_is_cut(text: str, store: Store) -> None:
     handle = store.put(text, mime_type="text/plain").output_handle
     page = store.search(handle, ".+", regex=True, max_bytes=512)
     (match,) = page.matches
@@ -67,7 +67,7 @@ def test_a_match_that_does_not_fit_is_cut_itself(text: str, store: Store) -> Non
     ],
     ids=["in the list", "beside it"],
 )
-def test_where_pages_are_text_a_match_has_no_number_of_an_item(document: Any, store: Store) -> None:
+def test_a_match_has_no_item_number_if_pages_are_text(document: Any, store: Store) -> None:
     handle = store.put(json.dumps(document, indent=1)).output_handle
     (match,) = store.search(handle, "needle").matches
     assert "item" not in match
@@ -75,7 +75,7 @@ def test_where_pages_are_text_a_match_has_no_number_of_an_item(document: Any, st
     assert str(store.fetch(handle, offset=match["byte_offset"]).content).startswith("needle")
 
 
-def test_a_match_that_is_no_text_has_no_context(store: Store) -> None:
+def test_a_match_that_is_not_text_has_no_context(store: Store) -> None:
     handle = store.put(b"\xff\x00" * 500).output_handle
     page = store.search(handle, r"(?-u:\xff)", regex=True, max_bytes=512, context=10**6)
     assert {match["context"] for match in page.matches} == {None}
@@ -99,7 +99,7 @@ payloads = st.one_of(
     st.integers(0, 300),
     st.integers(1, 700),
 )
-def test_the_first_part_gives_what_the_whole_does(
+def test_the_first_part_gives_the_matches_of_the_whole_payload(
     store: Store, text: str, pattern: str, fold: bool, ask: dict[str, Any], context: int, start: int, part: int
 ) -> None:
     handle = store.put(text).output_handle
@@ -113,7 +113,9 @@ def test_the_first_part_gives_what_the_whole_does(
 
 @pytest.mark.parametrize("context", [0, 1, 5, 30])
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_a_part_that_ends_anywhere_gives_what_the_whole_does(context: int, limit: int, store: Store) -> None:
+def test_a_first_part_of_any_size_gives_the_matches_of_the_whole_payload(
+    context: int, limit: int, store: Store
+) -> None:
     texts = ["aa\\n", "😀a", "é", "a漢", "\\", "aaa"]
     handle = store.put(json.dumps(texts * 2)).output_handle
     lines = store.put("a\n" + "\n".join(texts * 2)).output_handle
@@ -128,7 +130,7 @@ def test_a_part_that_ends_anywhere_gives_what_the_whole_does(context: int, limit
 
 
 @pytest.mark.parametrize(("pattern", "regex"), [("needle", False), ("needle.*", True), ("only here", False)])
-def test_a_search_reads_all_only_if_it_must(
+def test_a_search_reads_the_whole_payload_only_if_needed(
     pattern: str, regex: bool, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = "a needle and some hay " * 40 + "\n"

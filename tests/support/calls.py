@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from forebay.operations import CallError, CallEvent, CallEventName, InProcessPubSub
-from forebay.operations.bus.pubsub import Receiver, Unsubscribe
+from forebay.operations.bus.events import Receiver, Unsubscribe
 
 
 def run_bounded(scenario: Awaitable[Any]) -> Any:

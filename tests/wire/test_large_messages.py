@@ -26,7 +26,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("is_reference", [True, False])
-def test_the_size_of_what_a_server_ended_at_is_said(is_reference: bool, tmp_path: Path) -> None:
+def test_the_error_has_the_size_of_the_message_at_which_a_server_exited(is_reference: bool, tmp_path: Path) -> None:
     size = 11 << 20
     (tmp_path / "large.txt").write_text("x" * size)
     options = ["--file-refs", "--file-root", str(tmp_path)] if is_reference else []

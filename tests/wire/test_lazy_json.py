@@ -55,7 +55,7 @@ def to_plain(value: Any) -> Any:
 
 @pytest.mark.slow
 @given(values, limits, st.sampled_from([None, 1]), st.booleans())
-def test_what_is_taken_apart_and_written_is_the_same(
+def test_a_parsed_message_is_dumped_unchanged(
     folder: Path, value: Any, limits: dict[str, int], indent: int | None, is_ascii: bool
 ) -> None:
     message = json.dumps(value, indent=indent, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
@@ -69,7 +69,7 @@ def test_what_is_taken_apart_and_written_is_the_same(
 
 @pytest.mark.slow
 @given(st.text(st.characters(), max_size=30) | nasty_text, st.booleans())
-def test_a_text_is_what_python_reads(folder: Path, text: str, is_ascii: bool) -> None:
+def test_the_text_of_a_string_is_the_same_as_with_the_json_module(folder: Path, text: str, is_ascii: bool) -> None:
     message = json.dumps(text, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
     expected = json.loads(json.dumps(text)).encode("utf-8", "surrogatepass")
     assert _core.unescape(message[1:-1]) == expected
@@ -88,7 +88,7 @@ def test_an_escape_may_be_cut_anywhere() -> None:
         assert b"".join(chunks) == NASTY.encode(), at
 
 
-def test_large_values_are_holes_and_nothing_else_is() -> None:
+def test_only_large_values_stay_unparsed() -> None:
     message = {"id": 7, "result": {"content": [{"type": "text", "text": "é\n" * 1000}], "n": list(range(5000))}}
     parsed = parse_lazy(orjson.dumps(message))
     assert (parsed["id"], parsed["result"]["content"][0]["type"]) == (7, "text")
@@ -101,7 +101,7 @@ def test_large_values_are_holes_and_nothing_else_is() -> None:
     assert dump(parsed) == orjson.dumps({**message, "id": 8})
 
 
-def test_numbers_that_python_has_no_room_for_stay_as_they_came() -> None:
+def test_numbers_that_python_cannot_represent_keep_their_bytes() -> None:
     for number in (b"1e400", b"123456789012345678901234567890", b"0.1000", b"1E+2", b"-0"):
         assert dump(parse_lazy(b'{"n":' + number + b"}")) == b'{"n":' + number + b"}"
 
@@ -113,7 +113,7 @@ def test_a_whole_surrogate_pair_is_text() -> None:
 
 
 @pytest.mark.parametrize("depth", [512, 1000])
-def test_what_is_deep_is_taken_apart_as_far_as_is_asked(depth: int) -> None:
+def test_deep_values_are_parsed_up_to_max_depth(depth: int) -> None:
     message = b'{"a":[' * (depth // 2) + b"[1e400]" + b"]}" * (depth // 2)
     parsed = parse_lazy(message, max_depth=depth)
     for _ in range(depth // 2):
@@ -122,12 +122,12 @@ def test_what_is_deep_is_taken_apart_as_far_as_is_asked(depth: int) -> None:
     assert parsed.json() == b"[1e400]"
 
 
-def test_what_is_deep_is_written_again() -> None:
+def test_deep_values_are_dumped_unchanged() -> None:
     message = b'{"a":[' * 256 + b"1e400" + b"]}" * 256
     assert dump(parse_lazy(message, max_depth=512)) == message
 
 
-def test_nobody_can_write_a_hole() -> None:
+def test_a_message_cannot_forge_a_placeholder() -> None:
     skeleton, holes = _core.dissect((b'["' + b"x" * 2000 + b'"]', 0, 2004), "token")
     assert (skeleton, holes) == (b'["token:0"]', [(1, 2003)])
     # A placeholder with another token is plain text.
@@ -136,12 +136,12 @@ def test_nobody_can_write_a_hole() -> None:
 
 
 @pytest.mark.parametrize("message", [b"", b"{", b"[1,]", b"{}{}", b'{"a"}', b'"a', b"nul", b"[" * 100_000])
-def test_what_is_not_json_is_refused(message: bytes) -> None:
+def test_invalid_json_is_refused(message: bytes) -> None:
     with pytest.raises(InvalidJSON):
         parse_lazy(message)
 
 
-def test_what_is_spooled_comes_in_pieces(folder: Path) -> None:
+def test_a_spooled_message_is_dumped_in_chunks(folder: Path) -> None:
     with make_spool(orjson.dumps({"a": "x" * 3000}), folder) as spool:
         parsed = parse_lazy(spool)
         chunks = dump_chunks(parsed)
@@ -149,7 +149,7 @@ def test_what_is_spooled_comes_in_pieces(folder: Path) -> None:
         assert b"".join(chunks) == b"".join(chunks) == orjson.dumps({"a": "x" * 3000})
 
 
-def test_a_spool_is_gone_once_it_is_closed(folder: Path) -> None:
+def test_a_closed_spool_is_deleted(folder: Path) -> None:
     spool = Spool(folder)
     spool.write(b"abc")
     assert (b"".join(spool.chunks(1, 3)), spool.size) == (b"bc", 3)
@@ -163,7 +163,7 @@ def test_a_spool_is_gone_once_it_is_closed(folder: Path) -> None:
         parse_lazy(spool)
 
 
-def test_a_spool_says_why_it_cannot_be(folder: Path) -> None:
+def test_a_spool_that_cannot_be_written_raises_a_store_error(folder: Path) -> None:
     with pytest.raises(StoreUnavailable):
         Spool(folder / "nowhere")
     with Spool(folder) as spool, Path("/dev/full").open("wb") as full:
@@ -173,7 +173,7 @@ def test_a_spool_says_why_it_cannot_be(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_has_very_many_names_is_not_read_but_for_what_it_is() -> None:
+def test_only_the_json_rpc_members_of_a_very_large_object_are_parsed() -> None:
     many = {f"key {number}": number for number in range(100_000)}
     answer = parse(orjson.dumps({"id": 1, "result": {**many, "content": []}}))
     assert answer["id"] == 1
@@ -181,7 +181,7 @@ def test_what_has_very_many_names_is_not_read_but_for_what_it_is() -> None:
     assert parse(orjson.dumps({**many, "id": 1, "result": {}}))["id"] == 1
 
 
-def test_what_has_names_that_cannot_be_read_may_be_no_message_either() -> None:
+def test_a_message_with_undecodable_names_is_parsed_only_if_it_is_json() -> None:
     assert parse(rb'{"\ud800":1,"id":7,"method":"x"}')["id"] == 7
     assert parse(rb'{"\ud800":1,"id":7,"method":"x","params":NaN}') is None
     assert parse(rb'{"\ud800":1,"id":7,"method":"x","params":{"a":NaN}}') is None

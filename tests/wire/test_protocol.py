@@ -28,7 +28,7 @@ def test_a_repeated_cursor_ends_the_list() -> None:
     assert follow({None: "a", "a": "b", "b": "a"}) == ([None, "a", "b"], False)
 
 
-def test_a_list_that_goes_on_is_cut() -> None:
+def test_a_list_with_too_many_pages_is_cut() -> None:
     assert follow({None: 1, **{number: number + 1 for number in range(1, 20)}}) == ([None, *range(1, 10)], True)
 
 

@@ -1,4 +1,4 @@
-"""The event-stream parser, compared with a parse_naively one and cut at every byte."""
+"""The event-stream parser, compared with a naive parser and cut at every byte."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from forebay.wire.framing import LineBuffer, LostMessage, Spool
-from forebay.wire.sse import Event, EventParser
+from forebay.wire.http_bodies import Event, EventParser
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,18 +86,18 @@ def test_a_stream_is_the_same_wherever_it_is_cut() -> None:
     assert parse_chunks(TYPICAL[at : at + 1] for at in range(len(TYPICAL))) == whole
 
 
-def test_a_stream_that_ends_anywhere_gives_what_came_whole() -> None:
+def test_a_stream_that_ends_anywhere_gives_the_complete_events() -> None:
     for end in range(len(TYPICAL) + 1):
         assert parse_chunks([TYPICAL[:end]]) == parse_naively(TYPICAL[:end])
 
 
 @pytest.mark.slow
 @given(st.lists(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map(b"".join), max_size=8))
-def test_any_stream_is_read_as_the_specification_has_it(chunks: list[bytes]) -> None:
+def test_any_stream_is_parsed_as_specified(chunks: list[bytes]) -> None:
     assert parse_chunks(chunks) == parse_naively(b"".join(chunks))
 
 
-def test_what_has_not_ended_is_forgotten_with_its_stream() -> None:
+def test_discard_drops_an_incomplete_event() -> None:
     events = EventParser(LineBuffer(1 << 20, no_spool))
     assert list(events.feed(b"id: 1\n\nid: 2\nevent: e\ndata: half")) == []
     events.discard()
@@ -107,7 +107,7 @@ def test_what_has_not_ended_is_forgotten_with_its_stream() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_data_of_any_size_is_an_event_and_what_is_large_is_in_a_spool(tmp_path: Path, end: bytes) -> None:
+def test_large_data_of_an_event_is_spooled(tmp_path: Path, end: bytes) -> None:
     events = EventParser(LineBuffer(1000, lambda: Spool(str(tmp_path))))
     text = b"x" * 300_000
     stream = b"data:" + text + end + b"data: " + text + end + end + b"data: small" + end + end
@@ -123,7 +123,7 @@ def test_data_of_any_size_is_an_event_and_what_is_large_is_in_a_spool(tmp_path: 
     large.data.close()
 
 
-def test_a_line_that_is_no_data_takes_no_room() -> None:
+def test_a_long_comment_line_takes_little_memory() -> None:
     events = EventParser(LineBuffer(1000, no_spool))
     for _ in range(100):
         assert list(events.feed(b":" + b"c" * 10_000)) == []

@@ -8,16 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("forebay", "headgate")
-"""The names the package has had, newest first."""
+NAME = "forebay"
+"""The name of the package, unless a build is said to have another."""
 
 _EARLIER_OPTIONS = {"prefix": "tool_prefix", "quota_bytes": "quota", "principal_quota_bytes": "principal_quota"}
 """Options of the adapters that had another name under the package's earlier name; of the gateway, only `prefix`."""
 
 _FIND = """
 import importlib.util, json, sys, sysconfig
-name = next((name for name in sys.argv[1:] if importlib.util.find_spec(name)), None)
-print(json.dumps({"name": name, "scripts": sysconfig.get_path("scripts"), "prefix": sys.prefix}))
+is_found = importlib.util.find_spec(sys.argv[1]) is not None
+print(json.dumps({"is_found": is_found, "scripts": sysconfig.get_path("scripts"), "prefix": sys.prefix}))
 """
 
 
@@ -40,7 +40,7 @@ class Build:
 
     def option(self, name: str) -> str:
         """Return the name that an option has in this build."""
-        return name if self.name == NAMES[0] else _EARLIER_OPTIONS.get(name, name)
+        return name if self.name == NAME else _EARLIER_OPTIONS.get(name, name)
 
     def variable(self, name: str) -> str:
         """Return the environment variable of an option."""
@@ -57,18 +57,18 @@ class Build:
         }
 
 
-def find_build(python: str) -> Build:
-    """Return the build that an interpreter has installed."""
+def find_build(python: str, name: str = NAME) -> Build:
+    """Return the build that an interpreter has installed under a name."""
     # Not resolved: the link is what makes it the interpreter of its environment.
     python = os.path.abspath(shutil.which(python) or python)  # noqa: PTH100
     try:
-        done = subprocess.run([python, "-c", _FIND, *NAMES], capture_output=True, text=True, check=True, cwd="/")
+        done = subprocess.run([python, "-c", _FIND, name], capture_output=True, text=True, check=True, cwd="/")
     except (OSError, subprocess.CalledProcessError) as error:
         raise BuildNotFound(f"{python} cannot be run: {error}") from error
     answer = json.loads(done.stdout)
-    if answer["name"] is None:
-        raise BuildNotFound(f"{python} has none of the packages {', '.join(NAMES)}")
-    return Build(python, answer["name"], Path(answer["scripts"]), answer["prefix"])
+    if not answer["is_found"]:
+        raise BuildNotFound(f"{python} has no package {name}")
+    return Build(python, name, Path(answer["scripts"]), answer["prefix"])
 
 
 def script(name: str) -> list[str]:

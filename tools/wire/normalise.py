@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from wire.build import NAMES, Build
+from wire.build import Build
 
 __all__ = ["Normaliser", "is_same"]
 
@@ -35,8 +35,6 @@ _NUMBERED = [
 ]
 """Random ids. Each is replaced by a number, the same wherever it comes again, and by its length."""
 
-_PRODUCT = [word.encode() for name in NAMES for word in (name, name.capitalize(), name.upper())]
-
 _STAMP = b'io.modelcontextprotocol/serverInfo":{"name":"<product>"'
 _COUNTED = re.compile(rb'(?<=response_bytes\\":)\d+')
 
@@ -52,6 +50,7 @@ class Normaliser:
     def __init__(self, build: Build, folder: Path) -> None:
         paths = {folder: b"<folder>", build.scripts: b"<scripts>", Path(build.prefix): b"<prefix>"}
         self._paths = [(str(path).encode(), name) for path, name in paths.items()]
+        self._product = [word.encode() for word in (build.name, build.name.capitalize(), build.name.upper())]
         self._numbers: dict[bytes, int] = {}
 
     def __call__(self, data: bytes) -> bytes:
@@ -61,7 +60,7 @@ class Normaliser:
             data = pattern.sub(self._numbered(kind), data)
         for pattern, replacement in _FIXED:
             data = pattern.sub(replacement, data)
-        for name in _PRODUCT:
+        for name in self._product:
             data = data.replace(name, b"<product>")
         # Since 2026-07-28 every answer names the package, which the journal counts.
         return _COUNTED.sub(b"<bytes>", data) if _STAMP in data else data

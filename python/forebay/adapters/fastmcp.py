@@ -3,10 +3,11 @@
 mcp = FastMCP("crawler", middleware=[ForebayMiddleware(output_mode="auto")])
 """
 
+import base64
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -22,7 +23,8 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error.name} is not here; {make_install_hint('fastmcp')}", name=error.name) from None
 
 from fastmcp.exceptions import FastMCPError
-from fastmcp.resources import ResourceResult, ResourceTemplate
+from fastmcp.resources import ResourceContent, ResourceResult, ResourceTemplate
+from fastmcp.server.dependencies import FastMCPRequestContext, get_access_token, get_context
 from fastmcp.server.middleware import CallNext, MiddlewareContext
 from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
 from fastmcp.server.providers import Provider
@@ -30,44 +32,84 @@ from fastmcp.tools import Tool, ToolResult
 from fastmcp.tools.base import InputRequiredToolResult
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import PrivateAttr
 
-from forebay.adapters.fastmcp_types import (
-    STORED_OUTPUT_TEMPLATE,
-    AddedTool,
-    apply_rewrite,
-    describe_call,
-    describe_tool,
-    dump_result,
-    expand_caller,
-    find_lasting_connection,
-    get_request,
-    make_call,
-    make_caller,
-    to_resource_content,
-    to_tool_result,
-)
-from forebay.adapters.sdk_internals import get_server_info
+from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal
+from forebay.adapters.sdk_internals import get_request_params, get_server_info
 from forebay.errors import ForebayError, InvalidArgument
 from forebay.outputs.contract.context import is_in_tool_call
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy, copy_parameters
 from forebay.outputs.result import Result, error_result, strip_wrap_result, text_result
-from forebay.outputs.tools import OutputTools, is_resource_uri, read_resource
+from forebay.outputs.schemas import allow_handle, allow_handle_for_fastmcp
+from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, OutputTools, is_resource_uri, read_resource
 from forebay.store import Store
+from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
 
 __all__ = ["ForebayMiddleware"]
 
 _log = logging.getLogger("forebay")
 
 _includes_hidden: ContextVar[bool] = ContextVar("forebay_includes_hidden", default=False)
-"""Whether `expand_tools` lists the tools, and so needs the hidden ones too."""
+"""Whether tools are listed for `expand_tools`, which needs the hidden tools too."""
+
+
+_expand_caller: ContextVar[Caller | None] = ContextVar("forebay_expand_caller", default=None)
+"""The caller of `expand_tools`. A variable, because fastmcp passes only the arguments to `Tool.run`."""
+
+
+class _AddedTool(Tool):
+    """One of the tools that forebay adds."""
+
+    _policy: OutputPolicy = PrivateAttr()
+
+    @classmethod
+    def from_definition(cls, policy: OutputPolicy, definition: Mapping[str, Any]) -> "_AddedTool":
+        """Make a tool from its `tools/list` definition."""
+        tool = cls(
+            name=definition["name"],
+            description=definition["description"],
+            parameters=definition["inputSchema"],
+            annotations=wire.ToolAnnotations.model_validate(definition["annotations"]),
+        )
+        tool._policy = policy
+        return tool
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Run the tool, as fastmcp does for a call."""
+        caller = _expand_caller.get() or _make_caller(self._policy)
+        call = _make_call(self.name, _get_current_request(), self._policy)
+        return _to_tool_result(await run_sync(self._policy.call_own_tool, arguments, caller, call))
+
+
+class _StoredOutputTemplate(ResourceTemplate):
+    """A resource template without a MIME type, since payloads may have any; fastmcp's default is text."""
+
+    def to_mcp_template(self, **overrides: Any) -> wire.ResourceTemplate:
+        return super().to_mcp_template(**{"mimeType": None, **overrides})
+
+
+_STORED_OUTPUT_TEMPLATE = _StoredOutputTemplate(
+    uri_template=RESOURCE_TEMPLATE["uriTemplate"],
+    name=RESOURCE_TEMPLATE["name"],
+    description=RESOURCE_TEMPLATE["description"],
+    parameters={
+        "type": "object",
+        "properties": {
+            "output_handle": {"type": "string"},
+            "offset": {"type": "integer"},
+            "limit": {"type": "integer"},
+        },
+        "required": ["output_handle"],
+    },
+)
 
 
 class ForebayMiddleware(ToolInjectionMiddleware):
     """Middleware for a fastmcp server, with the options of `OutputPolicy` and of a store.
 
-    An error that a tool raises stays raised. If it is too large, it becomes a result with `is_error` instead.
+    An exception of a tool is raised unchanged. If its message is too large, a result with `is_error` is returned.
     """
 
     @copy_parameters(OutputPolicy)
@@ -76,7 +118,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         super().__init__([])
         self.policy = OutputPolicy(*args, **options)
         self._own_tools_source: OutputTools | None = None
-        self._own_tools: dict[str, AddedTool] = {}
+        self._own_tools: dict[str, _AddedTool] = {}
 
     @property
     def store(self) -> Store:
@@ -96,22 +138,22 @@ class ForebayMiddleware(ToolInjectionMiddleware):
             )
         return await super().__call__(context, call_next)
 
-    def _get_own_tools(self) -> dict[str, AddedTool]:
+    def _get_own_tools(self) -> dict[str, _AddedTool]:
         """Return our tools by name; the policy builds them anew when it renames them."""
         tools = self.policy.tools
         if tools is not self._own_tools_source:
             definitions = tools.list_definitions()
-            self._own_tools = {tool["name"]: AddedTool.from_definition(self.policy, tool) for tool in definitions}
+            self._own_tools = {tool["name"]: _AddedTool.from_definition(self.policy, tool) for tool in definitions}
             self._own_tools_source = tools
         return self._own_tools
 
     @property
     def injected_tools(self) -> Sequence[Tool]:
-        """Always empty: fastmcp would list our tools first, and hide the server's tools of the same names."""
+        """Always empty. Otherwise fastmcp would list our tools first, and hide the server's tools of the same names."""
         return []
 
     def get_injected_tool(self, name: str) -> Tool | None:
-        """Return our tool with this name. fastmcp also calls this for a server that this one is mounted in."""
+        """Return our tool with this name. fastmcp also calls this if the server is mounted in another one."""
         return self._get_own_tools().get(name)
 
     async def on_list_tools(
@@ -122,40 +164,40 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         """Return the server's visible tools, rewritten to allow handles, and our tools."""
         await self._learn_tools(context)
         tools = await call_next(context)
-        self.policy.learn_tools(map(describe_tool, tools), is_complete=False)
+        self.policy.learn_tools(map(_describe_tool, tools), is_complete=False)
         if _includes_hidden.get():
             return self._rewrite_tools(tools)
-        expanded = self.policy.get_expanded_tools(find_lasting_connection(context)) or ()
+        expanded = self.policy.get_expanded_tools(_find_lasting_connection(context)) or ()
         tools = [tool for tool in tools if self.policy.capabilities.is_listed(tool.name, expanded)]
         return [*self._rewrite_tools(tools), *self._get_own_tools().values()]
 
     def _rewrite_tools(self, tools: Sequence[Tool]) -> list[Tool]:
-        definitions = [describe_tool(tool) for tool in tools]
-        return [*map(apply_rewrite, tools, definitions, self.policy.rewrite_tools(definitions))]
+        definitions = [_describe_tool(tool) for tool in tools]
+        return [*map(_apply_rewrite, tools, definitions, self.policy.rewrite_tools(definitions))]
 
     async def on_call_tool(
         self,
         context: MiddlewareContext[wire.CallToolRequestParams],
         call_next: CallNext[wire.CallToolRequestParams, ToolResult],
     ) -> ToolResult:
-        """Return the tool's own result, or a handle if that is too large."""
+        """Return the tool's own result, or a handle if the result is too large."""
         if is_in_tool_call():
             # A tool that calls another tool needs its whole result.
             return await call_next(context)
         policy = self.policy
         name, given_arguments = context.message.name, context.message.arguments or {}
         await self._learn_tools(context, name)
-        call = make_call(name, get_request(context), policy)
+        call = _make_call(name, _get_request(context), policy)
         if name in policy.tools.names:
             return await self._call_own_tool(context, call_next, call)
         if (refusal := policy.refuse_disabled(name, call.principal)) is not None:
-            return to_tool_result(refusal)
+            return _to_tool_result(refusal)
         try:
             mode, arguments = policy.resolve_mode(name, given_arguments)
             if policy.has_references(arguments):
                 arguments = await run_sync(policy.resolve_references, name, arguments, call.principal)
         except ForebayError as error:
-            return to_tool_result(error_result(error))
+            return _to_tool_result(error_result(error))
         if arguments is not given_arguments:
             context = context.copy(message=context.message.model_copy(update={"arguments": arguments}))
         with policy.make_context(
@@ -177,7 +219,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
                 return replacement
         if not isinstance(result, ToolResult) or isinstance(result, InputRequiredToolResult):
             return result
-        return await self._store_result(context, dump_result(result), mode, call) or result
+        return await self._store_result(context, _dump_result(result), mode, call) or result
 
     async def _call_own_tool(
         self,
@@ -188,9 +230,9 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         is_expanding = call.tool == self.policy.tools.expand_tool
         async with self._set_expand_caller(context) if is_expanding else contextlib.nullcontext():
             result = await call_next(context)
-        # Serializes the page once more, so only if there is a monitor.
+        # Only with a monitor, since this serializes the page once more.
         if self.policy.monitor is not None and isinstance(result, ToolResult):
-            self.policy.record_response(call.tool, dump_result(result), **describe_call(context, call))
+            self.policy.record_response(call.tool, _dump_result(result), **_make_record_arguments(context, call))
         return result
 
     async def on_list_resource_templates(
@@ -199,7 +241,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         call_next: CallNext[wire.ListResourceTemplatesRequest, Sequence[ResourceTemplate]],
     ) -> Sequence[ResourceTemplate]:
         """Return the server's templates, and the one for stored payloads."""
-        return [*await call_next(context), STORED_OUTPUT_TEMPLATE]
+        return [*await call_next(context), _STORED_OUTPUT_TEMPLATE]
 
     async def on_read_resource(
         self,
@@ -214,17 +256,17 @@ class ForebayMiddleware(ToolInjectionMiddleware):
             # `call_next` is skipped, so ask each middleware here whether it denies access.
             for middleware in context.fastmcp_context.fastmcp.middleware:
                 await middleware.check_resource_access(context)
-        caller = make_caller(self.policy)
+        caller = _make_caller(self.policy)
         read_page = partial(read_resource, is_ascii=caller.is_ascii)
         try:
             page = await run_sync(read_page, self.store, uri, self.policy.max_page_bytes, caller.principal)
         except ForebayError as error:
             raise MCPError(code=wire.INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
-        return ResourceResult([to_resource_content(content) for content in page["contents"]])
+        return ResourceResult([_to_resource_content(content) for content in page["contents"]])
 
     @contextlib.asynccontextmanager
     async def _set_expand_caller(self, context: MiddlewareContext[Any]) -> AsyncIterator[None]:
-        """Give `expand_tools` the server's tools, and tell the client afterwards if the list has changed."""
+        """Set the caller of `expand_tools`, and notify the client afterwards if the list of tools has changed."""
         assert context.fastmcp_context is not None  # noqa: S101 - a call has one
         fastmcp = context.fastmcp_context
         listing_token = _includes_hidden.set(True)
@@ -233,19 +275,19 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         finally:
             _includes_hidden.reset(listing_token)
         definitions = [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
-        expanded = self.policy.get_expanded_tools(find_lasting_connection(context))
+        expanded = self.policy.get_expanded_tools(_find_lasting_connection(context))
         expanded_before = set(expanded or ())
-        caller = dataclasses.replace(make_caller(self.policy), tools=definitions, expanded_tools=expanded)
-        caller_token = expand_caller.set(caller)
+        caller = dataclasses.replace(_make_caller(self.policy), tools=definitions, expanded_tools=expanded)
+        caller_token = _expand_caller.set(caller)
         try:
             yield
         finally:
-            expand_caller.reset(caller_token)
+            _expand_caller.reset(caller_token)
         if expanded_before != (expanded or set()):
             await fastmcp.session.send_tool_list_changed()
 
     async def _learn_tools(self, context: MiddlewareContext[Any], tool: str | None = None) -> None:
-        """Tell the policy about all tools of the server: once, and again if it does not know the called tool.
+        """Pass all tools of the server to the policy: once, and again if the called tool is unknown.
 
         This includes tools that the caller cannot see: the names of our tools must not depend on the first caller.
         """
@@ -257,21 +299,133 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         if not policy.knows_tools:
             if sum(isinstance(other, ForebayMiddleware) for other in server.middleware) > 1:
                 _log.warning("forebay: this server has more than one; keep one of them, and give it the options")
-            policy.reserve_stamp(get_server_info(server))
+            policy.reserve_server_info(get_server_info(server))
         # A server that cannot list its tools can still be called.
         with contextlib.suppress(Exception):
-            policy.learn_tools([describe_tool(tool) for tool in await Provider.list_tools(server)])
+            policy.learn_tools([_describe_tool(tool) for tool in await Provider.list_tools(server)])
 
     async def _store_result(
         self, context: MiddlewareContext[wire.CallToolRequestParams], result: Result, mode: Mode, call: ToolCall
     ) -> ToolResult | None:
-        """Store a result and return what replaces it, or return `None` if it goes inline."""
-        pipeline, fastmcp, request = self.policy.pipeline, context.fastmcp_context, get_request(context)
+        """Store a result and return its replacement, or return `None` if the result goes inline."""
+        pipeline, fastmcp, request = self.policy.pipeline, context.fastmcp_context, _get_request(context)
         if fastmcp and request and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
             # fastmcp adds these fields later; add them now so that they are measured.
             meta = {**(result.get("_meta") or {}), wire.SERVER_INFO_META_KEY: get_server_info(fastmcp.fastmcp)}
             result = {**result, "resultType": "complete", "_meta": meta}
         is_inline = pipeline.is_inline(result, mode, is_ascii=call.is_ascii)
         sent = result if is_inline else await run_sync(pipeline.store_result, strip_wrap_result(result), call)
-        self.policy.record_response(call.tool, sent, mode, is_inline=is_inline, **describe_call(context, call))
-        return None if is_inline else to_tool_result(sent, result)
+        self.policy.record_response(call.tool, sent, mode, is_inline=is_inline, **_make_record_arguments(context, call))
+        return None if is_inline else _to_tool_result(sent, result)
+
+
+def _describe_tool(tool: Tool) -> dict[str, Any]:
+    """Return the fields of a tool's definition that `OutputPolicy` needs."""
+    annotations = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
+    return {
+        "name": tool.name,
+        "inputSchema": tool.parameters,
+        "outputSchema": tool.output_schema,
+        "annotations": annotations,
+        "_meta": tool.meta,
+    }
+
+
+def _apply_rewrite(tool: Tool, original_definition: Mapping[str, Any], new_definition: Mapping[str, Any]) -> Tool:
+    """Return a tool with the schemas of its rewritten definition."""
+    if new_definition == original_definition:
+        return tool
+    schema = new_definition["outputSchema"]
+    if tool.output_schema and schema == allow_handle(tool.output_schema):
+        schema = allow_handle_for_fastmcp(tool.output_schema)
+    return tool.model_copy(update={"parameters": new_definition["inputSchema"], "output_schema": schema})
+
+
+def _dump_result(result: ToolResult) -> Result:
+    """Return a result as fastmcp will send it."""
+    sent = result.to_mcp_result()
+    if isinstance(sent, tuple):
+        sent = wire.CallToolResult(content=sent[0], structured_content=sent[1])
+    elif isinstance(sent, list):
+        sent = wire.CallToolResult(content=sent)
+    return sent.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result_type"})
+
+
+def _to_tool_result(result: Result, original_result: Result | None = None) -> ToolResult:
+    """Convert a result that forebay made to a fastmcp result.
+
+    fastmcp adds `serverInfo` itself, so it is left out, unless it was shortened and differs from that of the original.
+    """
+    sent = wire.CallToolResult.model_validate(result)
+    original_info = ((original_result or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
+    meta = {
+        key: value
+        for key, value in (sent.meta or {}).items()
+        if key != wire.SERVER_INFO_META_KEY or (original_info is not None and value != original_info)
+    }
+    return ToolResult(sent.content, sent.structured_content, meta or None, sent.is_error)
+
+
+def _to_resource_content(content: Mapping[str, Any]) -> ResourceContent:
+    """Convert one of the `contents` of a `resources/read` result to fastmcp's type."""
+    data = base64.b64decode(content["blob"]) if "blob" in content else content["text"]
+    return ResourceContent(data, content["mimeType"], content["_meta"])
+
+
+def _get_request(context: MiddlewareContext[Any]) -> FastMCPRequestContext | None:
+    """Return the request of a middleware call, or `None` if the program itself made the call."""
+    return context.fastmcp_context.request_context if context.fastmcp_context else None
+
+
+def _get_current_request() -> FastMCPRequestContext | None:
+    """Return the current request, or `None` outside of a request."""
+    try:
+        return get_context().request_context
+    except RuntimeError:
+        return None
+
+
+def _make_caller(policy: OutputPolicy) -> Caller:
+    """Return the caller of one of our tools."""
+    principal, request = get_principal(get_access_token()), _get_current_request()
+    if request is None or request.request is None:
+        return Caller(principal)
+    is_ascii = request.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return Caller(principal, is_public=policy.is_public(request.request), is_ascii=is_ascii)
+
+
+def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputPolicy) -> ToolCall:
+    """Return the properties of a call that the pipeline needs."""
+    principal = get_principal(get_access_token())
+    if request is None:
+        return ToolCall(tool, principal, handle_length=policy.handle_length or SHORT_HANDLE_LENGTH)
+    # If this server is mounted in another one, the client's name for the tool has a namespace before it.
+    client_name = str(get_request_params(request).get("name", tool))
+    namespace = client_name.removesuffix(tool) if client_name.endswith(tool) else ""
+    return ToolCall(
+        tool,
+        principal,
+        protocol_version=request.protocol_version,
+        request_id=request.request_id,
+        # Over HTTP, anyone who can reach the server may try to guess handles.
+        handle_length=policy.handle_length or (SHORT_HANDLE_LENGTH if request.request is None else LONG_HANDLE_LENGTH),
+        is_ascii=request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS,
+        fetch_with=namespace + policy.tools.fetch_tool if namespace else None,
+    )
+
+
+def _make_record_arguments(context: MiddlewareContext[Any], call: ToolCall) -> dict[str, Any]:
+    """Return the keyword arguments of `OutputPolicy.record_response` for a call."""
+    request = _get_request(context)
+    return {
+        "principal": call.principal,
+        "connection": None if request is None else get_connection(request.session, request.protocol_version),
+        "request_id": call.request_id,
+        "is_ascii": call.is_ascii,
+    }
+
+
+def _find_lasting_connection(context: MiddlewareContext[Any]) -> object:
+    """Return the connection of a request if notifications can be sent on it at any time, else `None`."""
+    request = _get_request(context)
+    return None if request is None else get_lasting_connection(request.session, request.protocol_version)

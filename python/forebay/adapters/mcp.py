@@ -26,22 +26,18 @@ from forebay.errors import ForebayError, InvalidArgument
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ResultSink, ToolCall
 from forebay.outputs.policy import OutputPolicy, copy_parameters
-from forebay.outputs.result import (
-    TASK_RESULT_METHODS,
-    error_result,
-    find_task_id,
-    get_task_result,
-    set_task_result,
-    strip_stamp,
-    text_result,
-)
-from forebay.outputs.tasks import TaskOwners
+from forebay.outputs.result import error_result, strip_server_fields, text_result
+from forebay.outputs.tasks import TASK_RESULT_METHODS, TaskOwners, find_task_id, get_task_result, set_task_result
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.store import Store
-from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
+from forebay.store.handles import (
+    LONG_HANDLE_LENGTH,
+    SHORT_HANDLE_LENGTH,
+    make_client_principal,
+    make_subject_principal,
+)
 from forebay.store.payload import encode
-from forebay.store.principals import make_client_principal, make_subject_principal
-from forebay.wire.protocol import next_cursor
+from forebay.wire.protocol import PageCursors, next_cursor
 
 __all__ = ["Forebay", "get_connection", "get_lasting_connection", "get_principal", "get_task_owners"]
 
@@ -90,7 +86,7 @@ class Forebay:
             raise InvalidArgument("this server has a forebay already; give that one the options")
         server.middleware.append(self)
         self._server_info = get_server_info(server)
-        self.policy.reserve_stamp(self._server_info)
+        self.policy.reserve_server_info(self._server_info)
         return server
 
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
@@ -149,7 +145,7 @@ class Forebay:
         if find_task_id(result) is not None:
             policy.tasks.remember(result, name, mode, get_task_owners(ctx))
         if sink.replacement is not None:
-            replacement = self._shape_result(ctx, strip_stamp(sink.replacement))
+            replacement = self._shape_result(ctx, strip_server_fields(sink.replacement))
             self._record_response(ctx, name, replacement, mode, is_inline=False)
             return replacement
         if context.failure is not None and _hides_error(result, name):
@@ -186,7 +182,7 @@ class Forebay:
         if not isinstance(response, dict) or not isinstance(result, dict):
             return response
         if replacement is not None:
-            replacement = _copy_envelope(result, strip_stamp(replacement))
+            replacement = _copy_envelope(result, strip_server_fields(replacement))
         elif not policy.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
             envelope_bytes = len(encode(set_task_result(ctx.method, response, 0))) - 1
             call = replace(call, envelope_bytes=envelope_bytes)
@@ -233,13 +229,12 @@ class Forebay:
 
     async def _list_all_tools(self, ctx: _Context, call_next: CallNext) -> list[dict[str, Any]]:
         tools: list[dict[str, Any]] = []
-        cursors: list[str | None] = [None]
-        # Some servers return the same page for every cursor.
-        while len(cursors) <= _MAX_LIST_PAGES and len(set(cursors)) == len(cursors):
-            params = {**_select_meta(ctx), **({} if cursors[-1] is None else {"cursor": cursors[-1]})}
+        cursors = PageCursors(_MAX_LIST_PAGES)
+        for page_params in cursors:
+            params = {**_select_meta(ctx), **page_params}
             page = await _list_page(replace(ctx, method="tools/list", params=params), call_next)
             tools += page.get("tools") or []
-            cursors.append(next_cursor(page))
+            cursors.follow(page)
             await anyio.sleep(0)
         return tools
 
@@ -272,12 +267,12 @@ class Forebay:
     def _append_items(
         self, ctx: _Context, page: dict[str, Any], key: str, items: list[Any], added_items: list[Any]
     ) -> dict[str, Any]:
-        """Return a page of a list with our items added, the server's items unchanged."""
+        """Return a page of a list with our items after the server's items."""
         shaped = self._shape_result(ctx, {key: added_items})
         return {**(page or shaped), key: [*items, *shaped[key]]}
 
     def _shape_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Return a result that forebay made in the form that the request's protocol version requires."""
+        """Convert one of our results to the form that the request's protocol version requires."""
         is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         shaped = methods.serialize_server_result(
             ctx.method, ctx.protocol_version, {**_MODERN_FIELDS, **result} if is_modern else result
@@ -311,14 +306,14 @@ def get_lasting_connection(session: ServerSession, protocol_version: str) -> obj
 
 
 def get_task_owners(ctx: _Context) -> TaskOwners:
-    """Return the owners of the tasks that a request may name: its connection, if that lasts, and its principal."""
+    """Return the owners of the tasks that a request may name: its principal, and its connection if it has one."""
     connection = get_connection(ctx.session, ctx.protocol_version)
     # A weak reference, so that remembered tasks do not keep connections alive.
     return (_get_current_principal(),) if connection is None else (weakref.ref(connection), _get_current_principal())
 
 
 def _is_ascii(ctx: _Context) -> bool:
-    """Return whether the SDK escapes non-ASCII characters in the response: over HTTP, in the newest version."""
+    """Return whether the SDK escapes non-ASCII characters in the response: over HTTP, in the newest protocol."""
     return ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
@@ -329,7 +324,7 @@ def _copy_envelope(placeholder: dict[str, Any], result: dict[str, Any]) -> dict[
 
 
 def _hides_error(result: HandlerResult, tool: str) -> bool:
-    """Return whether this is the SDK's error result that hides what the tool raised."""
+    """Return whether this is the SDK's error result that hides the message of the tool's exception."""
     block = {"type": "text", "text": f"Error executing tool {tool}"}
     return isinstance(result, dict) and result.get("isError") is True and result.get("content") == [block]
 

@@ -1,4 +1,4 @@
-"""Store large tool outputs under handles, and put forebay before MCP servers.
+"""Store large tool outputs under handles, and run MCP servers behind forebay.
 
 Output is readable on a terminal, and JSON in a pipe.
 

@@ -36,11 +36,11 @@ __all__ = [
 
 if TYPE_CHECKING:
     from forebay.store import Store, StoredOutput
-    from forebay.store.principals import Principal
+    from forebay.store.handles import Principal
 
 
 _CHUNK_BYTES = 1 << 20
-_MAX_TOOLS_NAMED = 50
+_MAX_NAMES_IN_ERROR = 50
 
 
 class ToolsWithoutCapability(ForebayError):
@@ -51,7 +51,11 @@ class ToolsWithoutCapability(ForebayError):
 
 def put(args: Namespace) -> None:
     """Store a file and print its descriptor."""
-    with _open_store(args) as store, _open_input(args.file) as source, output.progress_bar(source.size) as progress:
+    with (
+        _open_store(args) as store,
+        _open_input(args.file) as source,
+        output.show_progress_bar(source.size) as progress,
+    ):
         descriptor = store.put(
             source,
             mime_type=args.mime_type,
@@ -130,7 +134,7 @@ def get(args: Namespace) -> None:
 
 def search(args: Namespace) -> None:
     """Find a pattern in a stored payload."""
-    from forebay.store.pages import SearchRequest
+    from forebay.store.search import SearchRequest
 
     with _open_store(args) as store:
         request = SearchRequest(
@@ -190,7 +194,7 @@ def journal(args: Namespace) -> None:
 
 
 def stats(args: Namespace) -> None:
-    """Print the sizes of tools' responses, and of all that is stored.
+    """Print the sizes of tools' responses, and of all stored payloads.
 
     Servers with --journal or --contract record the sizes in the journal, which
     keeps the most recent events.
@@ -235,16 +239,16 @@ def lint_tools(args: Namespace) -> None:
     from forebay.proxy.probe import list_tools
 
     if bool(args.command) == bool(args.saved):
-        raise InvalidArgument("name one server: -- COMMAND, or --saved FILE with what it lists")
+        raise InvalidArgument("name one server: -- COMMAND, or --saved FILE with its tools/list response")
     tools = _read_saved_tools(args.saved) if args.saved else list_tools(args.command, timeout=args.timeout)
     capabilities = CapabilityFilter(capabilities=dict(args.capability))
     capabilities.learn_tools(tools, is_complete=True)
     by_tool = {name: capabilities.find_capability(name) for name in (str(tool.get("name")) for tool in tools)}
-    if without := [name for name, capability in by_tool.items() if capability is None]:
-        named = ", ".join(name[:64] for name in without[:_MAX_TOOLS_NAMED])
-        named += ", …" if len(without) > _MAX_TOOLS_NAMED else ""
+    if unassigned := [name for name, capability in by_tool.items() if capability is None]:
+        names = ", ".join(name[:64] for name in unassigned[:_MAX_NAMES_IN_ERROR])
+        names += ", …" if len(unassigned) > _MAX_NAMES_IN_ERROR else ""
         raise ToolsWithoutCapability(
-            f"{len(without)} of {len(by_tool)} tools have no capability: {named}; "
+            f"{len(unassigned)} of {len(by_tool)} tools have no capability: {names}; "
             "put forebay/capability in their _meta, or give --capability PATTERN=NAME"
         )
     counts = Counter(map(str, by_tool.values()))
@@ -256,18 +260,18 @@ def _open_store(args: Namespace) -> "Store":
 
     if args.store is not None and args.run is not put and not resolve_root(args.store).exists():
         raise StoreUnavailable(f"there is no store at {args.store}; put something there, or name another one")
-    # A command neither sweeps nor warns about the size of what it stores.
+    # A command neither sweeps nor warns about large payloads.
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
 
 
 def _list_principal_names(args: Namespace) -> tuple[str, ...]:
-    from forebay.store.principals import list_possible_principals
+    from forebay.store.handles import list_possible_principals
 
     return () if args.principal is None else list_possible_principals(args.principal)
 
 
 def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Principal":
-    """Return `--principal` under the name that this handle is stored for; without it, the operator."""
+    """Return the stored principal of this handle that `--principal` names, or the operator without `--principal`."""
     from forebay.store import OPERATOR
 
     if args.principal is None:
@@ -335,9 +339,9 @@ def _read_saved_tools(name: str) -> list[dict[str, Any]]:
     except OSError as error:
         raise InputFailed(f"{name} cannot be read: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
-        raise InputFailed(f"{name} is not JSON: {error}; save what tools/list answers") from None
+        raise InputFailed(f"{name} is not JSON: {error}; save the response to tools/list") from None
     for key in ("result", "tools"):
         value = value.get(key, value) if isinstance(value, dict) else value
     if not isinstance(value, list) or not all(isinstance(tool, dict) for tool in value):
-        raise InputFailed(f'{name} is no list of tools; save what tools/list answers: {{"tools": [...]}}')
+        raise InputFailed(f'{name} is no list of tools; save the response to tools/list: {{"tools": [...]}}')
     return value

@@ -61,29 +61,47 @@ def report_error(error: ForebayError) -> None:
 _MAX_MESSAGE_CHARS = 2000
 """Maximum characters of a message. The middle of a longer one, which repeats a long argument, is cut out."""
 
-_PARAMETERS = "context|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start|ttl"
+_PARAMETERS = (
+    "context|disable_tools|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start"
+    "|tools_only|ttl"
+)
+_PHRASES = {
+    "a store is file:///path, or nothing for the default": "--store is file:///path, or left out for the default",
+    "call the tool again for a new handle": "`forebay ls` lists the handles",
+    "call the tool again": "`forebay rm` removes it",
+    "fetch it as text or bytes": "use `forebay fetch --format text` or bytes",
+    "fetch this payload as text or bytes": "use `forebay fetch --format text` or bytes",
+    "file_roots:": "--file-root:",
+    "name an array inside of it by path": "name an array inside of it with --path",
+    "leave the fields out": "leave --fields out",
+    "leave the path out": "leave --path out",
+    "outline()": "`forebay outline`",
+    "read_text": "`forebay fetch --format text`",
+    "search for it as a literal": "leave --regex out",
+}
+"""Advice for models and for Python code, and the same advice for the command line. A longer phrase is tried first."""
+
 _LIBRARY_TERM_PATTERN = re.compile(
     r"""
       "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # quoted arguments stay as they are
     | \b(?P<assigned>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
-    | (?<!--)(?<!:\ )\b(?P<mentioned>NAMES)(?=\ must\ |\ is\ )
-    | (?P<verb>\boutline\(\)|\bread_text\b)
-    """.replace("NAMES", _PARAMETERS),
+    | (?<!--)(?<!:\ )\b(?P<mentioned>NAMES)(?=\ must\ |\ is\ |\ names\ )
+    | \b(?P<phrase>PHRASES)
+    """.replace("NAMES", _PARAMETERS).replace("PHRASES", "|".join(map(re.escape, _PHRASES))),
     re.VERBOSE,
 )
-_COMMANDS_BY_CALL = {"outline()": "`forebay outline`", "read_text": "`forebay fetch --format text`"}
 
 
 def translate_message(message: str) -> str:
-    """Replace names of the library by those of the command line: `format='bytes'` becomes `--format bytes`."""
+    """Replace names and advice of the library by those of the command line: `limit=5` becomes `--limit 5`."""
     if len(message) > _MAX_MESSAGE_CHARS:
         message = f"{message[: _MAX_MESSAGE_CHARS // 2]} … {message[-_MAX_MESSAGE_CHARS // 2 :]}"
     return _LIBRARY_TERM_PATTERN.sub(_translate_match, message)
 
 
 def _translate_match(match: re.Match[str]) -> str:
-    if match["verb"]:
-        return _COMMANDS_BY_CALL[match["verb"]]
+    if match["phrase"]:
+        return _PHRASES[match["phrase"]]
     name = match["assigned"] or match["mentioned"]
     if name is None:
         return match[0]

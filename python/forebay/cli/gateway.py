@@ -34,18 +34,20 @@ def wrap(args: Namespace) -> None:
     from forebay.config.load import load_settings
 
     settings = load_settings("wrap", vars(args), os.environ)
-    if args.wrapped and settings.url is not None:
+    if args.wrapped_command and settings.url is not None:
         raise InvalidArgument(f"there are a command and a url (from {settings.sources['url']}); leave one of them")
-    if not args.wrapped and settings.url is None:
+    if not args.wrapped_command and settings.url is None:
         raise InvalidArgument("there is nothing to wrap; name a server: forebay wrap -- COMMAND, or --url URL")
-    if args.wrapped:
-        _check_executable(args.wrapped[0], "forebay wrap needs", "leave out the quotes around it and its arguments")
+    if args.wrapped_command:
+        _check_executable(
+            args.wrapped_command[0], "forebay wrap needs", "leave out the quotes around it and its arguments"
+        )
     _configure_logging(settings.log_level)
     from forebay.proxy.wrap import run, run_url
 
     if settings.url is not None:
         sys.exit(run_url(settings, settings.url, [f"{name}: {value}" for name, value in settings.headers.items()]))
-    sys.exit(run(settings, args.wrapped))
+    sys.exit(run(settings, args.wrapped_command))
 
 
 def serve(args: Namespace) -> None:
@@ -56,7 +58,6 @@ def serve(args: Namespace) -> None:
       command = "npx"
       args = ["-y", "@modelcontextprotocol/server-filesystem", "/data"]
     """
-    from forebay.config.listening import has_authentication
     from forebay.config.load import load_settings
 
     settings = load_settings("serve", vars(args), os.environ)
@@ -66,10 +67,10 @@ def serve(args: Namespace) -> None:
             hint = f"{program} alone is the command; {rest} goes into args"
             _check_executable(upstream.command, f"the upstream {upstream.name} needs", hint)
     _configure_logging(settings.log_level)
-    if settings.http is None and has_authentication(settings):
+    if settings.http is None and settings.has_authentication:
         import logging
 
-        logging.getLogger("forebay").warning("without --http nobody shows a token; those given have no effect")
+        logging.getLogger("forebay").warning("tokens have no effect without --http")
     try:
         from forebay.hub.run import run
     except ModuleNotFoundError as error:
@@ -83,10 +84,10 @@ def serve(args: Namespace) -> None:
 def config(args: Namespace) -> None:
     """Check the configuration, and print the options that it sets.
 
-    --explain prints every option: its value, where that was set, its default, flag
-    and variable. Secrets are masked.
+    --explain prints every option: its value, the source of the value, its default,
+    flag and variable. Secrets are masked.
     """
-    from forebay.config.explain import explain
+    from forebay.config.load import explain
 
     explanation = explain(vars(args), os.environ)
     if not args.explain:
@@ -95,7 +96,7 @@ def config(args: Namespace) -> None:
 
 
 def adopt(args: Namespace) -> None:
-    """Run the servers of an MCP client behind forebay, by editing its file.
+    """Run the servers of an MCP client behind forebay, by editing the client's file.
 
     Prints the change as a diff with secrets masked. --write makes the change and
     keeps a backup beside the file; --undo removes forebay again. Works with the
@@ -108,29 +109,29 @@ def adopt(args: Namespace) -> None:
     flags = _collect_option_flags(args)
     text = read_client_file(args.path)
     if args.undo and (flags or args.forebay):
-        raise InvalidArgument("--undo takes forebay away, whatever its options; leave them out")
+        raise InvalidArgument("--undo needs neither --forebay nor options of `forebay wrap`; leave them out")
     names = args.server or []
     if args.undo:
         change = restore_servers(text, args.path, names)
     else:
         change = adopt_servers(text, args.path, _find_forebay_command(args.forebay), flags, names)
     output.print_bytes(_diff(mask_client_file(text, args.path), mask_client_file(change.text, args.path), args.path))
-    for name, reason in change.skipped.items():
+    for name, reason in change.skip_reasons.items():
         _print_note(f"{name} {reason}, and stays as it is")
-    for name in change.without_headers:
+    for name in change.servers_without_headers:
         _print_note(
-            f"{name}: if the client signed in there itself (OAuth), that no longer happens; "
-            "give it headers before, or --header 'Authorization: Bearer ${TOKEN}' among its args afterwards"
+            f"{name}: if the client signs in to this server with OAuth, forebay cannot do that; add headers to the "
+            "server first, or --header 'Authorization: Bearer ${TOKEN}' to its args afterwards"
         )
-    if not change.changed:
+    if not change.changed_servers:
         _print_note("there is nothing to change")
     elif not args.write:
-        _print_note(f"nothing is written yet; --write changes {', '.join(change.changed)}")
+        _print_note(f"nothing is written yet; --write changes {', '.join(change.changed_servers)}")
     else:
         from forebay.config.adopt import replace_file
 
         backup = replace_file(args.path, text.encode(), change.text.encode())
-        _print_note(f"{args.path} is written; what it was is in {backup}")
+        _print_note(f"{args.path} is written; the backup is {backup}")
 
 
 USAGES = {
@@ -143,7 +144,7 @@ USAGES = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of a gateway command to its parser."""
-    from forebay.config.options import SPELLINGS
+    from forebay.config.options import OPTIONS_AND_ALIASES
 
     run = parser.get_default("run")
     command = "wrap" if run is adopt else run.__name__
@@ -161,22 +162,22 @@ def add_options(parser: ArgumentParser) -> None:
         parser.add_argument("--explain", action="store_true", help="print all options, not only those that are set")
     if run is wrap:
         parser.add_argument("--adopted", action="append", help=argparse.SUPPRESS)
-    for option in SPELLINGS.values():
+    for option in OPTIONS_AND_ALIASES.values():
         if command in (*option.commands, "config") and not (run is adopt and option.name in _SERVER_OPTIONS):
             _add_option(parser, option)
 
 
 _SERVER_OPTIONS = ("url", "headers")
-"""Options that come from the server entry in the client's file."""
+"""Options that `adopt` takes from the server in the client's file."""
 
 
 def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | None:
     """Describe the command that owns this flag, or return `None` if no command does."""
-    from forebay.config.options import OPTIONS, REMOVED
+    from forebay.config.options import OPTIONS, REMOVED_OPTIONS
 
-    removed = REMOVED.get(flag.removeprefix("--").replace("-", "_"))
-    if removed is not None:
-        return removed
+    advice = REMOVED_OPTIONS.get(flag.removeprefix("--").replace("-", "_"))
+    if advice is not None:
+        return advice
     option = next((option for option in OPTIONS.values() if option.flag == flag), None)
     if option is None:
         return None
@@ -205,13 +206,13 @@ def _make_help_text(option: "Option") -> str:
 def _collect_option_flags(args: Namespace) -> list[str]:
     """Return the options that `adopt` passes on to `wrap`, as flags. Raises `InvalidArgument` for invalid ones."""
     from forebay.config.load import load_settings
-    from forebay.config.options import SPELLINGS
+    from forebay.config.options import OPTIONS_AND_ALIASES
 
-    options = {name: value for name, value in vars(args).items() if name in SPELLINGS}
+    options = {name: value for name, value in vars(args).items() if name in OPTIONS_AND_ALIASES}
     load_settings("wrap", options, {})
     flags = []
     for name, value in options.items():
-        option = SPELLINGS[name]
+        option = OPTIONS_AND_ALIASES[name]
         if isinstance(value, bool):
             flags.append(option.flag if value else option.flag.replace("--", "--no-", 1))
         elif value is not None:
@@ -257,17 +258,17 @@ def _print_note(text: str) -> None:
 def _check_executable(command: str, subject: str, split_hint: str) -> None:
     """Raise `InvalidArgument` if a command cannot be run.
 
-    `split_hint` is the advice for a command and its arguments in one word.
+    `split_hint` is the advice for a command that was joined with its arguments.
     """
     import shutil
 
     if shutil.which(command) is not None:
         return
-    problem = "is no command here; install it, or give its whole path"
+    problem = "is no command here; install it, or give its full path"
     if os.path.isdir(command):  # noqa: PTH112 - imports less
         problem = "is a folder; name a command in it"
     elif os.sep in command and os.path.exists(command):  # noqa: PTH110
-        problem = f"is not executable; run chmod +x {command}, or put before it what runs it, such as python3"
+        problem = f"is not executable; run chmod +x {command}, or put its interpreter before it, such as python3"
     elif " " in command and shutil.which(command.partition(" ")[0]) is not None:
         problem = f"is no command here; {split_hint}"
     raise InvalidArgument(f"{subject} {command}, which {problem}")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from forebay.store import StoredOutput
-    from forebay.store.pages import Page, SearchPage
+    from forebay.store.pages import Page
+    from forebay.store.search import SearchPage
 
 __all__ = [
     "handle_output_errors",
@@ -35,7 +36,7 @@ __all__ = [
     "print_settings",
     "print_stats",
     "print_stored",
-    "progress_bar",
+    "show_progress_bar",
 ]
 
 _PROGRESS_MIN_BYTES = 8 << 20
@@ -64,14 +65,14 @@ def _is_terminal() -> bool:
 
 
 @functools.cache
-def _console() -> "Console":
+def _get_console() -> "Console":
     from rich.console import Console
 
     return Console()
 
 
 @functools.cache
-def _error_console() -> "Console":
+def _get_error_console() -> "Console":
     from rich.console import Console
 
     return Console(stderr=True)
@@ -79,7 +80,7 @@ def _error_console() -> "Console":
 
 def _print_rich(*renderables: object, **style: Any) -> None:
     with handle_output_errors():
-        _console().print(*renderables, soft_wrap=True, **style)
+        _get_console().print(*renderables, soft_wrap=True, **style)
 
 
 def _write_stdout(data: bytes) -> None:
@@ -129,7 +130,7 @@ def print_content(page: "Page") -> None:
     if sys.stderr is None:
         return
     if sys.stderr.isatty():
-        _print_position(page, _error_console())
+        _print_position(page, _get_error_console())
     elif page.next_offset is not None or page.truncated:
         # The content alone does not tell that there is more.
         import orjson
@@ -147,7 +148,7 @@ def print_page(page: "Page") -> None:
     else:
         _print_rich(to_plain_text(page.content))
     with handle_output_errors():
-        _print_position(page, _console())
+        _print_position(page, _get_console())
 
 
 def _print_position(page: "Page", console: "Console") -> None:
@@ -189,8 +190,8 @@ def print_stored(entries: Sequence["StoredOutput"]) -> None:
             "size": [_format_size(entry.size_bytes) for entry in entries],
             "items": ["" if entry.item_count is None else f"{entry.item_count:,}" for entry in entries],
             "tool": [entry.source_tool for entry in entries],
-            "whose": [_format_principal(entry.principal) for entry in entries],
-            "until (UTC)": [_format_time(entry.expires_at) for entry in entries],
+            "principal": [_format_principal(entry.principal) for entry in entries],
+            "expires (UTC)": [_format_time(entry.expires_at) for entry in entries],
         }
     )
 
@@ -206,7 +207,7 @@ def print_events(events: Sequence[dict[str, Any]]) -> None:
             "handle or error": [event.get("handle", event.get("code")) for event in events],
             "size": [_format_size(event.get("size_bytes", event.get("returned_bytes"))) for event in events],
             "tool": [event.get("source_tool") for event in events],
-            "whose": [_format_principal(event.get("principal")) for event in events],
+            "principal": [_format_principal(event.get("principal")) for event in events],
         }
     )
 
@@ -227,26 +228,33 @@ def print_stats(tools: dict[str, dict[str, int]], storage: dict[str, int]) -> No
         )
     else:
         _print_rich(
-            "no responses are noted; servers note them with --journal or --contract", style="dim", highlight=False
+            "no responses are recorded; servers record them with --journal or --contract", style="dim", highlight=False
         )
     size, on_disk = _format_size(storage["size_bytes"]), _format_size(storage["stored_bytes"])
     _print_rich(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
 
 
 def print_settings(explanation: dict[str, Any]) -> None:
-    """Print options and upstreams. On a terminal each option takes a few lines: a table would be too wide."""
+    """Print options and upstreams. On a terminal, values are shown as forebay.toml would hold them."""
     if not _is_terminal():
         print_json(explanation)
         return
+    from forebay.config.option_types import format_toml
+    from forebay.config.options import OPTIONS
+
     for row in explanation["options"]:
-        _print_rich(to_plain_text(f"{row['flag']}  {row['value']}"), style="bold", highlight=False)
-        source = "" if row["source"] == "default" else f"  set by {row['source']}"
-        names = f"{row['name']}  {row['variable']}  default {row['default']}{source}"
+        option, is_set = OPTIONS[row["name"]], row["source"] != "default"
+        # An option is set to `None` by the word none.
+        value = '"none"' if is_set and row["value"] is None else option.format_value(row["value"])
+        _print_rich(to_plain_text(f"{row['flag']}  {value}"), style="bold", highlight=False)
+        source = f"  set by {row['source']}" if is_set else ""
+        names = f"{row['name']}  {row['variable']}  default {option.format_value(row['default'])}{source}"
         _print_rich(to_plain_text(f"    {row['help']}\n    {names}"), highlight=False)
     for upstream in explanation["upstreams"]:
         _print_rich(to_plain_text(f"[upstreams.{upstream['name']}]"), style="bold", highlight=False)
         for key, value in upstream.items():
-            _print_rich(to_plain_text(f"    {key}  {value}"), highlight=False)
+            if key != "name":
+                _print_rich(to_plain_text(f"    {key} = {format_toml(value)}"), highlight=False)
 
 
 def _format_time(timestamp: object) -> str:
@@ -257,7 +265,7 @@ def _format_time(timestamp: object) -> str:
 
 
 def _format_principal(principal: str | None) -> str | None:
-    from forebay.store.principals import format_principal
+    from forebay.store.handles import format_principal
 
     return format_principal(principal)
 
@@ -269,7 +277,7 @@ def _format_size(size: object) -> str:
 
 
 _NUMERIC_COLUMNS = {"size", "items", "byte", "item", "line", "calls", "max", "average", "p95", "over budget"}
-_UNCUT_COLUMNS = {"handle", "handle or error", "event", "when (UTC)", "until (UTC)", *_NUMERIC_COLUMNS}
+_UNCUT_COLUMNS = {"handle", "handle or error", "event", "when (UTC)", "expires (UTC)", *_NUMERIC_COLUMNS}
 
 
 def _print_table(columns: dict[str, list[Any]]) -> None:
@@ -287,7 +295,7 @@ def _print_table(columns: dict[str, list[Any]]) -> None:
     for row in zip(*filled.values(), strict=True):
         table.add_row(*map(_make_cell, filled, row))
     with handle_output_errors():
-        _console().print(table)
+        _get_console().print(table)
 
 
 def _make_cell(column: str, value: object) -> "Text":
@@ -300,11 +308,11 @@ def _make_cell(column: str, value: object) -> "Text":
 
 def print_error(code: str, message: str) -> None:
     """Print an error in colour to standard error."""
-    _error_console().print(f"[red]{code}[/red]:", to_plain_text(message), highlight=False, soft_wrap=True)
+    _get_error_console().print(f"[red]{code}[/red]:", to_plain_text(message), highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
-def progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None]:
+def show_progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None]:
     """Show a progress bar on a terminal, for large files and files of unknown size."""
     if sys.stderr is None or not sys.stderr.isatty() or (size is not None and size < _PROGRESS_MIN_BYTES):
         yield None
@@ -312,7 +320,7 @@ def progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
     columns = BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=_error_console(), transient=True) as bar:
+    with Progress(*columns, console=_get_error_console(), transient=True) as bar:
         task = bar.add_task("put", total=size)
         yield lambda done: bar.update(task, completed=done)
 

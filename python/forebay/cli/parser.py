@@ -20,14 +20,14 @@ def parse_arguments(description: str) -> argparse.Namespace:
     parser = _Parser("forebay", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"forebay {forebay.__version__}")
     _add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
-    words, wrapped = _split_at_dashes(sys.argv[1:])
+    words, wrapped_command = _split_at_dashes(sys.argv[1:])
     args = parser.parse_args(words)
-    args.wrapped = wrapped
+    args.wrapped_command = wrapped_command
     return args
 
 
 def _split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments of `wrap` at `--`: its own, and the command to wrap."""
+    """Split the arguments of `wrap` at `--` into its own and the command to wrap."""
     if words[:1] != ["wrap"] or "--" not in words:
         return words, []
     at = words.index("--")
@@ -55,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
 
         run = self.get_default("run")
         near = difflib.get_close_matches(word, self._option_string_actions, 1)
-        hint = f", only {near[0]}" if near else ""
+        hint = f"; the nearest is {near[0]}" if near else ""
         if self._add_options is not None and (owner := gateway.find_option_owner(run, word)) is not None:
             hint = f": {owner}"
         if not word.startswith("-"):
@@ -86,10 +86,10 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         return parser
 
     put = add(commands.put)
-    put.add_argument("file", metavar="FILE", help="the payload; - is standard input")
+    put.add_argument("file", metavar="FILE", help="the file to store; - is standard input")
     put.add_argument("--mime-type", metavar="TYPE", help="the MIME type; detected by default")
-    put.add_argument("--ttl", metavar="SECONDS", type=float, help="how long to keep it (default: one day)")
-    put.add_argument("--principal", metavar="NAME", help="the principal it belongs to (default: none)")
+    put.add_argument("--ttl", metavar="SECONDS", type=float, help="how long to keep the payload (default: one day)")
+    put.add_argument("--principal", metavar="NAME", help="the principal that owns the payload (default: none)")
 
     add(commands.ls, _add_principal)
     add(commands.stat, _add_handle, _add_principal)
@@ -123,7 +123,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     outline = add(commands.outline, _add_handle, _add_principal)
     outline.add_argument(
-        "--max-bytes", metavar="N", type=int, default=512, help="the largest size of the outline (default: 512)"
+        "--max-bytes", metavar="N", type=int, default=512, help="the maximum size of the outline (default: 512)"
     )
 
     rm = add(commands.rm, _add_principal)
@@ -198,14 +198,14 @@ def _add_principal(parser: _Parser) -> None:
     parser.add_argument(
         "--principal",
         metavar="NAME",
-        help="read only what belongs to this principal: a name of the token file, or as `forebay ls` shows it; "
-        "without it, everything",
+        help="show or change only data of this principal, named as in the token file or as `forebay ls` shows it "
+        "(default: data of all principals)",
     )
 
 
 def _add_max_bytes(parser: _Parser) -> None:
     parser.add_argument(
-        "--max-bytes", metavar="N", type=int, default=65536, help="the largest size of the output (default: 65536)"
+        "--max-bytes", metavar="N", type=int, default=65536, help="the maximum size of the output (default: 65536)"
     )
 
 

@@ -1,4 +1,4 @@
-"""Put `forebay wrap` before the servers of a client's file, and remove it again. Nothing else in the file changes.
+"""Put `forebay wrap` before the commands of a client's servers, and remove it again. Nothing else in the file changes.
 
 The command `npx -y x` becomes `forebay wrap -- npx -y x`. A URL becomes `forebay wrap --url URL`, and its headers
 become environment variables, so that no secret is on the command line.
@@ -25,7 +25,7 @@ __all__ = ["FileChange", "FileNotChanged", "adopt_servers", "is_forebay", "repla
 
 _FOREBAY_WORD_PATTERN = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
 _NOTE_PREFIX = "--adopted="
-"""A hidden flag of `wrap` that records what `--undo` needs: that there were no args, or the type of the server."""
+"""A hidden flag of `wrap`. Its value is for `--undo`: that the server had no args, or the server's type."""
 _NO_ARGS_NOTE = f"{_NOTE_PREFIX}no-args"
 _TYPE_NOTE_PREFIX = f"{_NOTE_PREFIX}type="
 _BACKUP_SUFFIX = ".forebay-backup"
@@ -33,12 +33,13 @@ _BACKUP_SUFFIX = ".forebay-backup"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileChange:
-    """The new text of a file, the servers that changed, and the reasons why others did not."""
+    """The new text of a client's file, and the servers that changed."""
 
     text: str
-    changed: tuple[str, ...]
-    skipped: dict[str, str]
-    without_headers: tuple[str, ...]
+    changed_servers: tuple[str, ...]
+    skip_reasons: dict[str, str]
+    """Why other servers did not change, by server."""
+    servers_without_headers: tuple[str, ...]
     """Changed servers at a URL that have no headers, and so no credentials."""
 
 
@@ -50,17 +51,23 @@ _Editor: TypeAlias = Callable[[str, Node], list[Edit]]
 
 
 def adopt_servers(
-    text: str, path: str, forebay: Sequence[str], flags: Sequence[str], names: Iterable[str] = ()
+    text: str, path: str, forebay_command: Sequence[str], flags: Sequence[str], names: Iterable[str] = ()
 ) -> FileChange:
-    """Put `forebay wrap` and its flags before each server, or before those in `names`. Raises `InvalidArgument`."""
-    for word in (*forebay, *flags):
+    """Put `forebay wrap` and its flags before each server, or before the servers in `names`.
+
+    Raises `InvalidArgument` for an unknown name, or a word that is not UTF-8.
+    """
+    for word in (*forebay_command, *flags):
         if not is_text(word):
             raise InvalidArgument(f"{word!r} is not UTF-8 and cannot be written into {path}; put it in a --config")
-    return _edit_servers(text, path, names, lambda text, server: _adopt_server(text, server, forebay, flags))
+    return _edit_servers(text, path, names, lambda text, server: _adopt_server(text, server, forebay_command, flags))
 
 
 def restore_servers(text: str, path: str, names: Iterable[str] = ()) -> FileChange:
-    """Undo `adopt_servers` for each server, or for those in `names`. Raises `InvalidArgument`."""
+    """Undo `adopt_servers` for each server, or for the servers in `names`.
+
+    Raises `InvalidArgument` for an unknown name.
+    """
     return _edit_servers(text, path, names, _restore_server)
 
 
@@ -76,7 +83,7 @@ def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> 
             hint = did_you_mean(name, map(str, servers), f"it has {', '.join(map(str, servers)) or 'none'}")
             raise InvalidArgument(f"{path} has no server {name}; {hint}")
     edits: list[Edit] = []
-    changed, skipped = [], {}
+    changed, skip_reasons = [], {}
     for server in servers:
         if requested and server.name not in requested and str(server) not in requested:
             continue
@@ -84,38 +91,38 @@ def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> 
             edits += edit(text, server.node)
             changed.append(server)
         except _SkipServer as reason:
-            skipped[str(server)] = str(reason)
+            skip_reasons[str(server)] = str(reason)
     without_headers = [
         str(server)
         for server in changed
-        if server.node.member("url") and not _list_object_members(server.node.member("headers"))
+        if server.node.get_member("url") and not _list_object_members(server.node.get_member("headers"))
     ]
-    return FileChange(apply_edits(text, edits), tuple(map(str, changed)), skipped, tuple(without_headers))
+    return FileChange(apply_edits(text, edits), tuple(map(str, changed)), skip_reasons, tuple(without_headers))
 
 
-def _adopt_server(text: str, server: Node, forebay: Sequence[str], flags: Sequence[str]) -> list[Edit]:
-    command, url = server.member("command"), server.member("url")
+def _adopt_server(text: str, server: Node, forebay_command: Sequence[str], flags: Sequence[str]) -> list[Edit]:
+    command, url = server.get_member("command"), server.get_member("url")
     if command is not None and url is not None:
         raise _SkipServer("has both a command and a url; leave one of them")
     if command is not None:
         if _find_wrap_command(server) is not None:
             raise _SkipServer("is behind forebay already")
-        return _adopt_command(text, server, command, forebay, flags)
+        return _adopt_command(text, server, command, forebay_command, flags)
     if url is not None:
-        return _adopt_url(text, server, url, forebay, flags)
+        return _adopt_url(text, server, url, forebay_command, flags)
     raise _SkipServer("has neither a command nor a url")
 
 
 def _adopt_command(
-    text: str, server: Node, command: Member, forebay: Sequence[str], flags: Sequence[str]
+    text: str, server: Node, command: Member, forebay_command: Sequence[str], flags: Sequence[str]
 ) -> list[Edit]:
-    args = server.member("args")
+    args = server.get_member("args")
     _require_nonempty_string("a command", command)
     _require_strings("one of its args", *_list_array_nodes(args))
     notes = [_NO_ARGS_NOTE] if args is None else []
     server_command = text[command.node.start : command.node.end]
-    words = [*map(_quote, [*forebay[1:], "wrap", *flags, *notes, "--"]), server_command]
-    new_command = (command.node.start, command.node.end, _quote(forebay[0]))
+    words = [*map(_quote, [*forebay_command[1:], "wrap", *flags, *notes, "--"]), server_command]
+    new_command = (command.node.start, command.node.end, _quote(forebay_command[0]))
     if args is None:
         whitespace, separator = _get_leading_whitespace(text, command.start), _find_key_separator(text, command)
         member = f',{whitespace}"args"{separator}[{", ".join(words)}]'
@@ -127,25 +134,27 @@ def _adopt_command(
     return [new_command, (nodes[0].start, nodes[0].start, "".join(word + separator for word in words))]
 
 
-def _adopt_url(text: str, server: Node, url: Member, forebay: Sequence[str], flags: Sequence[str]) -> list[Edit]:
-    if server.member("args") is not None:
+def _adopt_url(
+    text: str, server: Node, url: Member, forebay_command: Sequence[str], flags: Sequence[str]
+) -> list[Edit]:
+    if server.get_member("args") is not None:
         raise _SkipServer("has a url and args; take the args out")
     _require_nonempty_string("a url", url)
     edits = _rename_headers_to_variables(server)
     notes = []
-    if (server_type := server.member("type")) is not None:
+    if (server_type := server.get_member("type")) is not None:
         _require_strings("a type", server_type.node)
         notes = [f"{_TYPE_NOTE_PREFIX}{server_type.node.value}"]
         edits.append((server_type.node.start, server_type.node.end, '"stdio"'))
     server_url = text[url.node.start : url.node.end]
-    words = [*map(_quote, [*forebay[1:], "wrap", *flags, *notes, "--url"]), server_url]
-    command = f'"command"{text[url.key_end : url.node.start]}{_quote(forebay[0])}'
+    words = [*map(_quote, [*forebay_command[1:], "wrap", *flags, *notes, "--url"]), server_url]
+    command = f'"command"{text[url.key_end : url.node.start]}{_quote(forebay_command[0])}'
     args = f'"args"{_find_key_separator(text, url)}[{", ".join(words)}]'
     return [*edits, (url.start, url.end, f"{command},{_get_leading_whitespace(text, url.start)}{args}")]
 
 
 def _rename_headers_to_variables(server: Node) -> list[Edit]:
-    headers, env = server.member("headers"), server.member("env")
+    headers, env = server.get_member("headers"), server.get_member("env")
     variables = _list_object_members(env)
     if env is not None and (
         headers is not None or not variables or any(name.startswith(HEADER_VARIABLE_PREFIX) for name in variables)
@@ -174,12 +183,12 @@ class _WrapCommand:
 
 
 def _find_wrap_command(server: Node) -> _WrapCommand | None:
-    command, args = server.member("command"), server.member("args")
+    command, args = server.get_member("command"), server.get_member("args")
     if command is None or args is None:
         return None
     nodes = [command.node, *_list_array_nodes(args)]
     words = [node.value if isinstance(node.value, str) else "" for node in nodes]
-    positions = [at for at, word in enumerate(words) if at and word == "wrap" and is_forebay(words[at - 1])]
+    positions = [index for index, word in enumerate(words) if index and word == "wrap" and is_forebay(words[index - 1])]
     if not positions:
         return None
     start = positions[0] + 1
@@ -187,8 +196,8 @@ def _find_wrap_command(server: Node) -> _WrapCommand | None:
         end = words.index("--", start)
         return _WrapCommand(command, args, words[start:end], nodes[end + 1 :], None)
     if "--url" in words[start:-1]:
-        at = words.index("--url", start)
-        return _WrapCommand(command, args, words[start:], [], nodes[at + 1])
+        url_index = words.index("--url", start) + 1
+        return _WrapCommand(command, args, words[start:], [], nodes[url_index])
     return None
 
 
@@ -204,11 +213,11 @@ def _restore_server(text: str, server: Node) -> list[Edit]:
 
 
 def _restore_command(text: str, server: Node, wrap_command: _WrapCommand) -> list[Edit]:
-    (command, *rest), args = wrap_command.server_words, wrap_command.args
+    (command, *server_args), args = wrap_command.server_words, wrap_command.args
     new_command = (wrap_command.command.node.start, wrap_command.command.node.end, text[command.start : command.end])
     nodes = _list_array_nodes(args)
-    if rest:
-        return [new_command, (nodes[0].start, rest[0].start, "")]
+    if server_args:
+        return [new_command, (nodes[0].start, server_args[0].start, "")]
     if _NO_ARGS_NOTE in wrap_command.options:
         return [new_command, _remove_member(server, args)]
     # Also remove a trailing comma.
@@ -219,7 +228,7 @@ def _restore_command(text: str, server: Node, wrap_command: _WrapCommand) -> lis
 def _restore_url(text: str, server: Node, wrap_command: _WrapCommand, url: Node) -> list[Edit]:
     command, args = wrap_command.command, wrap_command.args
     edits = _rename_variables_to_headers(text, server)
-    server_type = server.member("type")
+    server_type = server.get_member("type")
     notes = [
         word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrap_command.options if word.startswith(_TYPE_NOTE_PREFIX)
     ]
@@ -230,7 +239,7 @@ def _restore_url(text: str, server: Node, wrap_command: _WrapCommand, url: Node)
 
 
 def _rename_variables_to_headers(text: str, server: Node) -> list[Edit]:
-    env = server.member("env")
+    env = server.get_member("env")
     variables = _list_object_members(env)
     are_headers = [text.startswith(HEADER_VARIABLE_PREFIX, member.start + 1) for member in variables.values()]
     if env is None or (variables and not any(are_headers)):
@@ -244,8 +253,8 @@ def _rename_variables_to_headers(text: str, server: Node) -> list[Edit]:
 def _remove_member(server: Node, member: Member) -> Edit:
     """Remove a member and the comma between it and its neighbour."""
     members = sorted(server.value.values(), key=lambda other: other.start)
-    at = members.index(member)
-    return (members[at - 1].end, member.end, "") if at else (member.start, members[1].start, "")
+    index = members.index(member)
+    return (members[index - 1].end, member.end, "") if index else (member.start, members[1].start, "")
 
 
 def _list_array_nodes(member: Member | None) -> list[Node]:
@@ -298,11 +307,11 @@ class FileNotChanged(ForebayError, OSError):
 
 
 class _OwnerMismatch(OSError):
-    """The new file cannot get the owner of the old one, who then could not read it."""
+    """The new file cannot be given to the owner of the old file, who then could not read it."""
 
 
 def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:
-    """Replace the content of a file atomically, and return the path of the backup. Owner and permissions stay.
+    """Replace the content of a file atomically, and return the path of the backup. Owner and permissions are kept.
 
     Raises `InvalidArgument` if the file no longer holds `old_content`, and `FileNotChanged` if it cannot be written.
     """

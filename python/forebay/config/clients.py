@@ -26,13 +26,13 @@ HEADER_VARIABLE_PREFIX = OPTIONS["headers"].variable
 """Prefix of the variables that hold the headers of an adopted server."""
 
 _SERVER_PATHS = (("mcpServers",), ("servers",), ("mcp", "servers"))
-"""Keys of the servers: of most clients, of VS Code's mcp.json, and of VS Code's settings.json."""
+"""Paths to the servers in a file: of most clients, of VS Code's mcp.json, and of VS Code's settings.json."""
 
 _PROJECTS_KEY = "projects"
-"""Key of Claude Code's projects, each with servers of its own."""
+"""Key of the projects in Claude Code's file. Each project has servers of its own."""
 
 _VARIABLE_PATTERN = re.compile(r"\$\{(?P<scope>[A-Za-z]+:)?(?P<name>[^}:]*)(?::-(?P<default>[^}]*))?\}")
-_KEYS_BY_KIND = {"command": ("command", "args", "env", "cwd"), "url": ("url", "headers")}
+_KEYS_BY_TYPE = {"command": ("command", "args", "env", "cwd"), "url": ("url", "headers")}
 
 
 def read_client_file(path: str) -> str:
@@ -52,7 +52,7 @@ class ServerEntry:
     name: str
     node: Node
     project: str | None = None
-    """The folder of the project it belongs to; `None` for a server of all projects."""
+    """The folder of the project that has the server; `None` for a server of all projects."""
 
     def __str__(self) -> str:
         return self.name if self.project is None else f"{self.name} of {self.project}"
@@ -79,7 +79,7 @@ def find_servers(text: str, path: str) -> list[ServerEntry]:
 def _find_object(node: Node, *keys: str) -> dict[str, Node] | None:
     """Return the members of the object below these keys, or `None` if there is no object."""
     for key in keys:
-        member = node.member(key)
+        member = node.get_member(key)
         if member is None:
             return None
         node = member.node
@@ -87,7 +87,7 @@ def _find_object(node: Node, *keys: str) -> dict[str, Node] | None:
 
 
 def load_client_upstreams(path: str, environ: Mapping[str, str]) -> dict[str, UpstreamConfig]:
-    """Return the servers of a client's file as upstreams, without those that are disabled or of one project only.
+    """Return the servers of a client's file as upstreams, without disabled servers and servers of one project.
 
     Raises `InvalidArgument`.
     """
@@ -117,10 +117,10 @@ def _make_upstream(name: str, server: dict[str, Any], environ: Mapping[str, str]
     location = f"{path}: the server {name}"
     if "envFile" in server:
         raise InvalidArgument(f"{location} has an envFile, which only its client reads; give it env instead")
-    kind = "command" if "command" in server else "url"
+    upstream_type = "command" if "command" in server else "url"
     table = {
         key: _expand_variables(server[key], environ, location)
-        for key in _KEYS_BY_KIND[kind]
+        for key in _KEYS_BY_TYPE[upstream_type]
         if server.get(key) is not None
     }
     # Clients allow any text as a name, but it may become part of a tool's name.
@@ -148,17 +148,17 @@ def _expand_variables(value: Any, environ: Mapping[str, str], location: str) -> 
 
 
 def mask_client_file(text: str, path: str) -> str:
-    """Mask the secrets in a client's file: variables, headers, and what looks like a secret in URLs and args."""
+    """Mask the secrets in a client's file: variables, headers, and parts of URLs and args that look like secrets."""
     edits: list[Edit] = []
     for server in (entry.node for entry in find_servers(text, path)):
         for name in ("env", "headers"):
-            member = server.member(name)
+            member = server.get_member(name)
             if member is not None and isinstance(member.node.value, dict):
                 edits += [_mask_node(inner.node) for inner in member.node.value.values()]
-        url = server.member("url")
+        url = server.get_member("url")
         if url is not None and isinstance(url.node.value, str) and mask_url(url.node.value) != url.node.value:
             edits.append(_replace_node(url.node, mask_url(url.node.value)))
-        args = server.member("args")
+        args = server.get_member("args")
         if args is not None and isinstance(args.node.value, list):
             nodes = [node for node in args.node.value if isinstance(node.value, str)]
             masked = mask_args([str(node.value) for node in nodes])

@@ -21,14 +21,14 @@ _MAX_DEPTH = 200
 class Node:
     """A value and its position, `text[start:end]`.
 
-    `value` is a dict of members for an object, a list of nodes for an array, and the Python value for the rest.
+    `value` is a dict of members for an object, a list of nodes for an array, else a Python scalar.
     """
 
     start: int
     end: int
     value: Any
 
-    def member(self, name: str) -> "Member | None":
+    def get_member(self, name: str) -> "Member | None":
         """Return a member of an object, or `None`."""
         return self.value.get(name) if isinstance(self.value, dict) else None
 
@@ -55,16 +55,16 @@ class Member:
 
 
 Edit = tuple[int, int, str]
-"""Start, end, and the text to put there."""
+"""The start and end of a range of the text, and its replacement."""
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """Apply edits that do not overlap. Edits at the same position keep their order."""
-    pieces, copied = [], 0
+    pieces, copied_until = [], 0
     for start, end, replacement in sorted(edits, key=lambda edit: edit[:2]):
-        pieces += [text[copied:start], replacement]
-        copied = end
-    return "".join([*pieces, text[copied:]])
+        pieces += [text[copied_until:start], replacement]
+        copied_until = end
+    return "".join([*pieces, text[copied_until:]])
 
 
 def parse_jsonc(text: str) -> Node:
@@ -84,8 +84,8 @@ class _Parser:
 
     def fail(self, position: int, expected: str) -> NoReturn:
         line = self._text.count("\n", 0, position) + 1
-        what = "the end" if position >= len(self._text) else repr(self._text[position])
-        raise InvalidArgument(f"line {line} has {what} where {expected} should be", position)
+        found = "the end" if position >= len(self._text) else repr(self._text[position])
+        raise InvalidArgument(f"line {line} has {found} where {expected} should be", position)
 
     def skip_space(self, position: int) -> int:
         found = _SPACE_PATTERN.match(self._text, position)
@@ -132,7 +132,7 @@ class _Parser:
                 self.fail(at, "a key")
             key = self._parse_string(at)
             if key.value in members:
-                # Clients differ in which of the two they use.
+                # Clients differ in which of two equal keys they use.
                 self.fail(at, f"no second {key.value}")
             colon = self.skip_space(key.end)
             if self._text[colon : colon + 1] != ":":

@@ -1,32 +1,111 @@
-"""Loading of settings: a flag wins over a variable, a variable over forebay.toml, and that over the default."""
+"""Load and check settings: a flag wins over a variable, a variable over forebay.toml, and that over the default."""
 
 import dataclasses
+import ipaddress
+import re
+import tomllib
+import urllib.parse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from forebay.arguments import did_you_mean, short_repr
-from forebay.config.config_file import ConfigFile, expand_variables
-from forebay.config.options import OPTIONS, REMOVED, SPELLINGS, Option, Settings
+from forebay.config.masking import MASK, make_redaction, mask_args, mask_url
+from forebay.config.option_types import expand_variables
+from forebay.config.options import (
+    HOST_PATTERN,
+    OPTIONS,
+    OPTIONS_AND_ALIASES,
+    REMOVED_OPTIONS,
+    Option,
+    Settings,
+    is_loopback,
+)
 from forebay.config.upstreams import UpstreamConfig, check_prefixes, parse_upstreams
 from forebay.errors import InvalidArgument, InvalidPattern
 
-__all__ = ["OptionValue", "check_file_references", "load_settings", "read_options"]
+__all__ = ["ConfigFile", "explain", "load_settings"]
 
 _VARIABLE_PREFIX = "FOREBAY_"
 _HEADER_VARIABLE_PREFIX = OPTIONS["headers"].variable
-_OTHER_VARIABLES = ("FOREBAY_HOME",)
+_STORE_VARIABLES = ("FOREBAY_HOME",)
 """Variables that the store reads."""
 
 _EXPLAIN_HINT = "`forebay config --explain` lists them all"
 
+_SECRET_KEYS = ("env", "headers", "auth")
+"""Keys of an upstream whose values are masked."""
+_URL_KEYS = ("url", "openapi", "base_url")
+
+_KEY = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
+_DOTTED_KEY = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+_TABLE_LINE_PATTERN = re.compile(rf"\s*\[\[?\s*({_DOTTED_KEY})\s*\]")
+_PAIR_LINE_PATTERN = re.compile(rf"\s*({_DOTTED_KEY})\s*=")
+
+_ORIGIN_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://" + HOST_PATTERN.pattern)
+_OAUTH_OPTIONS = [OPTIONS[name] for name in ("oauth_issuer", "oauth_audience", "oauth_jwks_url")]
+
+
+class ConfigFile:
+    """A forebay.toml: its values, and the lines that set them. With the path `None` it is empty."""
+
+    def __init__(self, path: str | None) -> None:
+        self.path = path
+        self._text = "" if path is None else _read_text(path)
+        try:
+            self.values = tomllib.loads(self._text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise InvalidArgument(f"{path} is no TOML: {error}") from None
+
+    def find_location(self, *keys: str) -> str:
+        """Return the file and line of a key, or of the nearest table above it that has a line of its own."""
+        while keys:
+            for number, line_keys in enumerate(_find_keys_by_line(self._text), 1):
+                if line_keys[: len(keys)] == keys:
+                    return f"{self.path}:{number}"
+            keys = keys[:-1]
+        return str(self.path)
+
+    def resolve_path(self, path: str) -> str:
+        """Resolve a path that the file contains, relative to the file's folder."""
+        return str(Path(self.path or ".").parent / Path(path).expanduser())
+
+
+def _read_text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8-sig")
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}; name another file with --config") from None
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"{path} is not UTF-8, as TOML is; save it as such") from None
+
+
+def _find_keys_by_line(text: str) -> list[tuple[str, ...]]:
+    """Return the full key that each line sets or opens; an empty tuple for other lines."""
+    table: tuple[str, ...] = ()
+    keys = []
+    for line in text.split("\n"):
+        if table_line := _TABLE_LINE_PATTERN.match(line):
+            table = _split_key(table_line[1])
+            keys.append(table)
+        elif pair_line := _PAIR_LINE_PATTERN.match(line):
+            keys.append((*table, *_split_key(pair_line[1])))
+        else:
+            keys.append(())
+    return keys
+
+
+def _split_key(dotted_key: str) -> tuple[str, ...]:
+    return tuple(key.strip("\"'") for key in re.findall(_KEY, dotted_key))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OptionValue:
-    """A value that is not the default."""
+class _OptionValue:
+    """The value of an option that is set, and the flag, variable or line that sets it."""
 
     value: Any
     source: str
-    raw: Any
+    raw_value: Any
     """The value before `${VAR}` was expanded, so that it can be shown without secrets."""
 
 
@@ -35,13 +114,8 @@ def load_settings(command: str, flags: Mapping[str, Any], environ: Mapping[str, 
 
     Raises `InvalidArgument` for invalid settings.
     """
-    file, values = read_options(command, flags, environ)
-    upstreams = _load_upstreams(command, file, values, environ)
-    settings = Settings(
-        **{name: value.value for name, value in values.items()},
-        upstreams=upstreams,
-        sources={name: value.source for name, value in values.items()},
-    )
+    file, values = _read_options(command, flags, environ)
+    settings = _make_settings(values, _load_upstreams(command, file, values, environ))
     factor = settings.max_connections / OPTIONS["max_connections"].default
     if factor > 1:
         settings = dataclasses.replace(
@@ -51,14 +125,22 @@ def load_settings(command: str, flags: Mapping[str, Any], environ: Mapping[str, 
         )
     if command == "serve":
         _check_serve(settings)
-    check_file_references(settings)
+    _check_file_references(settings)
     return settings
 
 
-def read_options(
+def _make_settings(values: Mapping[str, _OptionValue], upstreams: Mapping[str, UpstreamConfig]) -> Settings:
+    return Settings(
+        **{name: value.value for name, value in values.items()},
+        upstreams=upstreams,
+        sources={name: value.source for name, value in values.items()},
+    )
+
+
+def _read_options(
     command: str, flags: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[ConfigFile, dict[str, OptionValue]]:
-    """Return the configuration file and the values of all options that are not at their default.
+) -> tuple[ConfigFile, dict[str, _OptionValue]]:
+    """Return the configuration file and the values of all options that are set.
 
     The command `config` has the options of all commands.
     """
@@ -77,18 +159,19 @@ def read_options(
 
 def _read_option(
     option: Option, flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFile
-) -> OptionValue | None:
-    spellings = (option, *option.aliases)
-    expanded_from = environ if option.is_secret else None
-    for spelling in spellings:
-        if flags.get(spelling.name) is not None:
-            return _parse_value(spelling, flags[spelling.name], spelling.flag, expanded_from)
-    for spelling in spellings:
-        if (raw := _read_variable(spelling, environ)) is not None:
-            return _parse_value(spelling, raw, spelling.variable, expanded_from)
-    for spelling in spellings:
-        if spelling.key is not None and spelling.key in file.values:
-            return _parse_value(spelling, file.values[spelling.key], file.location(spelling.key), environ, file)
+) -> _OptionValue | None:
+    names = (option, *option.aliases)
+    # In flags and variables, `${VAR}` is expanded only where it keeps a secret off the command line.
+    expand_environ = environ if option.is_secret else None
+    for named in names:
+        if flags.get(named.name) is not None:
+            return _parse_value(named, flags[named.name], named.flag, expand_environ)
+    for named in names:
+        if (raw_value := _read_variable(named, environ)) is not None:
+            return _parse_value(named, raw_value, named.variable, expand_environ)
+    for named in names:
+        if named.key is not None and named.key in file.values:
+            return _parse_value(named, file.values[named.key], file.find_location(named.key), environ, file)
     return None
 
 
@@ -100,73 +183,74 @@ def _read_variable(option: Option, environ: Mapping[str, str]) -> Any:
     text = environ.get(option.variable) or None
     if text is None or option.type.separator is None:
         return text
-    return [part for part in text.split(option.type.separator) if part.strip()]
+    return [item for item in text.split(option.type.separator) if item.strip()]
 
 
 def _parse_value(
-    option: Option, raw: Any, source: str, environ: Mapping[str, str] | None, file: ConfigFile | None = None
-) -> OptionValue:
+    option: Option, raw_value: Any, source: str, environ: Mapping[str, str] | None, file: ConfigFile | None = None
+) -> _OptionValue:
+    """Parse a value from a flag, a variable or a file. Variables in it are expanded if `environ` is passed."""
     try:
-        value = raw if environ is None else expand_variables(raw, environ)
+        value = raw_value if environ is None else expand_variables(raw_value, environ)
     except ValueError as error:
         raise InvalidArgument(f"{source}: {error}") from None
     try:
         value = option.type.parse(value)
     except ValueError as error:
-        instead = "" if option.is_secret else f", not {short_repr(raw)}"
-        name = "" if source == option.flag else f"{option.name} "
         example = f", such as {option.type.example}" if option.type.example else ""
-        about = f"{name}is {error}{example}{instead}"
-        raise InvalidArgument(f"{source} {about}" if source == option.flag else f"{source}: {about}") from None
+        actual = "" if option.is_secret else f", not {short_repr(raw_value)}"
+        subject = source if source == option.flag else f"{source}: {option.name}"
+        raise InvalidArgument(f"{subject} is {error}{example}{actual}") from None
     if option.name == "redact":
         _check_expressions(value, source)
     if file is not None and option.type.is_path:
         is_single = isinstance(value, str)
         value = file.resolve_path(value) if is_single else tuple(file.resolve_path(path) for path in value)
-    return OptionValue(value, source, raw)
+    return _OptionValue(value, source, raw_value)
 
 
 def _check_expressions(expressions: tuple[str, ...], source: str) -> None:
-    from forebay.config.masking import make_redaction
-
     for expression in expressions:
         try:
             make_redaction(expression)
         except InvalidPattern as error:
             # The message gives advice for `output_search`; replace it by advice for redaction.
-            why = str(error).replace("search for it as a literal", r"put a backslash before what is no operator: \(")
-            raise InvalidArgument(f"{source}: {short_repr(expression)} cannot be redacted: {why}") from None
+            advice = r"put a backslash before what is no operator: \("
+            problem = str(error).replace("search for it as a literal", advice)
+            raise InvalidArgument(f"{source}: {short_repr(expression)} cannot be redacted: {problem}") from None
 
 
 def _check_variables(environ: Mapping[str, str]) -> None:
-    known = [*_OTHER_VARIABLES, *(option.variable for option in SPELLINGS.values())]
+    known = [*_STORE_VARIABLES, *(option.variable for option in OPTIONS_AND_ALIASES.values())]
     for name in environ:
         if name.startswith(_VARIABLE_PREFIX) and name not in known and not name.startswith(_HEADER_VARIABLE_PREFIX):
-            removed = name.removeprefix(_VARIABLE_PREFIX).lower()
-            hint = REMOVED.get(removed) or did_you_mean(name, known, _EXPLAIN_HINT, _VARIABLE_PREFIX)
+            option_name = name.removeprefix(_VARIABLE_PREFIX).lower()
+            hint = REMOVED_OPTIONS.get(option_name) or did_you_mean(name, known, _EXPLAIN_HINT, _VARIABLE_PREFIX)
             raise InvalidArgument(f"forebay reads no variable {name}; {hint}")
 
 
 def _check_keys(command: str, file: ConfigFile) -> None:
-    known = {option.key: option.commands for option in SPELLINGS.values() if option.key is not None}
+    known = {option.key: option.commands for option in OPTIONS_AND_ALIASES.values() if option.key is not None}
     known["upstreams"] = ("serve",)
     for key in file.values:
         if key not in known:
-            raise InvalidArgument(f"{file.location(key)}: there is no key {key}; {_make_key_hint(key, known)}")
+            raise InvalidArgument(f"{file.find_location(key)}: there is no key {key}; {_make_key_hint(key, known)}")
         if command not in (*known[key], "config"):
             (owner,) = known[key]
-            raise InvalidArgument(f"{file.location(key)}: {key} is for `forebay {owner}`; take it out of this file")
+            raise InvalidArgument(
+                f"{file.find_location(key)}: {key} is for `forebay {owner}`; take it out of this file"
+            )
 
 
 def _make_key_hint(key: str, known_keys: Mapping[str, object]) -> str:
-    if key in REMOVED:
-        return REMOVED[key]
+    if key in REMOVED_OPTIONS:
+        return REMOVED_OPTIONS[key]
     keys_by_flag = {option.flag.removeprefix("--"): option.key for option in OPTIONS.values() if option.key}
     return f"did you mean {keys_by_flag[key]}?" if key in keys_by_flag else did_you_mean(key, known_keys, _EXPLAIN_HINT)
 
 
 def _load_upstreams(
-    command: str, file: ConfigFile, values: Mapping[str, OptionValue], environ: Mapping[str, str]
+    command: str, file: ConfigFile, values: Mapping[str, _OptionValue], environ: Mapping[str, str]
 ) -> dict[str, UpstreamConfig]:
     upstreams = parse_upstreams(file, environ)
     if command == "serve" and "mcp_servers" in values:
@@ -186,12 +270,65 @@ def _check_serve(settings: Settings) -> None:
         raise InvalidArgument(
             "there is nothing to serve; name a --config with [upstreams.NAME], or a client's file with --mcp-servers"
         )
-    from forebay.config.listening import check_listening
-
-    check_listening(settings)
+    _check_listening(settings)
 
 
-def check_file_references(settings: Settings) -> None:
+def _check_listening(settings: Settings) -> None:
+    """Raise `InvalidArgument` for settings that admit unauthenticated callers or lock out all callers."""
+    _check_oauth(settings)
+    _check_host_names(settings)
+    if settings.http is None:
+        return
+    host, _ = settings.http
+    if settings.is_beyond_loopback and not settings.insecure and not settings.has_authentication:
+        reachable = host if not is_loopback(host) else ", ".join(settings.allowed_hosts)
+        raise InvalidArgument(
+            f"other machines can reach {reachable}; "
+            "give --token-file or --oauth-issuer, or --insecure if anyone may call"
+        )
+    if _is_unspecified(host) and not settings.allowed_hosts:
+        raise InvalidArgument(
+            f"{host} stands for every address of this machine; name the host that clients use: "
+            "--allowed-hosts mcp.example.com"
+        )
+    if settings.file_roots and settings.is_beyond_loopback and not settings.file_refs_beyond_loopback:
+        raise InvalidArgument(
+            "--file-root is set, but other machines can call; leave it out, or give --file-refs-beyond-loopback if "
+            "all callers may read the files below it"
+        )
+
+
+def _check_oauth(settings: Settings) -> None:
+    flags = [option.flag for option in _OAUTH_OPTIONS]
+    missing = [option.flag for option in _OAUTH_OPTIONS if getattr(settings, option.name) is None]
+    if 0 < len(missing) < len(flags):
+        raise InvalidArgument(f"{', '.join(flags)} go together; give {' and '.join(missing)} too")
+    if settings.oauth_scopes and missing:
+        raise InvalidArgument(f"--oauth-scopes is for JWTs of an issuer; give {' and '.join(missing)} too")
+    jwks_url = urllib.parse.urlsplit(settings.oauth_jwks_url or "")
+    if jwks_url.scheme == "http" and not is_loopback(jwks_url.hostname or ""):
+        raise InvalidArgument("--oauth-jwks-url must begin with https://; without TLS, others could replace the keys")
+
+
+def _check_host_names(settings: Settings) -> None:
+    for host in settings.allowed_hosts:
+        if not HOST_PATTERN.fullmatch(host):
+            raise InvalidArgument(f"--allowed-hosts takes host names, such as mcp.example.com, not {short_repr(host)}")
+    for origin in settings.allowed_origins:
+        if not _ORIGIN_PATTERN.fullmatch(origin):
+            raise InvalidArgument(
+                f"--allowed-origins takes origins, such as https://app.example.com, not {short_repr(origin)}"
+            )
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _check_file_references(settings: Settings) -> None:
     """Raise `InvalidArgument` if `file_roots` is set but `file_refs` is not set at all."""
     if settings.file_roots and "file_refs" not in settings.sources:
         roots, references = OPTIONS["file_roots"], OPTIONS["file_refs"]
@@ -199,5 +336,64 @@ def check_file_references(settings: Settings) -> None:
         switch = {roots.flag: references.flag, roots.variable: f"{references.variable}=true"}.get(source)
         subject = source if switch else f"{source}: {roots.key}"
         raise InvalidArgument(
-            f"{subject} is where references may lead; give {switch or f'{references.key} = true'} to have them"
+            f"{subject} has no effect without references to files; give {switch or f'{references.key} = true'} too"
         )
+
+
+def explain(flags: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return every option with its value and its source, and the upstreams of the file. Secrets are masked.
+
+    Raises `InvalidArgument` for settings that `serve` or `wrap` would refuse.
+    """
+    file, values = _read_options("config", flags, environ)
+    settings = _make_settings(values, {})
+    _check_listening(settings)
+    _check_file_references(settings)
+    tables = file.values.get("upstreams", {})
+    return {
+        "options": [_make_option_row(option, values.get(option.name)) for option in OPTIONS.values()],
+        "upstreams": [{"name": name, **_mask_upstream(tables[name])} for name in parse_upstreams(file, environ)],
+    }
+
+
+def _make_option_row(option: Option, value: _OptionValue | None) -> dict[str, Any]:
+    return {
+        "name": option.name,
+        "flag": option.flag,
+        "key": option.key,
+        "variable": f"{option.variable}NAME" if option.name == "headers" else option.variable,
+        "default": option.default,
+        "value": option.default if value is None else _mask_option(option, value),
+        "source": "default" if value is None else value.source,
+        "commands": list(option.commands),
+        "help": option.help,
+    }
+
+
+def _mask_option(option: Option, value: _OptionValue) -> Any:
+    if option.is_secret:
+        return dict.fromkeys(value.value, MASK)
+    if _has_variable(value.raw_value):
+        return value.raw_value
+    return mask_url(value.value) if option.name == "url" else value.value
+
+
+def _has_variable(raw_value: Any) -> bool:
+    """Return whether a value contains `${VAR}`, which may stand for a secret."""
+    if isinstance(raw_value, Mapping):
+        return any(map(_has_variable, raw_value.values()))
+    if isinstance(raw_value, list | tuple):
+        return any(map(_has_variable, raw_value))
+    return isinstance(raw_value, str) and "${" in raw_value
+
+
+def _mask_upstream(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _mask_upstream_value(key, value) for key, value in table.items()}
+
+
+def _mask_upstream_value(key: str, value: Any) -> Any:
+    if key in _SECRET_KEYS:
+        return dict.fromkeys(value, MASK)
+    if key == "args":
+        return mask_args(value)
+    return mask_url(value) if key in _URL_KEYS else value

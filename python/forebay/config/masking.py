@@ -47,7 +47,7 @@ def mask_secret(value: str) -> str:
 
 
 def mask_args(args: Sequence[str]) -> list[str]:
-    """Mask the arguments of a command that look like secrets, by their option's name or by their own form."""
+    """Mask arguments of a command that look like secrets by the name of their option or by their form."""
     return [_mask_word(word, previous) for previous, word in zip(["", *args], args, strict=False)]
 
 
@@ -80,15 +80,15 @@ def make_redaction(expression: str) -> "Redaction":
     search(b"", expression, regex=True)
 
     def redact(data: bytes) -> bytes:
-        pieces, copied, start = [], 0, 0
+        pieces, copied_until, start = [], 0, 0
         while True:
             found = search(data, expression, regex=True, start=start, limit=_MATCHES_PER_SEARCH, context=0)
             for match in found.matches:
-                pieces += [data[copied : match.start], _REPLACEMENT]
-                copied = match.end
+                pieces += [data[copied_until : match.start], _REPLACEMENT]
+                copied_until = match.end
             if found.next_start is None:
                 break
             start = found.next_start
-        return b"".join([*pieces, data[copied:]]) if pieces else data
+        return b"".join([*pieces, data[copied_until:]]) if pieces else data
 
     return redact

@@ -1,6 +1,7 @@
 """Types of options: each parses a string from a flag or variable, or a value from TOML."""
 
 import dataclasses
+import json
 import math
 import re
 import urllib.parse
@@ -20,17 +21,20 @@ __all__ = [
     "PREFIX",
     "SECONDS",
     "SIZE",
+    "STORE",
     "TEXT",
     "TOOLS",
     "URL",
     "OptionType",
+    "accept_none",
     "choice",
+    "expand_variables",
+    "format_toml",
     "line_list",
     "name_list",
     "name_map",
-    "optional",
     "path_list",
-    "positive",
+    "reject_zero",
 ]
 
 
@@ -42,9 +46,9 @@ class OptionType:
     """Takes a string or a TOML value. Raises `ValueError` with a description of valid values."""
     metavar: str
     example: str
-    """Shown after the description of valid values. Empty where that lists them all."""
+    """Shown after the description of valid values. Empty if the description lists all values."""
     separator: str | None = None
-    """Separates values in a variable. The flag is repeatable if there is one."""
+    """Separates values in a variable. If it is set, the flag can be repeated."""
     is_flag: bool = False
     is_value_optional: bool = False
     """Whether the flag may be given without a value."""
@@ -122,7 +126,7 @@ def _parse_url(value: Any) -> str:
         parts = urllib.parse.urlsplit(value if isinstance(value, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(expected)
-        # Reading the port checks it.
+        # Reading `port` validates it.
         _ = parts.port
     except ValueError:
         raise ValueError(expected) from None
@@ -140,6 +144,7 @@ def _parse_address(value: Any) -> tuple[str, int]:
 
 
 TEXT = OptionType(_parse_text, "TEXT", "text")
+STORE = OptionType(_parse_text, "URL", "file:///path")
 PATH = OptionType(_parse_text, "PATH", "./file", is_path=True)
 FLAG = OptionType(_parse_flag, "", "", is_flag=True)
 SIZE = OptionType(_make_integer_parser(_SIZE_UNITS, "a number of bytes"), "BYTES", "64MiB")
@@ -151,7 +156,7 @@ URL = OptionType(_parse_url, "URL", "https://example.com/mcp")
 ADDRESS = OptionType(_parse_address, "HOST:PORT", "127.0.0.1:8000")
 
 
-def optional(value_type: OptionType) -> OptionType:
+def accept_none(value_type: OptionType) -> OptionType:
     """Return an option type that also accepts `none`."""
 
     def parse(value: Any) -> Any:
@@ -165,7 +170,7 @@ def optional(value_type: OptionType) -> OptionType:
     return dataclasses.replace(value_type, parse=parse)
 
 
-def positive(value_type: OptionType) -> OptionType:
+def reject_zero(value_type: OptionType) -> OptionType:
     """Return an option type that rejects 0."""
 
     def parse(value: Any) -> Any:
@@ -200,23 +205,23 @@ def _parse_texts(value: Any, valid_values: str = "a list of texts") -> list[str]
     return list(texts)
 
 
+_NAMES_FORMAT = "a list of names, separated by commas"
+
+
 def name_list(metavar: str, example: str) -> OptionType:
     """Return an option type for names, separated by commas or in a list."""
 
     def parse(value: Any) -> tuple[str, ...]:
-        names = [name.strip() for text in _parse_texts(value) for name in text.split(",")]
+        names = [name.strip() for text in _parse_texts(value, _NAMES_FORMAT) for name in text.split(",")]
         if not all(names):
-            raise ValueError("names, with a comma between them")
+            raise ValueError(_NAMES_FORMAT)
         return tuple(names)
 
     return OptionType(parse, metavar, example, ",")
 
 
 def line_list(metavar: str, example: str) -> OptionType:
-    """Return an option type for a list of strings that may contain commas.
-
-    An environment variable has one string per line.
-    """
+    """Return an option type for a list of strings that may contain commas. A variable has one string per line."""
     return OptionType(lambda value: tuple(_parse_texts(value)), metavar, example, "\n")
 
 
@@ -236,7 +241,7 @@ def _parse_rules(value: Any, parse_rule: Callable[[Any], Any], valid_values: str
 
 
 def name_map(metavar: str, example: str) -> OptionType:
-    """Return an option type for names by pattern."""
+    """Return an option type for names by pattern, such as `browser_*=core`."""
     expected = f"{metavar} for each"
 
     def parse_name(value: Any) -> str:
@@ -259,7 +264,7 @@ def _parse_tool_rule(value: Any) -> Any:
     return {name: _TOOL_RULE_PARSERS[name](setting) for name, setting in value.items()}
 
 
-_CONTRACT_FORMAT = f"true, false, or patterns of tools, each with =CATEGORY if wanted ({', '.join(_CATEGORIES)})"
+_CONTRACT_FORMAT = f"true, false, or patterns of tool names, each with an optional =CATEGORY ({', '.join(_CATEGORIES)})"
 
 
 def _parse_category(value: Any) -> bool | str:
@@ -280,7 +285,7 @@ def _parse_contract(value: Any) -> bool | dict[str, bool | str]:
     return _parse_rules({pattern: category for pattern, _, category in split}, _parse_category, _CONTRACT_FORMAT)
 
 
-_HEADERS_FORMAT = "Name: value for each"
+_HEADERS_FORMAT = "Name: value for each header"
 
 
 def _parse_headers(value: Any) -> dict[str, str]:
@@ -300,3 +305,47 @@ TOOLS = OptionType(
 )
 CONTRACT = OptionType(_parse_contract, "PATTERN[=CATEGORY]", "*_list=list", ",", is_value_optional=True)
 HEADERS = OptionType(_parse_headers, "NAME:VALUE", "Authorization: Bearer ${TOKEN}", "\n")
+
+
+_VARIABLE_PATTERN = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
+    """Replace every `${VAR}` in a value's strings. `$${VAR}` becomes a literal `${VAR}`.
+
+    Raises `ValueError` if a variable is not set.
+    """
+    if isinstance(value, str):
+        return _VARIABLE_PATTERN.sub(lambda found: _get_variable_value(found, environ), value)
+    if isinstance(value, dict):
+        return {key: expand_variables(inner, environ) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [expand_variables(inner, environ) for inner in value]
+    return value
+
+
+def _get_variable_value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    is_escaped, name = match.groups()
+    if is_escaped:
+        return match[0][1:]
+    if name not in environ:
+        raise ValueError(f"the variable {name} is not set; set it, or write $${{{name}}} for the text itself")
+    return environ[name]
+
+
+def format_toml(value: Any) -> str:
+    """Return a value as forebay.toml would hold it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        pairs = [f"{_format_key(key)} = {format_toml(inner)}" for key, inner in value.items()]
+        return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(format_toml, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return str(int(value) if value == int(value) else value)
+
+
+def _format_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else format_toml(key)

@@ -1,7 +1,9 @@
-"""The table of options: flags, keys of forebay.toml, variables and `Settings` are all defined here."""
+"""The table of options. It defines the flags, the keys of forebay.toml, the variables and `Settings`."""
 
 import dataclasses
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,36 +20,40 @@ from forebay.config.option_types import (
     PREFIX,
     SECONDS,
     SIZE,
-    TEXT,
+    STORE,
     TOOLS,
     URL,
     OptionType,
+    accept_none,
     choice,
+    format_toml,
     line_list,
     name_list,
     name_map,
-    optional,
     path_list,
-    positive,
+    reject_zero,
 )
 
 if TYPE_CHECKING:
     from forebay.config.upstreams import UpstreamConfig
 
-__all__ = ["OPTIONS", "REMOVED", "SPELLINGS", "Option", "Settings"]
+__all__ = ["HOST_PATTERN", "OPTIONS", "OPTIONS_AND_ALIASES", "REMOVED_OPTIONS", "Option", "Settings", "is_loopback"]
 
 _T = TypeVar("_T")
-_EMPTY: Mapping[str, Any] = {}
-_TEXT_UNITS = {
+_EMPTY_MAPPING: Mapping[str, Any] = {}
+HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
+"""A host name or address, with or without a port."""
+
+_UNITS = {
     "BYTES": (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
     "SECONDS": (("h", 3600), ("min", 60), ("s", 1)),
 }
-"""Units of defaults in help, largest first."""
+"""Units to print values in, by metavar of the option type, largest first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option and its names in every place it can be set."""
+    """An option: its type, its default, and its names as a flag, a variable and a key."""
 
     name: str
     type: OptionType
@@ -57,29 +63,37 @@ class Option:
     variable: str
     commands: tuple[str, ...]
     is_policy: bool
-    """Whether `OutputPolicy` takes it, under the same name."""
+    """Whether `OutputPolicy` has a parameter of the same name."""
     is_secret: bool
-    in_file: bool
+    is_in_file: bool
+    """Whether forebay.toml may set the option."""
     aliases: "tuple[Option, ...]" = ()
-    """Other names of the option. Their values are in the same unit once they are parsed."""
+    """Other names of the option. Parsed values are in the same unit as those of the option."""
     is_alias: bool = False
 
     @property
     def key(self) -> str | None:
-        """The key in forebay.toml."""
-        return self.name if self.in_file else None
+        """The key in forebay.toml, or `None` if the file cannot set the option."""
+        return self.name if self.is_in_file else None
 
     @property
     def default_text(self) -> str:
         """The default as a user would write it, such as `24h`; empty if there is none."""
-        if self.default in (None, "", (), {}):
-            return ""
-        if isinstance(self.default, bool):
-            return str(self.default).lower()
-        for unit, factor in _TEXT_UNITS.get(self.type.metavar, ()):
-            if self.default % factor == 0:
-                return f"{self.default / factor:g}{unit}"
-        return str(self.default)
+        text = self.format_value(self.default)
+        return "" if text == "-" else text.strip('"')
+
+    def format_value(self, value: Any) -> str:
+        """Return a value as forebay.toml would hold it, such as `"24h"`, or `-` if it is empty."""
+        if value in (None, "", (), {}):
+            return "-"
+        if self.type is ADDRESS and isinstance(value, tuple):
+            host, port = value
+            value = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if isinstance(value, int | float) and value > 0:
+            for unit, factor in _UNITS.get(self.type.metavar, ()):
+                if value % factor == 0:
+                    return f'"{int(value // factor)}{unit}"'
+        return format_toml(value)
 
 
 def _option(
@@ -90,10 +104,10 @@ def _option(
     commands: tuple[str, ...] = ("wrap", "serve"),
     flag: str | None = None,
     variable: str | None = None,
-    aliases: Mapping[str, OptionType] = _EMPTY,
+    aliases: Mapping[str, OptionType] = _EMPTY_MAPPING,
     is_policy: bool = False,
     is_secret: bool = False,
-    in_file: bool = True,
+    is_in_file: bool = True,
 ) -> _T:
     """Define a field of `Settings` that is an option. By default its flag and variable are named after the field."""
     metadata = {
@@ -106,7 +120,7 @@ def _option(
         "aliases": aliases,
         "is_policy": is_policy,
         "is_secret": is_secret,
-        "in_file": in_file,
+        "is_in_file": is_in_file,
     }
     # Dataclasses refuse a mutable default, and some defaults are mappings.
     return dataclasses.field(default_factory=lambda: default, repr=not is_secret, metadata=metadata)
@@ -119,13 +133,15 @@ _serve_option = partial(_option, commands=("serve",))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The values in force. Sizes are bytes, times are seconds."""
+    """The values of all options. Sizes are bytes, times are seconds."""
 
-    config: str | None = _option(None, PATH, "read options from this file; none is searched for", in_file=False)
+    config: str | None = _option(
+        None, PATH, "read options from this file; no file is read by default", is_in_file=False
+    )
 
     # What to store, and for how long.
     store: str | None = _policy_option(
-        None, TEXT, "where to store results, such as file:///path; by default in the user's home"
+        None, STORE, "where to store results, such as file:///path; by default in the user's home"
     )
     output_mode: str = _policy_option(
         "auto", MODE, "auto stores results above the inline limit, handle stores all, inline stores none"
@@ -140,9 +156,11 @@ class Settings:
         "remove expired results this often; 0 for never",
         aliases={"output_handle_sweep_interval_seconds": SECONDS},
     )
-    quota_bytes: int | None = _policy_option(4 << 30, optional(SIZE), "store at most this much in all")
+    quota_bytes: int | None = _policy_option(
+        4 << 30, accept_none(SIZE), "store at most this much in total; none for no limit"
+    )
     principal_quota_bytes: int | None = _policy_option(
-        1 << 30, optional(SIZE), "store at most this much for each principal"
+        1 << 30, accept_none(SIZE), "store at most this much for each principal; none for no limit"
     )
     on_full: str = _policy_option(
         "refuse", choice("refuse", "evict"), "refuse new results when the store is full, or evict old ones"
@@ -155,7 +173,7 @@ class Settings:
 
     # Which tools clients see, and how they answer.
     tools: Mapping[str, Any] = _policy_option(
-        _EMPTY,
+        _EMPTY_MAPPING,
         TOOLS,
         "set the output mode of tools by name or pattern; the first match counts; repeatable",
         flag="--tool",
@@ -164,14 +182,14 @@ class Settings:
     prefix: str = _policy_option("", PREFIX, "put this before the names of the tools that forebay adds")
     journal: bool = _policy_option(False, FLAG, "add a tool that reads the journal")
     contract: bool | Mapping[str, Any] = _policy_option(
-        False, CONTRACT, "use the response contract for all tools, or for those that match; repeatable"
+        False, CONTRACT, "use the response contract for all tools, or for tools that match; repeatable"
     )
     tools_only: tuple[str, ...] | None = _policy_option(
         None, name_list("NAMES", "core,search"), "allow only these capabilities"
     )
     disable_tools: tuple[str, ...] = _policy_option((), name_list("NAMES", "admin"), "disable these capabilities")
     capabilities: Mapping[str, str] = _policy_option(
-        _EMPTY,
+        _EMPTY_MAPPING,
         name_map("PATTERN=NAME", "browser_*=core"),
         "set the capability of tools by name or pattern; repeatable",
         flag="--capability",
@@ -193,7 +211,7 @@ class Settings:
 
     # Calls and logs.
     call_timeout_seconds: float | None = _option(
-        None, optional(positive(SECONDS)), "cancel a call that takes longer than this; none for no limit"
+        None, accept_none(reject_zero(SECONDS)), "cancel a call that takes longer than this; none for no limit"
     )
     shutdown_grace_seconds: float = _option(5.0, SECONDS, "give calls in flight this long to finish at shutdown")
     log_level: str = _option(
@@ -203,7 +221,7 @@ class Settings:
     # The server behind `wrap`.
     url: str | None = _wrap_option(None, URL, "wrap the MCP server at this URL instead of a command")
     headers: Mapping[str, str] = _wrap_option(
-        _EMPTY,
+        _EMPTY_MAPPING,
         HEADERS,
         "send this header with every request to the URL; ${VAR} is read from the environment; repeatable",
         flag="--header",
@@ -215,7 +233,7 @@ class Settings:
     http: tuple[str, int] | None = _serve_option(None, ADDRESS, "listen on this address instead of stdio")
     token_file: str | None = _serve_option(None, PATH, "read bearer tokens from this file, one `name: token` a line")
     insecure: bool = _serve_option(
-        False, FLAG, "allow callers without a token beyond loopback, and a token file that others can read"
+        False, FLAG, "allow callers from other machines without a token, and a token file that other users can read"
     )
     allowed_hosts: tuple[str, ...] = _serve_option(
         (), name_list("HOSTS", "mcp.example.com"), "accept these host names in the Host header"
@@ -226,25 +244,31 @@ class Settings:
     oauth_issuer: str | None = _serve_option(
         None, URL, "accept JWTs of this issuer; issuer and subject are the principal"
     )
-    oauth_audience: str | None = _serve_option(None, URL, "accept only JWTs for this audience, the URL clients call")
+    oauth_audience: str | None = _serve_option(
+        None, URL, "accept only JWTs for this audience: the URL that clients call"
+    )
     oauth_jwks_url: str | None = _serve_option(None, URL, "read the keys that sign the JWTs from this URL")
     oauth_scopes: tuple[str, ...] = _serve_option((), name_list("SCOPES", "mcp:use"), "require these scopes of a JWT")
-    body_limit_bytes: int = _serve_option(4 << 20, positive(SIZE), "reject larger request bodies")
+    body_limit_bytes: int = _serve_option(4 << 20, reject_zero(SIZE), "reject larger request bodies")
     rate_limit_per_minute: int | None = _serve_option(
         None,
-        optional(positive(COUNT)),
-        "allow this many requests a minute to each principal, or to each address without a token",
+        accept_none(reject_zero(COUNT)),
+        "allow each principal this many requests a minute; callers without a token are counted by address",
     )
     max_connections: int = _serve_option(
         512,
-        positive(COUNT),
-        "keep at most this many connections open; sessions and principals grow with it",
+        reject_zero(COUNT),
+        "keep at most this many connections open; more also allows more sessions and principals",
     )
     session_idle_seconds: float = _serve_option(
-        1800.0, positive(SECONDS), "close a session, or a principal's connections to upstreams, after this long unused"
+        1800.0,
+        reject_zero(SECONDS),
+        "close a session, or a principal's connections to upstreams, after this long unused",
     )
     file_refs_beyond_loopback: bool = _serve_option(False, FLAG, "allow $file to callers from other machines, too")
-    mcp_servers: str | None = _serve_option(None, PATH, "also serve the mcpServers of this client's file")
+    mcp_servers: str | None = _serve_option(
+        None, PATH, "also serve the MCP servers in this configuration file of a client"
+    )
 
     # Limits that are not options. Tests lower them.
     spool_above_bytes: int = 8 << 20
@@ -253,14 +277,14 @@ class Settings:
     """Maximum number of restarts of a server within `restart_window_seconds`."""
     restart_window_seconds: float = 60.0
     restart_delay_seconds: float = 0.5
-    """Wait before the second restart; it doubles with each one."""
+    """Delay before the second restart. It doubles with each further restart."""
     answer_timeout_seconds: float = 600.0
-    """How long a call waits for its client to answer a request of the server."""
+    """How long a call waits until the client answers a request that the server sent during the call."""
     read_timeout_seconds: float = 30.0
-    """How long a request may take to arrive, and a connection may be idle."""
+    """Maximum time for a request to arrive, and for a connection to be idle."""
     max_sessions: int = 1000
     max_principals: int = 64
-    """Maximum number of principals that use upstreams without a session."""
+    """Maximum number of principals that use upstreams without a session at a time."""
 
     upstreams: "Mapping[str, UpstreamConfig]" = dataclasses.field(default_factory=dict)
     """The `[upstreams.NAME]` of the file and the servers of `mcp_servers`."""
@@ -268,7 +292,7 @@ class Settings:
     """Where each value that is not a default was set: a flag, a variable, or a line of a file."""
 
     def policy_options(self) -> dict[str, Any]:
-        """Return the arguments for `OutputPolicy(...)`: the options that were set, and the gateway's own defaults."""
+        """Return the keyword arguments of `OutputPolicy`: the options that were set, and the gateway's own defaults."""
         arguments = {
             option.name: getattr(self, option.name)
             for option in OPTIONS.values()
@@ -287,10 +311,33 @@ class Settings:
         return arguments
 
     def _is_file_access_off(self) -> bool:
-        """Whether `$file` reads nothing because callers may be on other machines. `$handle` still works."""
-        from forebay.config.listening import is_beyond_loopback
+        """Return whether `$file` is off because callers may be on other machines. `$handle` still works."""
+        return self.is_beyond_loopback and not self.file_refs_beyond_loopback
 
-        return is_beyond_loopback(self) and not self.file_refs_beyond_loopback
+    @property
+    def has_authentication(self) -> bool:
+        """Whether callers of `serve` need a token."""
+        return self.token_file is not None or self.oauth_issuer is not None
+
+    @property
+    def is_beyond_loopback(self) -> bool:
+        """Whether other machines can call: directly, or through a proxy that uses an allowed host name."""
+        if self.http is None:
+            return False
+        return not all(map(is_loopback, (self.http[0], *map(_strip_port, self.allowed_hosts))))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine: `localhost` or a loopback address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _strip_port(host: str) -> str:
+    found = HOST_PATTERN.fullmatch(host)
+    return found[1].strip("[]") if found else host
 
 
 def _make_option(field: "dataclasses.Field[Any]") -> Option:
@@ -325,10 +372,10 @@ def _get_variable_name(name: str) -> str:
 
 
 OPTIONS = {field.name: _make_option(field) for field in dataclasses.fields(Settings) if field.metadata}
-SPELLINGS = {spelling.name: spelling for option in OPTIONS.values() for spelling in (option, *option.aliases)}
-"""Options and their aliases by name."""
+OPTIONS_AND_ALIASES = {named.name: named for option in OPTIONS.values() for named in (option, *option.aliases)}
+"""Every option under its name and under each of its aliases."""
 
-REMOVED = {
+REMOVED_OPTIONS = {
     "answer_timeout_seconds": "a client has 10 minutes to answer",
     "compression": "stored results are always compressed",
     "connection_limit_bytes": "the library's Forebay(...) still takes it",
@@ -346,4 +393,4 @@ REMOVED = {
     "tool_prefix": "use prefix",
     "warn_bytes": "the library's open_store(...) still takes it",
 }
-"""Options of earlier versions that no longer exist, each with advice what to use instead."""
+"""Options of earlier versions that no longer exist, each with advice for its users."""

@@ -5,12 +5,14 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebay.arguments import did_you_mean
-from forebay.config.config_file import ConfigFile, expand_variables
-from forebay.config.option_types import HEADERS, PREFIX, TEXT, URL
+from forebay.config.option_types import HEADERS, PREFIX, TEXT, URL, expand_variables
 from forebay.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from forebay.config.load import ConfigFile
 
 __all__ = ["UPSTREAM_KEYS", "UpstreamConfig", "check_prefixes", "parse_upstream", "parse_upstreams"]
 
@@ -20,7 +22,7 @@ UPSTREAM_KEYS = {
     "openapi": ("base_url", "headers", "auth"),
     "python": (),
 }
-"""The kinds of upstreams, and the further keys of each. `prefix` goes with every kind."""
+"""The types of upstreams, and the other keys that each type may have. Every type may have a `prefix`."""
 
 _UPSTREAM_NAME_PATTERN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -44,13 +46,14 @@ class UpstreamConfig:
     python: str | None = None
     """The name of a Python module."""
     folder: str | None = None
-    """Folder of the configuration file; a Python module is also searched there."""
+    """The folder of the configuration file, where a Python module is searched too."""
     prefix: str | None = None
-    """Prefix of all tool names. Without one, the upstream's name is the prefix of names that clash."""
+    """Prefix of all tool names. Without one, only tool names that clash get a prefix: the upstream's name."""
 
     @property
-    def kind(self) -> str:
-        return next(kind for kind in UPSTREAM_KEYS if getattr(self, kind) is not None)
+    def upstream_type(self) -> str:
+        """The key that is set: `command`, `url`, `openapi` or `python`."""
+        return next(key for key in UPSTREAM_KEYS if getattr(self, key) is not None)
 
 
 def _parse_command(value: Any) -> str:
@@ -97,14 +100,14 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def parse_upstreams(file: ConfigFile, environ: Mapping[str, str]) -> dict[str, UpstreamConfig]:
+def parse_upstreams(file: "ConfigFile", environ: Mapping[str, str]) -> dict[str, UpstreamConfig]:
     """Return the `[upstreams.NAME]` of a forebay.toml. Raises `InvalidArgument`."""
     tables = file.values.get("upstreams", {})
     if not isinstance(tables, dict):
-        raise InvalidArgument(f"{file.location('upstreams')}: upstreams are tables, such as [upstreams.files]")
+        raise InvalidArgument(f"{file.find_location('upstreams')}: upstreams are tables, such as [upstreams.files]")
     upstreams = {}
     for name, table in tables.items():
-        location_of = partial(file.location, "upstreams", name)
+        location_of = partial(file.find_location, "upstreams", name)
         if not isinstance(table, dict):
             raise InvalidArgument(f"{location_of()}: an upstream is a table, such as [upstreams.{name}]")
         upstream = parse_upstream(name, table, location_of, lambda value: expand_variables(value, environ))
@@ -113,17 +116,17 @@ def parse_upstreams(file: ConfigFile, environ: Mapping[str, str]) -> dict[str, U
     return upstreams
 
 
-def check_prefixes(upstreams: Mapping[str, UpstreamConfig], file: ConfigFile) -> None:
+def check_prefixes(upstreams: Mapping[str, UpstreamConfig], file: "ConfigFile") -> None:
     """Raise `InvalidArgument` if two upstreams have the same prefix, or one has the name of another as its prefix.
 
-    Where tools clash, the upstream's name is put before them like a prefix, so either would be ambiguous.
+    Names of tools could then clash, since an upstream's name becomes a prefix where tools have the same name.
     """
     owners: dict[str, str] = {}
     for name, upstream in upstreams.items():
         prefix = upstream.prefix
         if not prefix:
             continue
-        location = file.location("upstreams", name, "prefix")
+        location = file.find_location("upstreams", name, "prefix")
         owner = owners.setdefault(prefix, name)
         if owner != name:
             raise InvalidArgument(
@@ -145,7 +148,7 @@ def parse_upstream(
 ) -> UpstreamConfig:
     """Parse the table of an upstream. Raises `InvalidArgument`.
 
-    `location_of` returns the place of a key for messages, `expand` expands the variables of a value.
+    `location_of` returns the location of a key for messages; `expand` expands the variables in a value.
     """
     if not _UPSTREAM_NAME_PATTERN.fullmatch(name):
         raise InvalidArgument(f"{location_of()}: upstreams have names of letters, digits, dots, dashes and underscores")
@@ -164,18 +167,18 @@ def _check_keys(name: str, table: Mapping[str, Any], location_of: Callable[..., 
         if key not in _PARSERS:
             hint = did_you_mean(key, _PARSERS, f"an upstream has {', '.join(_PARSERS)}")
             raise InvalidArgument(f"{location_of(key)}: an upstream has no {key}; {hint}")
-    kinds = [kind for kind in UPSTREAM_KEYS if kind in table]
-    if not kinds:
+    types = [key for key in UPSTREAM_KEYS if key in table]
+    if not types:
         allowed = ", ".join(UPSTREAM_KEYS)
         raise InvalidArgument(f"{location_of()}: the upstream {name} has none of {allowed}: give it one")
-    if len(kinds) > 1:
-        raise InvalidArgument(f"{location_of()}: the upstream {name} has {' and '.join(kinds)}: leave one of them")
+    if len(types) > 1:
+        raise InvalidArgument(f"{location_of()}: the upstream {name} has {' and '.join(types)}: leave one of them")
     for key in table:
-        if key not in (*kinds, *UPSTREAM_KEYS[kinds[0]], "prefix"):
-            raise InvalidArgument(f"{location_of(key)}: an upstream by {kinds[0]} has no {key}; take it out")
+        if key not in (*types, *UPSTREAM_KEYS[types[0]], "prefix"):
+            raise InvalidArgument(f"{location_of(key)}: an upstream by {types[0]} has no {key}; take it out")
 
 
-def _resolve_paths(upstream: UpstreamConfig, file: ConfigFile) -> UpstreamConfig:
+def _resolve_paths(upstream: UpstreamConfig, file: "ConfigFile") -> UpstreamConfig:
     cwd, openapi = upstream.cwd, upstream.openapi
     return dataclasses.replace(
         upstream,

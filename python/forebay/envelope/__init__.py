@@ -9,6 +9,12 @@ assert envelope.meta.source == "local"
 
 from forebay.envelope.body import Body
 from forebay.envelope.envelope import (
+    HTTP_RESPONSE_META_SCHEMA,
+    LOCAL_RESPONSE_META_SCHEMA,
+    MCP_CONTENT_BLOCK_SCHEMA,
+    MCP_RESPONSE_META_SCHEMA,
+    RESPONSE_ENVELOPE_SCHEMA,
+    RESPONSE_META_SCHEMA,
     RESPONSE_SOURCES,
     HTTPResponseMeta,
     LocalResponseMeta,
@@ -31,14 +37,6 @@ from forebay.envelope.envelope import (
     local_envelope,
     mcp_envelope,
     unwrap,
-)
-from forebay.envelope.schemas import (
-    HTTP_RESPONSE_META_SCHEMA,
-    LOCAL_RESPONSE_META_SCHEMA,
-    MCP_CONTENT_BLOCK_SCHEMA,
-    MCP_RESPONSE_META_SCHEMA,
-    RESPONSE_ENVELOPE_SCHEMA,
-    RESPONSE_META_SCHEMA,
 )
 
 __all__ = [

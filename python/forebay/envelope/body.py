@@ -1,7 +1,7 @@
 """Unparsed response bodies, and JSON with bytes in it.
 
-Where data is written as JSON, bytes become `{"$base64": "…"}`. A key of the data that looks like that gets one more
-`$` in front, so that `from_jsonable` can tell the two apart.
+In JSON, bytes become `{"$base64": "…"}`. A key of the data that is `$base64` already gets one more `$`, so that
+`from_jsonable` can tell the two apart.
 """
 
 import base64
@@ -28,6 +28,7 @@ __all__ = [
     "dump",
     "dump_reversible",
     "from_jsonable",
+    "get_media_type",
     "has_only_json_types",
     "is_json_type",
     "parse",
@@ -36,14 +37,16 @@ __all__ = [
 
 _BASE64_KEY = "$base64"
 
-_LETTERS = b"".join(rb"(?:%c|\\u00%x)" % (letter, letter) for letter in b"base64")
-_RESERVED_KEY_PATTERN = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _LETTERS)
+_BASE64_LETTERS_PATTERN = b"".join(rb"(?:%c|\\u00%x)" % (letter, letter) for letter in b"base64")
+_RESERVED_KEY_PATTERN = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _BASE64_LETTERS_PATTERN)
 """The opening quote of a `$base64` key in JSON text, whichever of its letters are escaped.
 
 A quote after a backslash is part of a string and opens nothing.
 """
 
-_PASSTHROUGH = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_PASSTHROUGH_OPTIONS = (
+    orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
 
 _LONG_INTEGER_PATTERN = r"[0-9]{19}"
 """Matches every integer beyond 64 bits, which `orjson` would read as a float."""
@@ -53,7 +56,7 @@ _HUGE_NUMBER_PATTERN = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
 
 
 class Body:
-    """The bytes of a response and their content type. They are parsed on the first call of `json()`."""
+    """The bytes of a response and their content type. The first call of `json()` parses the bytes."""
 
     __slots__ = ("_value", "content", "content_type")
 
@@ -63,13 +66,13 @@ class Body:
         self._value: tuple[Any] | None = None
 
     def json(self) -> Any:
-        """Return the value of a JSON body. Raises `ValueError` if it is not JSON."""
+        """Return the parsed body. Raises `ValueError` if the body is not JSON."""
         if self._value is None:
             self._value = (parse(self.content),)
         return self._value[0]
 
     def text(self) -> str:
-        """Return the body as text. Raises `InvalidText` if it is not UTF-8."""
+        """Return the body as text. Raises `InvalidText` if the body is not UTF-8."""
         try:
             return self.content.decode()
         except UnicodeDecodeError as error:
@@ -100,17 +103,22 @@ class Body:
 
 
 _BINARY_TYPES = (Body, bytes, bytearray, memoryview)
-"""Types that JSON has no form for."""
+"""Types that JSON cannot express."""
+
+
+def get_media_type(content_type: str) -> str:
+    """Return a content type in lower case and without parameters such as `charset`."""
+    return content_type.partition(";")[0].strip().lower()
 
 
 def is_json_type(content_type: str) -> bool:
-    """Return whether a content type is JSON, and not NDJSON."""
-    kind = content_type.partition(";")[0].strip().lower()
-    return kind in ("application/json", "text/json") or kind.endswith("+json")
+    """Return whether a content type is JSON. NDJSON is not."""
+    media_type = get_media_type(content_type)
+    return media_type in ("application/json", "text/json") or media_type.endswith("+json")
 
 
 def parse(data: bytes) -> Any:
-    """Parse JSON exactly. Long integers and lone surrogates take the slower `json` module."""
+    """Parse JSON exactly. Raises `ValueError`. Long integers and lone surrogates need the slower `json` module."""
     if not _core.search(data, _LONG_INTEGER_PATTERN, regex=True, limit=1, context=0).matches:
         # `orjson` rejects lone surrogates, which `json` reads.
         with contextlib.suppress(orjson.JSONDecodeError):
@@ -138,7 +146,7 @@ def has_only_json_types(data: Any) -> bool:
     `orjson` also writes UUIDs and enums, `marshal` also bytes and sets; only JSON's own types are written by both.
     """
     try:
-        orjson.dumps(data, option=_PASSTHROUGH)
+        orjson.dumps(data, option=_PASSTHROUGH_OPTIONS)
         marshal.dumps(data)
     except (TypeError, ValueError):
         return False
@@ -169,13 +177,13 @@ def dump_reversible(data: Any) -> bytes:
         return jsonable
 
     text = encode(data, default)
-    # Keys of the data are escaped only if there are more `$base64` than were written here, as walking through all of
-    # the data is slow. At least `len(encoded_ids)` were written here, so an equal count means the data has none.
+    # Escaping walks through all of the data, which is slow, so it is skipped if the data has no `$base64` of its own.
+    # `default` has written at least `len(encoded_ids)` of them, so an equal count means that the data has none.
     return text if text.count(_BASE64_KEY.encode()) == len(encoded_ids) else encode(to_jsonable(data))
 
 
 def to_jsonable(data: Any) -> Any:
-    """Replace bytes with `{"$base64": …}`, escape keys that look like that, and embed JSON bodies."""
+    """Replace bytes with `{"$base64": …}`, escape existing `$base64` keys, and embed JSON bodies."""
     match data:
         case Body(is_json=True) if _can_parse(data):
             return orjson.Fragment(_RESERVED_KEY_PATTERN.sub(b'"$', data.content))
@@ -195,7 +203,7 @@ def to_jsonable(data: Any) -> Any:
 
 
 def _can_parse(body: Body) -> bool:
-    """Return whether `parse` can read all numbers of a body. Only a body with a suspicious number is parsed."""
+    """Return whether `parse` can read all numbers of a body. Only a body with a very large number is parsed."""
     if _core.search(body.content, _HUGE_NUMBER_PATTERN, regex=True, limit=1, context=0).matches:
         try:
             body.json()
@@ -207,7 +215,7 @@ def _can_parse(body: Body) -> bool:
 def from_jsonable(data: Any, content: bytes) -> Any:
     """Restore the data that `dump_reversible` wrote; `data` is the parsed value of `content`.
 
-    Raises `InvalidArgument` if it is nested too deeply.
+    Raises `InvalidArgument` if the data is nested too deeply.
     """
     if b"base64" not in content and b"\\u00" not in content:
         # No `$base64` key, not even one with escaped letters.
@@ -238,7 +246,7 @@ def _decode_base64(text: str, data: Any) -> Any:
 
 
 def _escape_key(key: Any) -> Any:
-    """Add a `$` to a key that looks like `$base64`."""
+    """Add a `$` to the keys `$base64`, `$$base64` and so on; return other keys unchanged."""
     return f"${key}" if isinstance(key, str) and _is_reserved_key(key) else key
 
 
@@ -253,11 +261,11 @@ def _is_reserved_key(key: str) -> bool:
 _CHARSET_PATTERN = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
 
 _EXCLUDED_CODECS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
-"""Text codecs of Python that are no charsets; some take very long on large input."""
+"""Text codecs of Python that are not charsets; some of them are very slow on large input."""
 
 
 def decode_text(content: bytes, content_type: str) -> str | None:
-    """Decode bytes with the charset of their content type; return `None` if they are not valid in it."""
+    """Decode bytes with the charset of their content type, by default UTF-8. Return `None` if that fails."""
     charset = _CHARSET_PATTERN.search(content_type)
     try:
         codec = codecs.lookup(charset[1] if charset else "utf-8")

@@ -1,4 +1,4 @@
-"""Response envelopes: the data of a result, and metadata of its source.
+"""Response envelopes: the data of a result, and metadata of its source; and their JSON Schemas.
 
 Content blocks of tools are plain dicts with their wire keys, so unknown keys are preserved. The `mcp` package is not
 needed here.
@@ -16,6 +16,13 @@ from forebay.errors import InvalidArgument
 from forebay.store.payload import encode
 
 __all__ = [
+    "HTTP_RESPONSE_META_SCHEMA",
+    "LOCAL_RESPONSE_META_SCHEMA",
+    "MAX_EPOCH_MS",
+    "MCP_CONTENT_BLOCK_SCHEMA",
+    "MCP_RESPONSE_META_SCHEMA",
+    "RESPONSE_ENVELOPE_SCHEMA",
+    "RESPONSE_META_SCHEMA",
     "RESPONSE_SOURCES",
     "HTTPResponseMeta",
     "LocalResponseMeta",
@@ -36,6 +43,7 @@ __all__ = [
     "http_envelope",
     "is_response_envelope",
     "local_envelope",
+    "make_object_schema",
     "mcp_envelope",
     "meta_from_dict",
     "unwrap",
@@ -109,16 +117,16 @@ MCPContentBlock: TypeAlias = MCPTextBlock | MCPImageBlock | MCPAudioBlock | MCPR
 
 def content_block(block: object) -> MCPContentBlock:
     """Return a block as a plain dict. A block of an unknown type becomes a text block with its JSON."""
-    plain = _to_plain(block)
-    match plain:
+    wire_block = _to_wire_dict(block)
+    match wire_block:
         case (
             {"type": "text", "text": str()}
             | {"type": "image" | "audio", "data": str(), "mimeType": str()}
             | {"type": "resource", "resource": {"uri": str()}}
             | {"type": "resource_link", "uri": str(), "name": str()}
         ):
-            return cast("MCPContentBlock", plain)
-    return {"type": "text", "text": dump(plain).decode()}
+            return cast("MCPContentBlock", wire_block)
+    return {"type": "text", "text": dump(wire_block).decode()}
 
 
 def content_blocks(blocks: Iterable[object] | None) -> list[MCPContentBlock]:
@@ -126,8 +134,8 @@ def content_blocks(blocks: Iterable[object] | None) -> list[MCPContentBlock]:
     return [content_block(block) for block in blocks or ()]
 
 
-def _to_plain(block: object) -> Any:
-    """Return a block with its wire keys; dump it if it is a pydantic model."""
+def _to_wire_dict(block: object) -> Any:
+    """Return a mapping or a pydantic model as a dict with wire keys, anything else unchanged."""
     if isinstance(block, dict):
         return block
     if isinstance(block, Mapping):
@@ -177,7 +185,7 @@ class HTTPResponseMeta:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MCPResponseMeta:
-    """Metadata of an MCP tool result. `is_error` is the tool's own flag: it ran and failed."""
+    """Metadata of an MCP tool result. `is_error` means that the tool ran and reported a failure."""
 
     is_error: bool
     content: list[MCPContentBlock]
@@ -200,19 +208,19 @@ ResponseMeta: TypeAlias = LocalResponseMeta | HTTPResponseMeta | MCPResponseMeta
 
 
 def meta_from_dict(data: Mapping[str, Any]) -> ResponseMeta:
-    """Read the metadata of an envelope from its dict. Raises `InvalidArgument` if it is incomplete."""
+    """Read the metadata of an envelope from a dict. Raises `InvalidArgument` if the dict is incomplete."""
     match data:
-        case {"source": "local", "operationId": str(operation), "timestamp": int() | float() as timestamp} if (
-            -_MAX_EPOCH_MS < timestamp < _MAX_EPOCH_MS
+        case {"source": "local", "operationId": str(operation_id), "timestamp": int() | float() as timestamp} if (
+            -MAX_EPOCH_MS < timestamp < MAX_EPOCH_MS
         ):
-            return LocalResponseMeta(operation, int(timestamp))
+            return LocalResponseMeta(operation_id, int(timestamp))
         case {
             "source": "http",
             "statusCode": int(status),
             "headers": Mapping() as headers,
-            "contentType": str(kind),
+            "contentType": str(content_type),
         } if not isinstance(status, bool):
-            return HTTPResponseMeta(status, dict(headers), kind)
+            return HTTPResponseMeta(status, dict(headers), content_type)
         case {"source": "mcp", "isError": bool(is_error), "content": list(content)} if isinstance(
             data.get("_meta", {}), Mapping
         ):
@@ -223,7 +231,7 @@ def meta_from_dict(data: Mapping[str, Any]) -> ResponseMeta:
     raise InvalidArgument(f"source is one of {', '.join(RESPONSE_SOURCES)}, not {str(data.get('source'))[:32]!r}")
 
 
-_MAX_EPOCH_MS = 1e18
+MAX_EPOCH_MS = 1e18
 """Maximum timestamp, in milliseconds since 1970."""
 
 _REQUIRED_KEYS = {
@@ -245,7 +253,7 @@ class ResponseEnvelope(Generic[_T]):
 
     @property
     def is_error(self) -> bool:
-        """Whether a tool ran and failed. Failures of other sources are raised instead."""
+        """Whether a tool ran and reported a failure. Failures of other sources are raised instead."""
         return isinstance(self.meta, MCPResponseMeta) and self.meta.is_error
 
     def to_dict(self) -> dict[str, Any]:
@@ -254,7 +262,7 @@ class ResponseEnvelope(Generic[_T]):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ResponseEnvelope[Any]":
-        """Read an envelope from its dict. Raises `InvalidArgument` if it is not one."""
+        """Read an envelope from a dict with wire keys. Raises `InvalidArgument` for anything else."""
         if not isinstance(data, Mapping) or "data" not in data or not isinstance(data.get("meta"), Mapping):
             raise InvalidArgument("an envelope has data, and meta with its source")
         return ResponseEnvelope(data["data"], meta_from_dict(data["meta"]))
@@ -265,7 +273,7 @@ class ResponseEnvelope(Generic[_T]):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> "ResponseEnvelope[Any]":
-        """Read an envelope that `to_json` wrote."""
+        """Read an envelope that `to_json` wrote. Raises `InvalidArgument` for anything else."""
         try:
             content = data.encode() if isinstance(data, str) else data
             value = parse(content)
@@ -276,7 +284,7 @@ class ResponseEnvelope(Generic[_T]):
 
 
 def is_response_envelope(value: object) -> TypeIs["ResponseEnvelope[Any] | Mapping[str, Any]"]:
-    """Return whether a value is an envelope, or the dict of one: `meta.source` is a known source."""
+    """Return whether a value is an envelope, or a dict with `data` and a known `meta.source`."""
     if isinstance(value, ResponseEnvelope):
         return True
     if not isinstance(value, Mapping) or "data" not in value:
@@ -310,3 +318,81 @@ def mcp_envelope(
 def unwrap(envelope: ResponseEnvelope[_T]) -> _T:
     """Return the data of an envelope."""
     return envelope.data
+
+
+# JSON Schemas (2020-12) of envelopes, for call events and for receivers in other languages.
+
+_STRING: dict[str, Any] = {"type": "string"}
+_OBJECT: dict[str, Any] = {"type": "object"}
+
+_ANNOTATIONS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "audience": {"type": "array", "items": {"enum": ["user", "assistant"]}},
+        "priority": {"type": "number"},
+        "lastModified": _STRING,
+    },
+}
+
+
+def make_object_schema(required_properties: dict[str, Any], **optional_properties: Any) -> dict[str, Any]:
+    """Return the JSON Schema of an object with these properties."""
+    return {
+        "type": "object",
+        "properties": {**required_properties, **optional_properties},
+        "required": [*required_properties],
+    }
+
+
+def _make_block_schema(
+    block_type: str, required_properties: dict[str, Any], **optional_properties: Any
+) -> dict[str, Any]:
+    return make_object_schema(
+        {"type": {"const": block_type}, **required_properties}, **optional_properties, annotations=_ANNOTATIONS
+    )
+
+
+_RESOURCE = make_object_schema({"uri": _STRING}, mimeType=_STRING, text=_STRING, blob=_STRING)
+
+MCP_CONTENT_BLOCK_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        _make_block_schema("text", {"text": _STRING}),
+        _make_block_schema("image", {"data": _STRING, "mimeType": _STRING}),
+        _make_block_schema("audio", {"data": _STRING, "mimeType": _STRING}),
+        _make_block_schema("resource", {"resource": _RESOURCE}),
+        _make_block_schema("resource_link", {"uri": _STRING, "name": _STRING}, description=_STRING, mimeType=_STRING),
+    ]
+}
+
+LOCAL_RESPONSE_META_SCHEMA = make_object_schema(
+    {"source": {"const": "local"}, "operationId": _STRING, "timestamp": {"type": "number"}}
+)
+
+HTTP_RESPONSE_META_SCHEMA = make_object_schema(
+    {
+        "source": {"const": "http"},
+        "statusCode": {"type": "integer"},
+        "headers": {"type": "object", "additionalProperties": _STRING},
+        "contentType": _STRING,
+    },
+)
+
+MCP_RESPONSE_META_SCHEMA = make_object_schema(
+    {
+        "source": {"const": "mcp"},
+        "isError": {"type": "boolean"},
+        "content": {"type": "array", "items": MCP_CONTENT_BLOCK_SCHEMA},
+    },
+    # Any JSON value since 2026-07-28, an object before that.
+    structuredContent={},
+    _meta=_OBJECT,
+)
+
+RESPONSE_META_SCHEMA: dict[str, Any] = {
+    "anyOf": [LOCAL_RESPONSE_META_SCHEMA, HTTP_RESPONSE_META_SCHEMA, MCP_RESPONSE_META_SCHEMA]
+}
+
+RESPONSE_ENVELOPE_SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    **make_object_schema({"data": {"description": "What the operation answered"}, "meta": RESPONSE_META_SCHEMA}),
+}

@@ -22,7 +22,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from forebay.adapters.sdk_internals import OwnerLimitedSessionManager
-from forebay.config.listening import LOOPBACK_NAMES, is_beyond_loopback
 from forebay.http.limits import ConnectionShareLimit, RateLimit, TokenBuckets, get_principal_share
 from forebay.http.tokens import JWTVerifier, RevocationMiddleware, TokenFile
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 
 MCP_PATH = "/mcp"
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 def make_app(server: Server[Any], settings: "Settings") -> Starlette:
@@ -129,12 +129,12 @@ def _make_metadata_routes(settings: "Settings") -> list[Route]:
 
 def _make_security_settings(settings: "Settings") -> TransportSecuritySettings:
     """Return the allowed Host and Origin values, which prevent DNS rebinding."""
-    host = settings.http[0] if settings.http else LOOPBACK_NAMES[0]
-    hosts = {*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *settings.allowed_hosts}
+    host = settings.http[0] if settings.http else _LOOPBACK_NAMES[0]
+    hosts = {*_LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *settings.allowed_hosts}
     origins = set(settings.allowed_origins)
-    if not is_beyond_loopback(settings):
-        origins |= {f"http://{name}" for name in LOOPBACK_NAMES}
-        origins |= {f"http://{name}:*" for name in LOOPBACK_NAMES}
+    if not settings.is_beyond_loopback:
+        origins |= {f"http://{name}" for name in _LOOPBACK_NAMES}
+        origins |= {f"http://{name}:*" for name in _LOOPBACK_NAMES}
     return TransportSecuritySettings(
         allowed_hosts=sorted(hosts | {f"{name}:*" for name in hosts if not _has_port(name)}),
         allowed_origins=sorted(origins),

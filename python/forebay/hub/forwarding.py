@@ -29,8 +29,7 @@ from forebay.hub.upstreams import MCPUpstream
 from forebay.operations.errors import CallError
 from forebay.operations.responses import needs_result_wrapper
 from forebay.operations.spec import OperationSpec
-from forebay.outputs.result import strip_stamp
-from forebay.outputs.tools import error_result
+from forebay.outputs.result import error_result, strip_server_fields
 from forebay.wire.protocol import add_result_fields, is_modern
 
 __all__ = ["Forwarding"]
@@ -222,14 +221,14 @@ class Forwarding:
     def _translate_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
         """Return an upstream's result with the fields of the client's protocol era and with our server info."""
         if not is_modern(ctx.protocol_version):
-            bare = strip_stamp(result) if "resultType" in result else result
+            bare = strip_server_fields(result) if "resultType" in result else result
             return {
                 key: value for key, value in bare.items() if key not in _MODERN_ONLY_KEYS or "resultType" not in result
             }
         if "resultType" not in result:
             return add_result_fields(ctx.method, result, ctx.protocol_version, self._server_info)
         return {
-            **add_result_fields(ctx.method, strip_stamp(result), ctx.protocol_version, self._server_info),
+            **add_result_fields(ctx.method, strip_server_fields(result), ctx.protocol_version, self._server_info),
             **_get_protocol_fields(result),
         }
 

@@ -57,7 +57,7 @@ class Tenant:
         self.upstreams = {
             config.name: MCPUpstream(config, client, policy, settings, self._on_tools_changed)
             for config in upstreams.configs.values()
-            if config.kind in ("command", "url")
+            if config.upstream_type in ("command", "url")
         }
         self.has_single_upstream = len(upstreams.configs) == len(self.upstreams) == 1
         """Whether there is only one upstream and it is an MCP server."""

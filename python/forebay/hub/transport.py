@@ -15,7 +15,8 @@ from forebay.hub.streams import IncomingStream, OutgoingStream
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import PLACEHOLDER_RESULT, ResultSink, current_sink
 from forebay.outputs.policy import OutputPolicy
-from forebay.outputs.result import TASK_RESULT_METHODS, get_task_result, parse_result, set_task_result
+from forebay.outputs.result import parse_result
+from forebay.outputs.tasks import TASK_RESULT_METHODS, get_task_result, set_task_result
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler
 from forebay.proxy.relay import Relay
 from forebay.proxy.session import PendingRequest, Session

@@ -6,7 +6,7 @@ Design decisions:
   results raised writes one `if`, and a client that raised would hide them from callers that want to read them.
 - **Subscriptions have timestamps and no sequence numbers.** Each value has its own timestamp, and the iterator keeps
   the order. A source with cursors yields them as data, where they survive a restart; a counter here would not.
-- **`respond()` is public** because other transports have to call it. It accepts only envelopes, so that nothing
+- **`respond()` is public** because other transports have to call it. It accepts only envelopes, so that no data
   bypasses the result pipeline; handlers never need it.
 - **Any envelope can be served.** `to_call_tool_result` and `to_http_response` take envelopes of every source, and
   `serve_operations` turns a registry into tools. Blocks of a tool are passed on unchanged, and large results become
@@ -35,14 +35,15 @@ from forebay.operations.bus.events import (
     CallEventName,
     CallRequestedEvent,
     CallRespondedEvent,
+    InProcessPubSub,
+    PubSub,
     event_from_json,
     event_to_json,
+    listen,
 )
 from forebay.operations.bus.handler import CallHandler
 from forebay.operations.bus.pending import PendingRequestMap
-from forebay.operations.bus.pubsub import InProcessPubSub, PubSub, listen
 from forebay.operations.cast import Caster, cast
-from forebay.operations.env import OperationEnv, OperationFunction, build_env
 from forebay.operations.errors import CODES, CallCode, CallError
 from forebay.operations.registry import OperationRegistry, subscribe
 from forebay.operations.responses import (
@@ -59,8 +60,11 @@ from forebay.operations.spec import (
     Handler,
     Identity,
     Operation,
+    OperationEnv,
+    OperationFunction,
     OperationSpec,
     OperationType,
+    build_env,
 )
 
 if TYPE_CHECKING:
@@ -110,13 +114,13 @@ __all__ = [
     "to_http_response",
 ]
 
-_LAZY = {"from_mcp": "mcp", "serve_operations": "mcp", "from_openapi": "openapi"}
+_LAZY_MODULES = {"from_mcp": "mcp", "serve_operations": "mcp", "from_openapi": "openapi"}
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use: the MCP SDK and the HTTP client take about a second to import.
-    if name not in _LAZY:
+    if name not in _LAZY_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)

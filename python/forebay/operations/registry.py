@@ -1,4 +1,4 @@
-"""The registry of operations, and how one of them is run or subscribed to."""
+"""The registry of operations, and functions that run them or subscribe to them."""
 
 import asyncio
 import dataclasses
@@ -12,10 +12,9 @@ from forebay.arguments import short_repr
 from forebay.envelope import ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import DeadlineScope
-from forebay.operations.env import UNBOUND_ENV, build_env
 from forebay.operations.errors import CallError
 from forebay.operations.results import to_envelope, to_envelope_async
-from forebay.operations.spec import CallContext, Handler, Operation, OperationSpec
+from forebay.operations.spec import UNBOUND_ENV, CallContext, Handler, Operation, OperationSpec, build_env
 
 __all__ = ["CallErrorScope", "OperationRegistry", "check_input", "run_handler", "run_operation", "subscribe"]
 
@@ -33,9 +32,9 @@ class OperationRegistry:
             self.register(operation.spec, operation.handler)
 
     def register(self, spec: OperationSpec, handler: Handler | None = None) -> OperationSpec:
-        """Add an operation, or add the handler to one registered without.
+        """Add an operation, or the handler of an operation that was added without a handler.
 
-        Raises `InvalidArgument` if that id has a handler already: `unregister` it first.
+        Raises `InvalidArgument` if the id has a handler already: `unregister` it first.
         """
         if not isinstance(spec, OperationSpec):
             raise InvalidArgument(f"register() takes an OperationSpec, and then its handler, not {short_repr(spec)}")
@@ -98,7 +97,7 @@ class OperationRegistry:
         return await run_operation(self.find(operation_id), input, self.bind_context(context))
 
     def bind_context(self, context: CallContext | None) -> CallContext:
-        """Return a context whose `env` is this registry, unless it has an env already."""
+        """Return a context whose `env` calls this registry. If the context has an env already, that one stays."""
         if context is None:
             return self._default_context
         if context.env is not UNBOUND_ENV:
@@ -106,7 +105,7 @@ class OperationRegistry:
         return dataclasses.replace(context, env=build_env(self, context=context))
 
     async def call_nested(self, parent: CallContext, operation_id: str, input_data: Any, /) -> ResponseEnvelope[Any]:
-        """Execute an operation on behalf of another call. Nested calls have a parent id and no request id."""
+        """Execute an operation on behalf of the `parent` call. A nested call has a parent id and no request id."""
         parent_id = parent.request_id or parent.parent_request_id
         context = dataclasses.replace(parent, request_id=None, parent_request_id=parent_id, env=UNBOUND_ENV)
         return await self.execute(operation_id, input_data, context)
@@ -141,7 +140,7 @@ async def run_operation(
 
 
 def check_input(spec: OperationSpec, input_data: Any) -> Any:
-    """Return the input for the handler. Raises `CallError` if it does not fit the input schema."""
+    """Return the input for the handler. Raises `CallError` if the input does not fit the input schema."""
     if input_data is None and spec.takes_object:
         input_data = {}
     problems = spec.input.problems(input_data) if spec.input_schema is not None else None
@@ -156,7 +155,7 @@ async def run_handler(
 ) -> Any:
     """Run a handler until the deadline of the context, and return its result.
 
-    Pass `deadline_scope` to be able to lift the deadline meanwhile.
+    With `deadline_scope`, the caller can remove the deadline while the handler runs.
     """
     if context.deadline is None:
         return await _await_result(operation, input_data, context)
@@ -244,7 +243,7 @@ def _to_iterator(result: Any, spec: OperationSpec) -> AsyncIterator[Any] | Itera
 async def _next_envelope(
     values: AsyncIterator[Any] | Iterator[Any], spec: OperationSpec, context: CallContext
 ) -> ResponseEnvelope[Any] | None:
-    """Return the next envelope, or `None` at the end. The deadline is for the handler, not for its consumer."""
+    """Return the next envelope, or `None` at the end. The deadline bounds the handler, not its consumer."""
     with CallErrorScope(spec):
         async with DeadlineScope(context.deadline, spec.id):
             if isinstance(values, AsyncIterator):

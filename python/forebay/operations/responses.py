@@ -1,4 +1,4 @@
-"""Convert envelopes and errors to MCP tool results and to HTTP responses.
+"""Conversion of envelopes and errors to MCP tool results and to HTTP responses.
 
 result = to_call_tool_result(await registry.execute("crm.find", {"name": "Ada"}))
 """
@@ -12,12 +12,13 @@ from typing import Any
 
 from forebay.arguments import is_text
 from forebay.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
-from forebay.envelope.body import decode_text, dump, has_only_json_types
+from forebay.envelope.body import decode_text, dump, get_media_type, has_only_json_types
 from forebay.operations.errors import CallCode, CallError
 from forebay.operations.results import is_blocks_only
 from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import Schema, has_rules
 from forebay.store.payload import encode, is_json_mime_type
+from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
     "HTTPResponse",
@@ -28,9 +29,7 @@ __all__ = [
     "to_http_response",
 ]
 
-_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
-
-_OCTETS, _JSON, _TEXT = "application/octet-stream", "application/json", "text/plain; charset=utf-8"
+_BINARY_TYPE, _JSON_TYPE, _TEXT_TYPE = "application/octet-stream", "application/json", "text/plain; charset=utf-8"
 
 _DROPPED_HEADERS = frozenset(
     (
@@ -87,12 +86,12 @@ def to_call_tool_result(
     operation has an output schema, the data is structured content too.
 
     Set `is_legacy` for protocol versions up to 2025-11-25. There, structured content is always an object, so data
-    that is no object, or whose schema does not say `object`, is put under the key `result`.
+    that is not an object, or whose schema is not of type `object`, is put under the key `result`.
     """
     meta = envelope.meta
     if isinstance(meta, MCPResponseMeta):
         result: dict[str, Any] = {"content": meta.content, "isError": meta.is_error}
-        if extra := {key: value for key, value in (meta.meta or {}).items() if key != _SERVER_INFO}:
+        if extra := {key: value for key, value in (meta.meta or {}).items() if key != SERVER_INFO_KEY}:
             result["_meta"] = extra
         structured = _get_tool_structured_content(envelope.data, meta, spec)
     else:
@@ -113,7 +112,7 @@ def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
 
 
 def needs_result_wrapper(schema: Schema | None) -> bool:
-    """Return whether data of this schema goes under `result` up to 2025-11-25: the schema does not say `object`."""
+    """Return whether data of a schema is sent as `{"result": data}` up to 2025-11-25: its type is not `object`."""
     return has_rules(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
 
 
@@ -129,20 +128,20 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
         case HTTPResponseMeta():
             return _convert_http_data(data, meta)
         case MCPResponseMeta():
-            body, kind = _dump_blocks(meta) if is_blocks_only(data, meta) else (dump(data), _JSON)
-            return _make_response(_BAD_GATEWAY if meta.is_error else 200, kind, body)
+            body, content_type = _dump_blocks(meta) if is_blocks_only(data, meta) else (dump(data), _JSON_TYPE)
+            return _make_response(_BAD_GATEWAY if meta.is_error else 200, content_type, body)
     match data:
         case Body():
             return _make_response(200, data.content_type, data.content)
         case bytes() | bytearray() | memoryview():
-            return _make_response(200, _OCTETS, bytes(data))
-    return _make_response(200, _JSON, dump(data))
+            return _make_response(200, _BINARY_TYPE, bytes(data))
+    return _make_response(200, _JSON_TYPE, dump(data))
 
 
 def error_to_http_response(error: CallError) -> HTTPResponse:
     """Convert an error to an HTTP response. A failure of an upstream server becomes a 502."""
     is_upstream = error.code == "EXECUTION_ERROR" and not error.details.keys().isdisjoint({"status", "code"})
-    return _make_response(_BAD_GATEWAY if is_upstream else _STATUS_BY_CODE[error.code], _JSON, _dump_error(error))
+    return _make_response(_BAD_GATEWAY if is_upstream else _STATUS_BY_CODE[error.code], _JSON_TYPE, _dump_error(error))
 
 
 def _dump_error(error: CallError) -> bytes:
@@ -153,12 +152,12 @@ def _dump_error(error: CallError) -> bytes:
         return dump(CallError(error.code, str(error)).to_dict())
 
 
-def _make_response(status: int, kind: str, body: bytes) -> HTTPResponse:
-    return HTTPResponse(status, {"content-type": _sanitize_content_type(kind)}, body)
+def _make_response(status: int, content_type: str, body: bytes) -> HTTPResponse:
+    return HTTPResponse(status, {"content-type": _sanitize_content_type(content_type)}, body)
 
 
 def _sanitize_content_type(content_type: str) -> str:
-    return content_type if _CONTENT_TYPE_PATTERN.fullmatch(content_type) else _OCTETS
+    return content_type if _CONTENT_TYPE_PATTERN.fullmatch(content_type) else _BINARY_TYPE
 
 
 def _convert_http_data(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
@@ -168,20 +167,22 @@ def _convert_http_data(data: Any, meta: HTTPResponseMeta) -> HTTPResponse:
     status = _to_valid_status(meta.status_code)
     if status in _BODILESS_STATUSES:
         return HTTPResponse(status, headers, b"")
-    kind = _sanitize_content_type(meta.content_type)
+    content_type = _sanitize_content_type(meta.content_type)
+    is_json = is_json_mime_type(content_type)
     match data:
         case Body():
             body = data.content
         case bytes() | bytearray() | memoryview():
             body = bytes(data)
-        case None if not is_json_mime_type(kind) or received.get("content-length") == "0":
-            # Only a JSON response can have null as its data; any other came without a body.
+        case None if not is_json or received.get("content-length") == "0":
+            # Only a JSON response can have null as its data; any other response came without a body.
             body = b""
-        case str() if not is_json_mime_type(kind):
-            body, kind = data.encode("utf-8", "surrogatepass"), f"{_media_type(kind)}; charset=utf-8"
+        case str() if not is_json:
+            body = data.encode("utf-8", "surrogatepass")
+            content_type = f"{get_media_type(content_type) or _BINARY_TYPE}; charset=utf-8"
         case _:
-            body, kind = dump(data), kind if is_json_mime_type(kind) else _JSON
-    return HTTPResponse(status, {**headers, "content-type": kind}, body)
+            body, content_type = dump(data), content_type if is_json else _JSON_TYPE
+    return HTTPResponse(status, {**headers, "content-type": content_type}, body)
 
 
 def _is_valid_header(name: str, value: object) -> bool:
@@ -191,26 +192,26 @@ def _is_valid_header(name: str, value: object) -> bool:
 
 
 def _to_valid_status(status: int) -> int:
-    """Return a status that a final response can have: 200 instead of 1xx, 502 for an impossible one."""
+    """Return a status that a final response can have: 200 instead of 1xx, 502 instead of an invalid status."""
     if 100 <= status < 200:
         return 200
     return status if 200 <= status <= 599 else _BAD_GATEWAY
 
 
 def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
-    """Return the content and type of a single block, or all blocks as JSON."""
+    """Return an HTTP body and its content type: the content of a single block, or all blocks as JSON."""
     match meta.content:
         case [{"type": "text", "text": str(text)}] if is_text(text):
-            return text.encode(), _TEXT
-        case [{"type": "image" | "audio", "data": str(data), "mimeType": str(kind)}] | [
-            {"type": "resource", "resource": {"blob": str(data), "mimeType": str(kind)}}
+            return text.encode(), _TEXT_TYPE
+        case [{"type": "image" | "audio", "data": str(data), "mimeType": str(mime_type)}] | [
+            {"type": "resource", "resource": {"blob": str(data), "mimeType": str(mime_type)}}
         ]:
             try:
                 # Line breaks are allowed. Without `validate`, characters of another alphabet would be skipped silently.
-                return base64.b64decode("".join(data.split()), validate=True), kind
+                return base64.b64decode("".join(data.split()), validate=True), mime_type
             except ValueError:
                 pass
-    return encode(meta.content), _JSON
+    return encode(meta.content), _JSON_TYPE
 
 
 def _get_tool_structured_content(data: Any, meta: MCPResponseMeta, spec: OperationSpec | None) -> Any:
@@ -248,26 +249,22 @@ def _to_block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
         case Body() as body:
             return _bytes_to_block(body.content, body.content_type)
         case bytes() | bytearray() | memoryview() as data:
-            kind = envelope.meta.content_type if isinstance(envelope.meta, HTTPResponseMeta) else _OCTETS
-            return _bytes_to_block(bytes(data), kind)
+            content_type = envelope.meta.content_type if isinstance(envelope.meta, HTTPResponseMeta) else _BINARY_TYPE
+            return _bytes_to_block(bytes(data), content_type)
         case str() as text if is_text(text):
             return {"type": "text", "text": text}
     return {"type": "text", "text": dump(envelope.data).decode()}
 
 
 def _bytes_to_block(content: bytes, content_type: str) -> dict[str, Any]:
-    kind = _media_type(content_type)
-    family = kind.partition("/")[0]
-    if family in ("image", "audio"):
-        return {"type": family, "data": base64.b64encode(content).decode(), "mimeType": kind}
-    if family == "text" or kind.endswith(("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")):
+    mime_type = get_media_type(content_type) or _BINARY_TYPE
+    main_type = mime_type.partition("/")[0]
+    if main_type in ("image", "audio"):
+        return {"type": main_type, "data": base64.b64encode(content).decode(), "mimeType": mime_type}
+    if main_type == "text" or mime_type.endswith(("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")):
         text = decode_text(content, content_type)
         if text is not None:
             return {"type": "text", "text": text}
-    # A resource needs a URI; nothing can be read from this one.
-    resource = {"uri": "forebay:inline", "mimeType": kind, "blob": base64.b64encode(content).decode()}
+    # A resource needs a URI, but this URI cannot be read.
+    resource = {"uri": "forebay:inline", "mimeType": mime_type, "blob": base64.b64encode(content).decode()}
     return {"type": "resource", "resource": resource}
-
-
-def _media_type(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower() or _OCTETS

@@ -1,9 +1,9 @@
-"""The result pipeline: detect, wrap, normalize and validate what a handler returned."""
+"""The result pipeline: a handler's result is wrapped in an envelope, cast to the output schema, and validated."""
 
 import dataclasses
 import logging
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -25,18 +25,16 @@ from forebay.store.threads import run_in_pool
 
 __all__ = ["is_blocks_only", "is_large", "to_envelope", "to_envelope_async"]
 
-_T = TypeVar("_T")
-
 _log = logging.getLogger("forebay")
 
 _LARGE_BYTES, _LARGE_VALUES = 1 << 20, 10_000
-"""Data with more bytes or values than this takes more than a few milliseconds to cast."""
+"""Data with more bytes or values takes more than a few milliseconds to cast."""
 
 
 async def to_envelope_async(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """Run `to_envelope`; in a thread for large data, which would block the event loop.
+    """Return the same as `to_envelope`; large data is cast in a thread, so that it does not block the event loop.
 
-    Small data goes to a thread too while the caster is busy: it would wait for the caster's lock here.
+    While the caster is busy, small data goes to a thread too: the event loop must not wait for the caster's lock.
     """
     data = result.data if isinstance(result, ResponseEnvelope) else result
     if has_rules(spec.output_schema) and (is_large(data) or spec.caster.is_busy):
@@ -45,7 +43,7 @@ async def to_envelope_async(result: Any, spec: OperationSpec) -> ResponseEnvelop
 
 
 def is_large(data: Any) -> bool:
-    """Return whether data has too many bytes or values to cast on the event loop. Looks at few of them itself."""
+    """Return whether data has too many bytes or values to cast on the event loop. Stops counting at the limit."""
     if isinstance(data, Body):
         return len(data.content) > _LARGE_BYTES
     stack, count = [data], 0
@@ -61,9 +59,9 @@ def is_large(data: Any) -> bool:
 
 
 def to_envelope(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """Return the envelope of a handler's result, its data cast to the output schema where that loses nothing.
+    """Return a handler's result as an envelope, with its data cast to the output schema if that loses nothing.
 
-    Data that still does not fit is logged and returned unchanged.
+    Data that does not fit the schema is logged and returned unchanged.
     """
     envelope = _wrap(result, spec)
     if not has_rules(spec.output_schema) or not _is_covered_by_schema(envelope):
@@ -93,8 +91,8 @@ def _wrap(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
 def _is_covered_by_schema(envelope: ResponseEnvelope[Any]) -> bool:
     """Return whether the output schema applies to this data.
 
-    It does not apply to tool errors, to content blocks without structured content, and to bodies that are not JSON:
-    an HTML page or an empty body must not become an object of defaults.
+    A schema does not apply to tool errors, to content blocks without structured content, and to bodies that are not
+    JSON: an HTML page or an empty body must not become an object of defaults.
     """
     meta, data = envelope.meta, envelope.data
     if isinstance(meta, MCPResponseMeta) and (meta.is_error or is_blocks_only(data, meta)):
@@ -105,13 +103,13 @@ def _is_covered_by_schema(envelope: ResponseEnvelope[Any]) -> bool:
 
 
 def is_blocks_only(data: Any, meta: MCPResponseMeta) -> bool:
-    """Return whether a tool's data is its content blocks, because it returned no structured content."""
+    """Return whether a tool's data is its content blocks, because the tool returned no structured content."""
     # Compared by value: an envelope read from JSON holds two copies of the blocks.
     return meta.structured_content is None and bool(data == meta.content)
 
 
 def _is_valid_json(body: Body) -> bool:
-    """Return whether a body can be parsed. The body caches the value."""
+    """Return whether a body can be parsed. The body caches the parsed value."""
     try:
         body.json()
     except ValueError as error:

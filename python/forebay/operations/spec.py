@@ -1,25 +1,37 @@
-"""Operations: their name, their schemas and who may call them."""
+"""Operations: their names, schemas, handlers and access control, and how code calls them.
+
+env = build_env(registry)
+envelope = await env.crm.get({"id": 7})
+envelope = await env["my.crm"]["class"]({"id": 7}, timeout=2.0)
+"""
 
 import dataclasses
 import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from forebay.arguments import short_repr
+from forebay.envelope import ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.cast import Caster
-from forebay.operations.env import UNBOUND_ENV, OperationEnv
+from forebay.operations.deadlines import deadline_after, earliest_deadline
+from forebay.operations.errors import CallError
 from forebay.operations.validation import Schema, Validator
 
 __all__ = [
+    "UNBOUND_ENV",
     "AccessControl",
     "CallContext",
     "Handler",
     "Identity",
     "Operation",
+    "OperationCaller",
+    "OperationEnv",
+    "OperationFunction",
     "OperationSpec",
     "OperationType",
+    "build_env",
 ]
 
 OperationType: TypeAlias = Literal["query", "mutation", "subscription"]
@@ -46,7 +58,7 @@ def _check_scopes(name: str, scopes: object) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AccessControl:
-    """The scopes a caller needs: all of `required_scopes`, and at least one of `required_scopes_any` if it has any."""
+    """The scopes a caller needs: all of `required_scopes`, and one of `required_scopes_any` unless that is empty."""
 
     required_scopes: Collection[str] = ()
     required_scopes_any: Collection[str] = ()
@@ -56,7 +68,7 @@ class AccessControl:
         _check_scopes("required_scopes_any", self.required_scopes_any)
 
     def allows(self, identity: Identity | None) -> bool:
-        """Return whether `identity` may call; `None` is a caller without scopes."""
+        """Return whether a caller has the scopes; `None` is a caller without scopes."""
         scopes = set(identity.scopes) if identity is not None else set()
         any_of = set(self.required_scopes_any)
         return scopes.issuperset(self.required_scopes) and (not any_of or not scopes.isdisjoint(any_of))
@@ -64,7 +76,7 @@ class AccessControl:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OperationSpec:
-    """The description of an operation. Its id is `namespace.name`."""
+    """The name, schemas and access control of an operation. Its id is `namespace.name`."""
 
     namespace: str
     name: str
@@ -73,7 +85,7 @@ class OperationSpec:
     input_schema: Schema | None = None
     """JSON Schema of the input; `None` means the input is not checked."""
     output_schema: Schema | None = None
-    """JSON Schema of `data` in its envelopes; `None` if unknown."""
+    """JSON Schema of the data that the operation returns; `None` if unknown."""
     access_control: AccessControl = AccessControl()
 
     def __post_init__(self) -> None:
@@ -98,7 +110,7 @@ class OperationSpec:
 
     @functools.cached_property
     def takes_object(self) -> bool:
-        """Whether the input is an object, so that no input means an empty object."""
+        """Whether the input has to be an object. Then a missing input means an empty object."""
         return isinstance(self.input_schema, Mapping) and self.input_schema.get("type") == "object"
 
     @functools.cached_property
@@ -113,13 +125,112 @@ class OperationSpec:
 
     @functools.cached_property
     def caster(self) -> Caster:
-        """Casts data to the output schema."""
+        """Caster to the output schema."""
         return Caster(self.output_schema)
+
+
+class OperationCaller(Protocol):
+    """Something that calls operations: a registry in this process, or a `PendingRequestMap` over the bus."""
+
+    async def call_nested(self, parent: "CallContext", operation_id: str, input_data: Any, /) -> ResponseEnvelope[Any]:
+        """Call an operation on behalf of the `parent` call, with its identity and deadline."""
+        ...
+
+
+class OperationFunction:
+    """An operation as an async function. `[]` and attributes extend its id, for namespaces with dots."""
+
+    __slots__ = ("_caller", "_context", "_id")
+
+    # With `__getitem__` alone, Python would iterate over it without end.
+    __iter__ = None
+    __contains__ = None
+
+    def __init__(self, caller: OperationCaller, context: "CallContext", operation_id: str) -> None:
+        self._caller = caller
+        self._context = context
+        self._id = operation_id
+
+    async def __call__(
+        self,
+        input: Any = None,  # noqa: A002
+        *,
+        timeout: float | None = None,
+        deadline: float | None = None,
+    ) -> ResponseEnvelope[Any]:
+        """Call the operation. `deadline` is in seconds of `time.monotonic()`; the context may have an earlier one."""
+        context = self._context
+        earliest = earliest_deadline(context.deadline, deadline, deadline_after(timeout))
+        if earliest != context.deadline:
+            context = dataclasses.replace(context, deadline=earliest)
+        return await self._caller.call_nested(context, self._id, input)
+
+    def __getitem__(self, name: str) -> "OperationFunction":
+        return OperationFunction(self._caller, self._context, f"{self._id}.{name}")
+
+    def __getattr__(self, name: str) -> "OperationFunction":
+        _reject_dunder(name)
+        return self[name]
+
+    def __repr__(self) -> str:
+        return f"<operation {self._id}>"
+
+
+class OperationEnv:
+    """All operations by namespace and name, as attributes or with `[]`. Only a call checks whether one exists."""
+
+    __slots__ = ("_caller", "_context")
+
+    __iter__ = None
+    __contains__ = None
+
+    def __init__(self, caller: OperationCaller, context: "CallContext") -> None:
+        self._caller = caller
+        self._context = context
+
+    def __getitem__(self, namespace: str) -> OperationFunction:
+        return OperationFunction(self._caller, self._context, namespace)
+
+    def __getattr__(self, namespace: str) -> OperationFunction:
+        _reject_dunder(namespace)
+        return self[namespace]
+
+
+def build_env(registry_or_call_map: OperationCaller, *, context: "CallContext | None" = None) -> OperationEnv:
+    """Return all operations as functions, which call with the identity and deadline of `context`.
+
+    With a registry, calls run directly and access is not checked. With a `PendingRequestMap`, calls go over the bus.
+    """
+    return OperationEnv(registry_or_call_map, CallContext() if context is None else context)
+
+
+class _UnboundEnv(OperationEnv):
+    """The env of a context that has neither a registry nor a `PendingRequestMap`. Every call fails."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def __getitem__(self, namespace: str) -> OperationFunction:
+        raise CallError(
+            "OPERATION_NOT_FOUND",
+            f"{namespace!r:.128} cannot be called: this context has no operations; give it build_env(registry)",
+        )
+
+
+UNBOUND_ENV: OperationEnv = _UnboundEnv()
+
+
+def _reject_dunder(name: str) -> None:
+    """Raise `AttributeError` for names like `__deepcopy__`, which Python looks up on any object."""
+    if name.startswith("__") and name.endswith("__"):
+        raise AttributeError(f"{name} is no operation; use [{name!r}] if it is one")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CallContext:
-    """The call that a handler answers."""
+    """The id, caller and deadline of the call that a handler runs for."""
 
     request_id: str | None = None
     """`None` for calls made with `execute()` in this process."""
@@ -128,11 +239,11 @@ class CallContext:
     deadline: float | None = None
     """In seconds of `time.monotonic()`."""
     env: OperationEnv = dataclasses.field(default=UNBOUND_ENV, compare=False, repr=False)
-    """The other operations, for nested calls."""
+    """All operations, for nested calls."""
 
 
 Handler: TypeAlias = Callable[[Any, CallContext], Any | Awaitable[Any] | AsyncIterator[Any]]
-"""Takes the input and the context, and returns data or an envelope. The handler of a subscription yields them."""
+"""Function of the input and the context that returns data or an envelope; for a subscription, a generator of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

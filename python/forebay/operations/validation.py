@@ -1,19 +1,34 @@
-"""Validation of values against JSON Schemas, with the path of each problem."""
+"""JSON Schemas: validation of values, and translation of older dialects to JSON Schema 2020-12."""
 
 import base64
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import jsonschema_rs
 
-from forebay.operations.dialect import Schema, is_openapi_3_0, modernize
-from forebay.operations.json_values import count_values
-
-__all__ = ["Problem", "Schema", "Validator", "has_rules", "to_pointer"]
+__all__ = [
+    "Problem",
+    "Schema",
+    "SchemaChange",
+    "Validator",
+    "count_values",
+    "has_rules",
+    "is_openapi_3_0",
+    "map_schemas",
+    "modernize",
+    "modernize_keywords",
+    "to_pointer",
+]
 
 _log = logging.getLogger("forebay")
+
+Schema: TypeAlias = Mapping[str, Any] | bool
+"""A JSON Schema."""
+
+SchemaChange: TypeAlias = Callable[[dict[str, Any], str], Any]
+"""Function of a schema, which it may modify, and of its JSON Pointer. It returns the new schema."""
 
 Problem: TypeAlias = dict[str, str]
 """A rule that a value breaks: `path`, a JSON Pointer, and `message`."""
@@ -29,6 +44,22 @@ wrong values this takes seconds and gigabytes.
 """
 
 MAX_MESSAGE_CHARACTERS = 200
+
+MAX_COUNTED_VALUES = 1_000_000
+"""Number of values at which `count_values` stops."""
+
+_SCHEMA_KEYWORDS = {"additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"}
+_SCHEMA_KEYWORDS |= {"propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
+_LIST_KEYWORDS = {"allOf", "anyOf", "items", "oneOf", "prefixItems"}
+_MAP_KEYWORDS = {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties", "schemas"}
+
+_KEYWORDS_BESIDE_REF = {"$ref", "$defs", "components", "definitions", "openapi"}
+"""Keywords that stay beside a `$ref` in dialects that ignore all rules there."""
+
+_LOCATION_KEYWORDS = {"$anchor", "$defs", "$id", "$schema", "components", "definitions", "openapi"}
+"""Keywords that must not move into a nested schema, because references depend on their location."""
+
+_OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 
 
 def has_rules(schema: Schema | None) -> bool:
@@ -52,8 +83,13 @@ class Validator:
         except (ValueError, RecursionError) as error:
             _log.warning("forebay: %s is not checked: its schema cannot be understood: %.200s", label, error)
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether the schema is valid and has rules."""
+        return self._validator is not None
+
     def problems(self, value: Any) -> list[Problem]:
-        """Return the rules that a value breaks; an empty list for a valid one."""
+        """Return the rules that a value breaks; an empty list for a valid value."""
         if self._validator is None:
             return []
         try:
@@ -73,10 +109,10 @@ class Validator:
             return []
         return [
             {"path": to_pointer(error.instance_path), "message": str(error.message)[:MAX_MESSAGE_CHARACTERS]}
-            for error in itertools.islice(self._iterate_errors(value), MAX_PROBLEMS)
+            for error in itertools.islice(self._iter_errors(value), MAX_PROBLEMS)
         ]
 
-    def _iterate_errors(self, value: Any) -> Iterator[Any]:
+    def _iter_errors(self, value: Any) -> Iterator[Any]:
         if count_values(value) <= MAX_VALUES_FOR_ALL_PROBLEMS:
             yield from self._validator.iter_errors(value)
             return
@@ -100,4 +136,114 @@ def _encode_bytes(value: Any) -> Any:
 
 def to_pointer(path: list[str | int]) -> str:
     """Return a path as a JSON Pointer."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+
+
+def count_values(value: Any) -> int:
+    """Return how many nested values a value has, itself included. Stop counting at about `MAX_COUNTED_VALUES`."""
+    count, stack = 0, [value]
+    while stack and count < MAX_COUNTED_VALUES:
+        item = stack.pop()
+        count += 1
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+    return count
+
+
+def modernize(schema: Schema) -> Schema:
+    """Return a copy of a schema, translated to the keywords of 2020-12 at every level."""
+    if isinstance(schema, bool):
+        return schema
+    ignores_beside_ref = is_openapi_3_0(schema) or any(draft in str(schema.get("$schema")) for draft in _OLD_DRAFTS)
+
+    def change(keywords: dict[str, Any], _: str) -> dict[str, Any]:
+        if ignores_beside_ref and "$ref" in keywords:
+            return {key: value for key, value in keywords.items() if key in _KEYWORDS_BESIDE_REF}
+        keywords.pop("$schema", None)
+        return modernize_keywords(keywords)
+
+    modern: Schema = map_schemas(schema, change)
+    return modern
+
+
+def modernize_keywords(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Translate one schema to the keywords of 2020-12. The schemas nested in it stay unchanged."""
+    return _translate_nullable(_translate_item_list(_translate_bounds(keywords)))
+
+
+def is_openapi_3_0(schema: Schema) -> bool:
+    """Return whether a schema declares OpenAPI 3.0 or uses a keyword that only OpenAPI 3.0 has."""
+    if isinstance(schema, bool):
+        return False
+    nested_schemas: list[dict[str, Any]] = []
+    map_schemas(schema, lambda keywords, _: nested_schemas.append(keywords))
+    return str(schema.get("openapi", "")).startswith("3.0") or any(map(_has_openapi_keyword, nested_schemas))
+
+
+def _has_openapi_keyword(schema: Mapping[str, Any]) -> bool:
+    bounds = (schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum"))
+    return isinstance(schema.get("nullable"), bool) or any(isinstance(bound, bool) for bound in bounds)
+
+
+def map_schemas(schema: Any, change: SchemaChange, pointer: str = "") -> Any:
+    """Return a copy with `change` applied to each nested schema, innermost first, and to the schema itself.
+
+    Values of `enum`, `const` and `default` are not schemas and stay unchanged.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+
+    def map_keyword(key: str, value: Any, pointer: str) -> Any:
+        pointer = f"{pointer}/{key}"
+        if key in _LIST_KEYWORDS and isinstance(value, list):
+            return [map_schemas(item, change, f"{pointer}/{index}") for index, item in enumerate(value)]
+        if key in _SCHEMA_KEYWORDS:
+            return map_schemas(value, change, pointer)
+        if key in _MAP_KEYWORDS and isinstance(value, Mapping):
+            return {name: map_schemas(item, change, pointer + to_pointer([name])) for name, item in value.items()}
+        if key == "components" and isinstance(value, Mapping):
+            return {name: map_keyword(name, item, pointer) for name, item in value.items()}
+        return value
+
+    return change({key: map_keyword(key, value, pointer) for key, value in schema.items()}, pointer)
+
+
+def _translate_bounds(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Turn a boolean `exclusiveMinimum` or `exclusiveMaximum` into a number."""
+    for exclusive, inclusive in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        match keywords.get(exclusive):
+            case True if inclusive in keywords:
+                keywords = {**keywords, exclusive: keywords[inclusive]}
+                del keywords[inclusive]
+            case bool():
+                keywords = {key: value for key, value in keywords.items() if key != exclusive}
+    return keywords
+
+
+def _translate_item_list(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Turn a list in `items` into `prefixItems`, and `additionalItems` into `items`."""
+    if not isinstance(keywords.get("items"), list):
+        return keywords
+    others = {key: value for key, value in keywords.items() if key not in ("items", "additionalItems")}
+    return {**others, "prefixItems": keywords["items"], "items": keywords.get("additionalItems", True)}
+
+
+def _translate_nullable(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Replace `nullable: true` by the type `null`."""
+    if keywords.get("nullable") is not True:
+        return keywords
+    keywords = {key: value for key, value in keywords.items() if key != "nullable"}
+    if "type" not in keywords:
+        # OpenAPI 3.0 ignores `nullable` without `type`, but authors who write it beside a union mean it.
+        if not keywords.keys() & {"allOf", "anyOf", "oneOf", "enum"}:
+            return keywords
+        rules = {key: value for key, value in keywords.items() if key not in _LOCATION_KEYWORDS}
+        others = {key: value for key, value in keywords.items() if key in _LOCATION_KEYWORDS}
+        return {**others, "anyOf": [rules, {"type": "null"}]}
+    types = keywords["type"] if isinstance(keywords["type"], list) else [keywords["type"]]
+    keywords["type"] = types if "null" in types else [*types, "null"]
+    if isinstance(keywords.get("enum"), list) and None not in keywords["enum"]:
+        keywords["enum"] = [*keywords["enum"], None]
+    return keywords

@@ -1,6 +1,6 @@
 """The capability filter: which of a server's tools a client may see and call.
 
-A tool has one capability: the configured one for its name, else the one that it declares, else the server's default.
+A tool has one capability: the one configured for its name, else the one that the tool declares, else the default.
 `tools_only` and `disable_tools` say which capabilities are allowed; a client can never see or call other tools. Hidden
 tools are allowed tools that are not listed until `expand_tools` shows them. They can be called before that, since the
 newest version of the protocol has no session state to remember what was shown.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("forebay")
 
 CORE = "core"
-"""The capability of a tool that neither declares nor is configured with one."""
+"""The default capability of a tool."""
 
 META_KEY = "forebay/capability"
 
@@ -53,7 +53,7 @@ def get_tool_name(tool: object) -> str | None:
 def get_declared_capability(tool: Mapping[str, Any]) -> str | None:
     """Return the capability that a tool declares: `forebay/capability` or `capability` in `_meta` or its annotations.
 
-    Tags do not count: a tool can have several, and each would be a way around the filter.
+    Tags are ignored: a tool can have several, and a second tag could bypass the filter.
     """
     for section, key in _CAPABILITY_KEYS:
         fields = tool.get(section)
@@ -67,7 +67,7 @@ def get_declared_capability(tool: Mapping[str, Any]) -> str | None:
 
 
 def _has_readable_capability(tool: Mapping[str, Any]) -> bool:
-    """Return whether each place for a capability holds a string or nothing; values that failed to parse do not."""
+    """Return whether each field that may declare a capability is a string or absent, not an unparsed value."""
     sections = [(tool.get(section), key) for section, key in _CAPABILITY_KEYS if tool.get(section) is not None]
     return all(isinstance(fields, Mapping) and isinstance(fields.get(key), str | None) for fields, key in sections)
 
@@ -93,16 +93,16 @@ class CapabilityFilter:
         self._hidden_patterns = _check_names("hidden_tools", hidden_tools)
         self._default = default
         self.upstream_name: Callable[[str], str] = lambda tool: tool
-        """Maps a tool's name to its name on its own server; patterns match either of the two."""
+        """A function that returns the name of a tool on its own server. Patterns are compared with both names."""
         self._declared_capabilities: dict[str, str | None] = {}
         self._unreadable_tools: set[str] = set()
         self._known_capabilities = {CORE, *known_capabilities, *self._capability_patterns.values()} | (
             {default} if isinstance(default, str) else set()
         )
         self._knows_all_tools = False
-        if "*" in self._capability_patterns and (mistake := self._find_mistake()):
+        if "*" in self._capability_patterns and (option_error := self._find_option_error()):
             # "*" gives every tool a configured capability, so the options can be checked before tools are listed.
-            raise InvalidArgument(mistake)
+            raise InvalidArgument(option_error)
 
     @property
     def hides_tools(self) -> bool:
@@ -115,7 +115,7 @@ class CapabilityFilter:
         `is_complete` means that these are all of the server's tools. From then on, an option that names a capability
         that no tool has is an error.
         """
-        previous_mistake = self._find_mistake() if self._knows_all_tools else None
+        previous_error = self._find_option_error() if self._knows_all_tools else None
         named = {
             name: tool for tool in tools if isinstance(tool, Mapping) and (name := get_tool_name(tool)) is not None
         }
@@ -127,8 +127,8 @@ class CapabilityFilter:
         if is_complete and not self._knows_all_tools:
             self._warn_about_unused_patterns()
         self._knows_all_tools = self._knows_all_tools or is_complete
-        if self._knows_all_tools and (mistake := self._find_mistake()) and mistake != previous_mistake:
-            _log.error("forebay: %s; until then none of the server's tools is there", mistake)
+        if self._knows_all_tools and (option_error := self._find_option_error()) and option_error != previous_error:
+            _log.error("forebay: %s; until then none of the server's tools is there", option_error)
 
     def _warn_about_unused_patterns(self) -> None:
         """Log patterns that match no tool: a typo would leave a tool enabled or listed without notice."""
@@ -143,11 +143,11 @@ class CapabilityFilter:
                     )
 
     def knows_tool(self, tool: str) -> bool:
-        """Return whether a tool was listed or matches a configured pattern; if not, list the server's tools first."""
+        """Return whether a tool was listed or matches a configured pattern. If not, its capability is not known yet."""
         return tool in self._declared_capabilities or self._find_configured(tool) is not None
 
     def get_capability(self, tool: str) -> str:
-        """Return the capability of a tool, or the default one."""
+        """Return the capability of a tool, or the default if none is configured or declared."""
         return self.find_capability(tool) or (self._default if isinstance(self._default, str) else self._default(tool))
 
     def find_capability(self, tool: str) -> str | None:
@@ -164,15 +164,18 @@ class CapabilityFilter:
         return any(fnmatch.fnmatchcase(name, pattern) for name in (tool, self.upstream_name(tool)))
 
     def find_denial(self, tool: str) -> CapabilityDisabled | None:
-        """Return the error for a call of a disabled tool, or `None` if it may be called. In doubt it may not."""
+        """Return the error for a call of a disabled tool, or `None` if the tool may be called.
+
+        Tools that the filter does not know are disabled.
+        """
         if not self.is_active:
             return None
         capability = self.get_capability(tool)
         if not self._knows_all_tools:
             reason = "the server's tools, and so what each of them is for, could not be listed yet; try again"
             return CapabilityDisabled(reason, tool, capability)
-        if mistake := self._find_mistake():
-            return CapabilityDisabled(f"{mistake}; tell whoever runs this server", tool, capability)
+        if option_error := self._find_option_error():
+            return CapabilityDisabled(f"{option_error}; tell whoever runs this server", tool, capability)
         if not self.knows_tool(tool):
             # A server may accept variants of a listed name, such as one in capitals.
             reason = f"the server lists no tool {short_repr(tool)}; use a name as tools/list has it"
@@ -180,18 +183,18 @@ class CapabilityFilter:
         if tool in self._unreadable_tools and self._find_configured(tool) is None:
             reason = f"what {short_repr(tool)} is for cannot be read off the server's list; use another tool"
             return CapabilityDisabled(reason, tool, capability)
-        if self._allows(capability):
+        if self._is_allowed(capability):
             return None
         reason = f"{short_repr(tool)} is of the capability {capability}, which is switched off here; use another tool"
         return CapabilityDisabled(reason, tool, capability)
 
     def find_capability_denial(self, capability: str) -> CapabilityDisabled | None:
         """Return the error for a disabled capability, or `None` if it is enabled."""
-        if self._allows(capability):
+        if self._is_allowed(capability):
             return None
         return CapabilityDisabled(f"the capability {short_repr(capability)} is switched off here", "", capability)
 
-    def _allows(self, capability: str) -> bool:
+    def _is_allowed(self, capability: str) -> bool:
         return capability not in self._disabled and (self._allowed is None or capability in self._allowed)
 
     def is_hidden(self, tool: str) -> bool:
@@ -204,7 +207,7 @@ class CapabilityFilter:
         """Return whether a client that has expanded these tools sees the tool in the list."""
         return self.find_denial(tool) is None and (tool in expanded_tools or not self.is_hidden(tool))
 
-    def _find_mistake(self) -> str | None:
+    def _find_option_error(self) -> str | None:
         """Return a message if the options name a capability that no known tool has."""
         for option, names in (("tools_only", self._allowed or ()), ("disable_tools", self._disabled)):
             if unknown := [name for name in names if name not in self._known_capabilities]:
@@ -307,8 +310,8 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
 def _find_by_capability(
     capabilities: CapabilityFilter, capability: str, hidden_tools: Sequence[_ToolDefinition]
 ) -> list[_ToolDefinition]:
-    if (denied := capabilities.find_capability_denial(capability)) is not None:
-        raise denied
+    if (denial := capabilities.find_capability_denial(capability)) is not None:
+        raise denial
     if matches := [tool for tool in hidden_tools if capabilities.get_capability(_get_name(tool)) == capability]:
         return matches
     available = _format_names(sorted({capabilities.get_capability(_get_name(tool)) for tool in hidden_tools}))
@@ -323,8 +326,8 @@ def _find_by_name(
 ) -> list[_ToolDefinition]:
     by_name = {_get_name(tool): tool for tool in tools}
     for name in names:
-        if (denied := capabilities.find_denial(name)) is not None:
-            raise denied
+        if (denial := capabilities.find_denial(name)) is not None:
+            raise denial
         if name not in by_name:
             raise InvalidArgument(
                 f"there is no tool {short_repr(name)}; hidden are {_format_names([*map(_get_name, hidden_tools)])}"

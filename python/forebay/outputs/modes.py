@@ -2,39 +2,59 @@
 
 import dataclasses
 import fnmatch
+import functools
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument
-from forebay.outputs.contract.limits import ResponseLimits
+from forebay.outputs.contract.limits import ResponseLimits, ToolContracts
+from forebay.outputs.schemas import (
+    CONTRACT_SCHEMA,
+    allow_alternative,
+    allow_handle,
+    allow_handle_for_fastmcp,
+    allow_references,
+    is_fastmcp_tool,
+)
 
-__all__ = ["MODE_ARGUMENTS", "Mode", "OutputMode", "ToolModes", "add_mode_arguments", "split_mode_arguments"]
+__all__ = [
+    "MODE_ARGUMENTS",
+    "Mode",
+    "OutputMode",
+    "ToolListing",
+    "ToolModes",
+    "add_mode_arguments",
+    "split_mode_arguments",
+]
 
 OutputMode: TypeAlias = Literal["inline", "handle", "auto"]
 
-_MODE, _LIMIT = "output_mode", "output_inline_limit_bytes"
-_CHOICES = ", ".join(get_args(OutputMode))
+_MODE_NAME, _LIMIT_NAME = "output_mode", "output_inline_limit_bytes"
+_MODE_CHOICES = ", ".join(get_args(OutputMode))
 
-MODE_ARGUMENTS = (_MODE, _LIMIT)
-"""Arguments with which a call selects the mode of its own result, if `per_call` is enabled."""
+MODE_ARGUMENTS = (_MODE_NAME, _LIMIT_NAME)
+"""Arguments that a call may pass to choose the mode of its own result, if the option `per_call` is on."""
+
+_MAX_CACHED_MODES = 512
+"""Maximum number of tools whose modes are cached; calls may name tools that do not exist."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mode:
-    """How results are returned: `inline` never stores one, `handle` always, `auto` if it is larger than the limit."""
+    """How results are returned: `inline` stores none, `handle` stores all, `auto` stores those above the limit."""
 
     output_mode: OutputMode = "inline"
     output_inline_limit_bytes: int = 32768
     contract: ResponseLimits | None = None
-    """Limits of the response contract, which replaces the output mode for a tool under contract."""
+    """Limits of the response contract, if the tool is under contract. The output mode is then ignored."""
 
     def __post_init__(self) -> None:
         if self.output_mode not in get_args(OutputMode):
-            raise InvalidArgument(f"{_MODE} is one of {_CHOICES}, not {str(self.output_mode)[:32]!r}")
+            raise InvalidArgument(f"{_MODE_NAME} is one of {_MODE_CHOICES}, not {str(self.output_mode)[:32]!r}")
         limit = self.output_inline_limit_bytes
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-            raise InvalidArgument(f"{_LIMIT} is a number of bytes, such as 32768, not {short_repr(limit)}")
+            raise InvalidArgument(f"{_LIMIT_NAME} is a number of bytes, such as 32768, not {short_repr(limit)}")
 
 
 class ToolModes:
@@ -53,11 +73,12 @@ class ToolModes:
             return rule
         if not isinstance(rule, str | Mapping):
             raise InvalidArgument(
-                f"the mode of a tool is one of {_CHOICES}, or {_MODE} and {_LIMIT}, not {short_repr(rule)}"
+                f"the mode of a tool is one of {_MODE_CHOICES}, or {_MODE_NAME} and {_LIMIT_NAME}, "
+                f"not {short_repr(rule)}"
             )
-        changes = {_MODE: rule} if isinstance(rule, str) else dict(rule)
+        changes = {_MODE_NAME: rule} if isinstance(rule, str) else dict(rule)
         if unknown := changes.keys() - set(MODE_ARGUMENTS):
-            raise InvalidArgument(f"a tool has {_MODE} and {_LIMIT}, and no {', '.join(sorted(unknown))}")
+            raise InvalidArgument(f"a tool has {_MODE_NAME} and {_LIMIT_NAME}, and no {', '.join(sorted(unknown))}")
         return dataclasses.replace(self._default, **changes)
 
     def find_mode(self, tool: str) -> Mode:
@@ -67,16 +88,77 @@ class ToolModes:
 
 
 def split_mode_arguments(mode: Mode, arguments: Mapping[str, Any]) -> tuple[Mode, dict[str, Any]]:
-    """Return the mode that a call chose, and its arguments without those that chose it."""
+    """Return the mode that a call chooses by its arguments, and the arguments without `MODE_ARGUMENTS`."""
     changes = {name: arguments[name] for name in MODE_ARGUMENTS if arguments.get(name) is not None}
     tool_arguments = {name: value for name, value in arguments.items() if name not in MODE_ARGUMENTS}
     return dataclasses.replace(mode, **changes), tool_arguments
 
 
 def add_mode_arguments(schema: Mapping[str, Any], mode: Mode) -> dict[str, Any]:
-    """Return an input schema with the mode arguments added."""
+    """Return an input schema with `MODE_ARGUMENTS` added."""
     mode_arguments = {
-        _MODE: {"type": "string", "enum": list(get_args(OutputMode)), "default": mode.output_mode},
-        _LIMIT: {"type": "integer", "minimum": 0, "default": mode.output_inline_limit_bytes},
+        _MODE_NAME: {"type": "string", "enum": list(get_args(OutputMode)), "default": mode.output_mode},
+        _LIMIT_NAME: {"type": "integer", "minimum": 0, "default": mode.output_inline_limit_bytes},
     }
     return {**schema, "type": "object", "properties": {**(schema.get("properties") or {}), **mode_arguments}}
+
+
+class ToolListing:
+    """Rewrites the tools in `tools/list`, so that their schemas match what calls accept and return."""
+
+    def __init__(
+        self, modes: ToolModes, contracts: ToolContracts, *, has_mode_arguments: bool, has_references: bool
+    ) -> None:
+        self._modes = modes
+        self._contracts = contracts
+        self.has_mode_arguments = has_mode_arguments
+        """Whether calls may pass `MODE_ARGUMENTS`."""
+        self._has_references = has_references
+        self.find_mode = functools.lru_cache(_MAX_CACHED_MODES)(self._find_mode)
+        """Return the mode of a tool, with its contract."""
+
+    def _find_mode(self, tool: str) -> Mode:
+        mode, limits = self._modes.find_mode(tool), self._contracts.find_limits(tool)
+        return mode if limits is None else dataclasses.replace(mode, contract=limits)
+
+    def rewrite_tool(self, definition: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the definition to list for a tool of the server."""
+        tool = dict(definition)
+        mode = self.find_mode(tool["name"])
+        may_choose_mode = self._may_choose_mode(tool)
+        input_schema = _get_input_schema(tool)
+        if self._has_references and input_schema is not None:
+            tool["inputSchema"] = input_schema = allow_references(input_schema)
+        if may_choose_mode and input_schema is not None:
+            tool["inputSchema"] = add_mode_arguments(input_schema, mode)
+        schema = tool.get("outputSchema")
+        if isinstance(schema, dict) and mode.contract is not None:
+            tool["outputSchema"] = allow_alternative(schema, CONTRACT_SCHEMA)
+        elif isinstance(schema, dict) and (may_choose_mode or mode.output_mode != "inline"):
+            tool["outputSchema"] = allow_handle_for_fastmcp(schema) if is_fastmcp_tool(tool) else allow_handle(schema)
+        return tool
+
+    def resolve_mode(
+        self, tool: str, definition: Mapping[str, Any] | None, arguments: Mapping[str, Any]
+    ) -> tuple[Mode, Mapping[str, Any]]:
+        """Return the mode of a call, and the arguments to pass to the tool."""
+        mode = self.find_mode(tool)
+        if not self.has_mode_arguments or not any(name in arguments for name in MODE_ARGUMENTS):
+            return mode, arguments
+        # An unknown tool may have arguments of these names itself.
+        if definition is None or not self._may_choose_mode(definition):
+            return mode, arguments
+        return split_mode_arguments(mode, arguments)
+
+    def _may_choose_mode(self, tool: Mapping[str, Any]) -> bool:
+        """Return whether calls may choose the mode: the tool is not under contract and has no such arguments itself."""
+        if not self.has_mode_arguments or self._contracts.find_limits(tool["name"]) is not None:
+            return False
+        properties = (_get_input_schema(tool) or {}).get("properties") or {}
+        return isinstance(properties, Mapping) and not any(name in properties for name in MODE_ARGUMENTS)
+
+
+def _get_input_schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the tool's input schema, or `None` if it is not an object and must stay unchanged."""
+    schema = tool.get("inputSchema") or {}
+    return schema if isinstance(schema, Mapping) else None

@@ -20,15 +20,15 @@ _log = logging.getLogger("forebay")
 CONNECTION_LIMIT_BYTES = 25 * 1024
 """Total size of a connection's responses above which a warning is logged."""
 
-_MAX_COUNTED = 4096
-"""Maximum number of principals, and of tools, with counters. The least recently active principals are dropped."""
+_MAX_COUNTERS = 4096
+"""Maximum number of principals, and of tools, that are counted. The least recently active principals are dropped."""
 
 _OTHER_TOOLS = "others"
 _MAX_NAME_LENGTH = 256
 
 
-class _Total:
-    """How many bytes a connection or principal was sent, and whether a warning was logged."""
+class _ByteTotal:
+    """Number of bytes sent to a connection or principal, and whether a warning was logged."""
 
     __slots__ = ("is_warned", "sent_bytes")
 
@@ -45,10 +45,10 @@ class Monitor:
         self._journal = journal
         self._limit = connection_limit
         self._lock = threading.Lock()
-        self._connections: weakref.WeakKeyDictionary[object, _Total] = weakref.WeakKeyDictionary()
-        self._get_principal_total = functools.lru_cache(_MAX_COUNTED)(lambda _principal: _Total())
+        self._connections: weakref.WeakKeyDictionary[object, _ByteTotal] = weakref.WeakKeyDictionary()
+        self._get_principal_total = functools.lru_cache(_MAX_COUNTERS)(lambda _principal: _ByteTotal())
         self.oversize: Counter[str] = Counter()
-        """How many responses of each tool were over their budget."""
+        """Number of responses over their budget, by tool."""
 
     def record(
         self,
@@ -60,13 +60,13 @@ class Monitor:
         principal: str | None = None,
         connection: object = None,
     ) -> None:
-        """Record a response, and add its size to the total of its connection, or of its principal if it has none."""
+        """Record a response, and add its size to the total of its connection, else of its principal."""
         # A client may call a tool by any name, including one that is not valid Unicode.
         name = to_single_line(tool, _MAX_NAME_LENGTH)
         details = {"tool": name, "response_bytes": response_bytes, "mode": mode}
         self._journal.record("tool_called", principal=principal, **details)
         if response_bytes > budget:
-            self.oversize[name if name in self.oversize or len(self.oversize) < _MAX_COUNTED else _OTHER_TOOLS] += 1
+            self.oversize[name if name in self.oversize or len(self.oversize) < _MAX_COUNTERS else _OTHER_TOOLS] += 1
             self._journal.record("response_oversize", principal=principal, **details, budget_bytes=budget)
             _log.warning(
                 "forebay: a response of %.64s takes %d bytes, and its budget is %d; "
@@ -92,15 +92,15 @@ class Monitor:
             self._limit,
         )
 
-    def sent_bytes(self, principal: str | None = None, connection: object = None) -> int:
-        """Return how many bytes a connection, or a principal without one, was sent."""
+    def get_sent_bytes(self, principal: str | None = None, connection: object = None) -> int:
+        """Return the number of bytes sent to a connection, or to a principal if `connection` is `None`."""
         with self._lock:
             return self._get_total(principal, connection).sent_bytes
 
-    def _get_total(self, principal: str | None, connection: object) -> _Total:
+    def _get_total(self, principal: str | None, connection: object) -> _ByteTotal:
         if connection is None:
             return self._get_principal_total(principal)
-        return self._connections.setdefault(connection, _Total())
+        return self._connections.setdefault(connection, _ByteTotal())
 
 
 def summarize_responses(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

@@ -3,14 +3,15 @@
 import contextvars
 import dataclasses
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, overload
 
 from forebay import _core
 from forebay.errors import ForebayError, RedactionFailed, StoreUnavailable
+from forebay.outputs.contract.artifacts import sanitize_domain
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ResponseLimits
-from forebay.outputs.contract.rules import apply_contract
+from forebay.outputs.contract.response import PayloadView, Response, build_response, make_default_summary
 from forebay.outputs.modes import Mode
 from forebay.outputs.result import (
     RESOURCE_URI_PREFIX,
@@ -53,19 +54,22 @@ _FAILURE_PREVIEW_BYTES = 2048
 """Maximum bytes, after escaping, of the preview in an error about a result that could not be stored."""
 
 _MAX_META_BYTES = 512
-"""Maximum bytes of the tool's own `_meta` and block fields in the response. Larger ones are stored."""
+"""Maximum bytes of the tool's own `_meta` and block fields in the response. Larger ones are stored with the payload."""
 
-_MAX_STAMP_BYTES = 128
+_MAX_SERVER_INFO_BYTES = 128
 """A server's `serverInfo` up to this size is never shortened."""
 
 _MAX_IN_MEMORY_BYTES = 64 << 20
 """Spooled payloads above this size are not read into memory for the response contract."""
 
 _PROTOCOL_META_KEYS = (SERVER_INFO_KEY, "io.modelcontextprotocol/related-task")
-"""Keys of `_meta` that belong to the protocol: clients match task results by them."""
+"""Keys of `_meta` that belong to the protocol. They name the server, and the task that a result belongs to."""
 
 _RESOURCE_LINK_VERSION = "2025-06-18"
 """The first protocol version that has `resource_link` blocks."""
+
+_STRUCTURED_KEYS = ("summary", "success", "hasMore", "artifactRef", "fetchWith", "error")
+"""Keys of a contract response that `structuredContent` repeats if `hasMore` is true; `data` would double the size."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class ToolCall:
     contract: ResponseLimits | None = None
     """The limits of the response contract, if the tool is under contract."""
     contract_responses: Sequence[str] = ()
-    """The responses under contract that the tool built itself; they are not wrapped again."""
+    """Contract responses that the tool built itself; they are not wrapped again."""
     envelope_bytes: int = 0
     """The size of message fields around the result, beyond those of every JSON-RPC response."""
     fetch_with: str | None = None
@@ -142,13 +146,13 @@ class Pipeline:
         if escaped_size(encode([tool_meta, block_fields]), 0, is_ascii=call.is_ascii) <= _MAX_META_BYTES:
             payload = extract_payload(original_result)
         else:
-            payload = extract_payload(original_result, with_meta=True)
+            payload = extract_payload(original_result, include_meta=True)
             tool_meta, block_fields = {}, {}
         protocol_fields = _keep_protocol_fields(result, tool_meta)
-        if call.contract is not None and not _exceeds_memory(payload):
+        if call.contract is not None and not _is_too_large_for_memory(payload):
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
-            protocol_fields |= _shorten_stamp(protocol_fields)
-            return apply_contract(payload, result, protocol_fields, block_fields, call, call.contract, context)
+            protocol_fields |= _shorten_server_info(protocol_fields)
+            return _apply_contract(payload, result, protocol_fields, block_fields, call, call.contract, context)
         try:
             descriptor = self._store.put(
                 payload.to_input(),
@@ -161,7 +165,7 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
-        # If another server gave `output_fetch` its own name, clients cannot read our resource URIs through it.
+        # If `output_fetch` was renamed, this server is mounted in another one, which does not serve our resource URIs.
         has_link = call.fetch_with is None
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
 
@@ -175,7 +179,7 @@ class Pipeline:
         return error_result(error, note=HAS_RUN_NOTE, preview=preview)
 
 
-def _exceeds_memory(payload: ResultPayload) -> bool:
+def _is_too_large_for_memory(payload: ResultPayload) -> bool:
     return isinstance(payload.data, ChunkSource) and payload.data.max_size > _MAX_IN_MEMORY_BYTES
 
 
@@ -188,7 +192,10 @@ def _is_tool_output(result: Result | LazyJSON) -> bool:
 
 
 def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Container[str]) -> dict[str, Any]:
-    """Return `resultType`, and of `_meta` the protocol's keys and those in `tool_meta`."""
+    """Return the fields to keep in a replaced result: `resultType`, and keys of `_meta`.
+
+    The kept keys of `_meta` are those of the protocol and those in `tool_meta`.
+    """
     result = parse_result(result)
     fields: dict[str, Any] = {key: result[key] for key in ("resultType",) if key in result}
     meta = result.get("_meta")
@@ -197,28 +204,79 @@ def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Container[str]) 
     return fields
 
 
+def _apply_contract(
+    result_payload: ResultPayload,
+    result: Result,
+    protocol_fields: dict[str, Any],
+    block_fields: Mapping[str, Any],
+    call: ToolCall,
+    limits: ResponseLimits,
+    context: ResponseContext,
+) -> Result:
+    """Return the result as a contract response, with as much of the payload under `data` as fits."""
+    is_error, is_structured = bool(result.get("isError", False)), "structuredContent" in result
+
+    def make_result(fields: Mapping[str, Any], text: str = "") -> Result:
+        wrapped = text_result(text, is_error=is_error)
+        wrapped["content"][0] |= block_fields
+        if is_structured:
+            # Some clients show only structuredContent: it must hold everything, or the reference to it.
+            wrapped["structuredContent"] = (
+                {key: fields[key] for key in _STRUCTURED_KEYS if key in fields} if fields["hasMore"] else fields
+            )
+        return {**wrapped, **protocol_fields}
+
+    def summarize(view: PayloadView) -> str:
+        return f"{call.tool} failed: {view.read_start()}" if is_error else make_default_summary(call.tool, view)
+
+    def measure_envelope(head: Mapping[str, Any]) -> int:
+        message = encode({"jsonrpc": "2.0", "id": call.request_id, "result": make_result(head)})
+        return escaped_size(message, 0, is_ascii=call.is_ascii) + call.envelope_bytes
+
+    payload = result_payload.data.read_all() if isinstance(result_payload.data, ChunkSource) else result_payload.data
+    own_response = Response(payload) if isinstance(payload, str) and payload in call.contract_responses else None
+    # A response that claims success, in a result that is an error, is wrapped again.
+    if own_response is not None and not (is_error and own_response.to_dict()["success"]):
+        response = own_response
+    else:
+        response = build_response(
+            payload,
+            summarize,
+            not is_error,
+            limits,
+            context,
+            sanitize_domain(call.tool),
+            artifact_id=sanitize_domain(str(call.request_id))[:32],
+            mime_type=result_payload.mime_type,
+            measure_envelope=measure_envelope,
+            is_duplicated=is_structured,
+        )
+    return make_result(response.to_dict(), str(response))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _HandleResponse:
-    """The parts of a result that carries a descriptor."""
+    """A result that carries a descriptor, before it is shortened to its limit."""
 
     descriptor: Descriptor
     result: Result
     protocol_fields: dict[str, Any]
-    """Fields of the original result that stay."""
+    """Fields to keep from the original result."""
     block_fields: dict[str, Any]
-    """Fields of the original's single content block that stay."""
+    """Fields to keep from the single content block of the original result."""
     call: ToolCall
     has_link: bool
+    """Whether to add a `resource_link` block."""
 
     def fit(self) -> Result:
         """Return the result, shortened so that its message is at most `MAX_MESSAGE_BYTES`."""
         response, is_ascii = self, self.call.is_ascii
-        smallest = dataclasses.replace(self.descriptor, outline=None, items_path=None)
-        min_bytes = dataclasses.replace(smallest, preview="").sent_size(is_ascii=is_ascii)
+        smallest_descriptor = dataclasses.replace(self.descriptor, outline=None, items_path=None)
+        min_bytes = dataclasses.replace(smallest_descriptor, preview="").sent_size(is_ascii=is_ascii)
         if response.get_descriptor_budget() < min_bytes:
-            response = dataclasses.replace(response, descriptor=smallest, has_link=False)
+            response = dataclasses.replace(response, descriptor=smallest_descriptor, has_link=False)
         if response.get_descriptor_budget() < min_bytes:
-            fields = {**self.protocol_fields, **_shorten_stamp(self.protocol_fields)}
+            fields = {**self.protocol_fields, **_shorten_server_info(self.protocol_fields)}
             response = dataclasses.replace(response, protocol_fields=fields)
         descriptor = response.descriptor.fit(response.get_descriptor_budget(), is_ascii=is_ascii)
         return response.build(descriptor.to_json())
@@ -230,7 +288,7 @@ class _HandleResponse:
         return MAX_MESSAGE_BYTES - self.call.envelope_bytes - size
 
     def build(self, text: str | bytes) -> Result:
-        """Return the result with this text, the descriptor as JSON."""
+        """Return the result with `text`, which is the descriptor as JSON."""
         result = text_result(text, is_error=bool(self.result.get("isError", False)))
         result["content"][0] |= self.block_fields
         if self.has_link and self.call.protocol_version >= _RESOURCE_LINK_VERSION:
@@ -254,17 +312,17 @@ def _make_resource_link(descriptor: Descriptor) -> dict[str, Any]:
     }
 
 
-def _shorten_stamp(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return `_meta` with a `serverInfo` of name and version only, or nothing if it is short already."""
-    stamp = (fields.get("_meta") or {}).get(SERVER_INFO_KEY)
-    if not isinstance(stamp, dict) or len(encode(stamp)) <= _MAX_STAMP_BYTES:
+def _shorten_server_info(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return `_meta` with `serverInfo` reduced to name and version, or `{}` if it is short already."""
+    server_info = (fields.get("_meta") or {}).get(SERVER_INFO_KEY)
+    if not isinstance(server_info, dict) or len(encode(server_info)) <= _MAX_SERVER_INFO_BYTES:
         return {}
-    short = {key: stamp[key] for key in ("name", "version") if key in stamp}
-    return {"_meta": {**fields["_meta"], SERVER_INFO_KEY: short}}
+    shortened = {key: server_info[key] for key in ("name", "version") if key in server_info}
+    return {"_meta": {**fields["_meta"], SERVER_INFO_KEY: shortened}}
 
 
 def get_response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
-    """Return the kind of a response and its size limit, for the monitor."""
+    """Return the mode to record for a response, `contract`, `handle` or `inline`, and its size limit."""
     if mode.contract is not None:
         return "contract", mode.contract.max_bytes
     if not is_inline:
@@ -281,7 +339,7 @@ _current_sink: contextvars.ContextVar["ResultSink | None"] = contextvars.Context
 
 @dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
 class ResultSink:
-    """Lets a transport store the result of the current call before the SDK parses it.
+    """Storage for the result of the current call, so that a transport can store it before the SDK parses it.
 
     Use it as a context manager around the call. Only our own code sets `replacement`, never the server.
     """

@@ -14,10 +14,8 @@ from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, InvalidArgument
 from forebay.outputs.capabilities import CORE, CapabilityFilter, get_tool_name, record_denial
 from forebay.outputs.contract.context import ResponseContext
-from forebay.outputs.contract.limits import ResponseLimits
-from forebay.outputs.contract.rules import ContractRules, ToolContracts
-from forebay.outputs.listing import ToolListing
-from forebay.outputs.modes import Mode, OutputMode, ToolModes
+from forebay.outputs.contract.limits import ContractRules, ResponseLimits, ToolContracts
+from forebay.outputs.modes import Mode, OutputMode, ToolListing, ToolModes
 from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
 from forebay.outputs.pipeline import Pipeline, ToolCall, get_response_budget
 from forebay.outputs.references.reference import contains_references
@@ -41,7 +39,7 @@ _ENVELOPE_BYTES = 256
 """Bytes reserved for the JSON-RPC envelope around a page."""
 
 _MIN_PAGE_BYTES = 1280
-"""Minimum of a page's size limit, even if the inline limit is smaller: a page names its handle and position."""
+"""Lower bound of a page's size limit: the handle and position in a page need about this much."""
 
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
@@ -91,7 +89,7 @@ class OutputPolicy:
             raise InvalidArgument("file_roots are where references may lead; say file_refs=True to have them")
         modes = ToolModes(Mode(output_mode, output_inline_limit_bytes), tools or {})
         contracts = ToolContracts(contract)
-        self._listing = ToolListing(modes, contracts, per_call=per_call, has_references=file_refs)
+        self._listing = ToolListing(modes, contracts, has_mode_arguments=per_call, has_references=file_refs)
         self._prefix = prefix
         self._has_journal = journal
         self.capabilities = CapabilityFilter(
@@ -103,16 +101,16 @@ class OutputPolicy:
             known_capabilities=known_capabilities,
         )
         self._is_filtering = self.capabilities.is_active
-        self._expanded: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
+        self._expanded_tools: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
         self.handle_length = handle_length
         self._inline_limit = output_inline_limit_bytes
         self._envelope_bytes = _ENVELOPE_BYTES
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
-        self._references: ReferenceResolver | None = None
+        self._resolver: ReferenceResolver | None = None
         if file_refs:
             try:
-                self._references = ReferenceResolver(self.store, file_roots, file_ref_max_bytes, secret_files)
+                self._resolver = ReferenceResolver(self.store, file_roots, file_ref_max_bytes, secret_files)
             except BaseException:
                 self.close()
                 raise
@@ -131,9 +129,9 @@ class OutputPolicy:
         """Size limit of a page, so that its message is not larger than the inline limit."""
         return max(self._inline_limit - self._envelope_bytes, _MIN_PAGE_BYTES)
 
-    def reserve_stamp(self, stamp: object) -> None:
+    def reserve_server_info(self, server_info: object) -> None:
         """Reserve room in pages for the `serverInfo` that the server adds to every result."""
-        self._envelope_bytes = _ENVELOPE_BYTES + len(encode(stamp))
+        self._envelope_bytes = _ENVELOPE_BYTES + len(encode(server_info))
         self._build_tools(self.tools.prefix)
 
     def _build_tools(self, prefix: str) -> None:
@@ -143,12 +141,12 @@ class OutputPolicy:
             journal=self._has_journal,
             max_bytes=self.max_page_bytes,
             capabilities=self.capabilities,
-            has_references=self._references is not None,
+            has_references=self._resolver is not None,
         )
         self.pipeline = Pipeline(self.store, self.tools.fetch_tool)
 
     def learn_tools(self, tools: Iterable[Any], *, is_complete: bool = True) -> None:
-        """Remember tools of the server, and rename our tools if one of the server's has the same name.
+        """Remember tools of the server, and rename our tools if the server has a tool of the same name.
 
         A name that the server once used is never used for our tools again. Entries without a name are ignored.
         """
@@ -163,7 +161,7 @@ class OutputPolicy:
             if prefix != self.tools.prefix:
                 self._build_tools(prefix)
 
-    def input_schema(self, tool: str) -> Mapping[str, Any] | None:
+    def get_input_schema(self, tool: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool, or `None` if it is not known."""
         schema = self._known_tools.get(tool, {}).get("inputSchema")
         return schema if isinstance(schema, Mapping) else None
@@ -173,9 +171,9 @@ class OutputPolicy:
         return not self.knows_tools or (self._is_filtering and not self.capabilities.knows_tool(tool))
 
     def list_visible(self, tools: Iterable[Any], expanded_tools: Collection[str] = ()) -> list[Any]:
-        """Return the definitions to list of the server's tools, without those that are hidden or denied.
+        """Return the rewritten definitions of the server's tools, without hidden and denied tools.
 
-        Entries without a name are listed unchanged if there is no filter, else left out.
+        Entries without a name are listed unchanged if there is no filter, and left out if there is one.
         """
         return self.rewrite_tools(tool for tool in tools if self._is_visible(get_tool_name(tool), expanded_tools))
 
@@ -183,36 +181,36 @@ class OutputPolicy:
         return not self._is_filtering if name is None else self.capabilities.is_listed(name, expanded_tools)
 
     def rewrite_tools(self, tools: Iterable[Any]) -> list[Any]:
-        """Return the definitions to list of the server's tools, hidden and denied ones included."""
+        """Return the rewritten definitions of the server's tools, with hidden and denied tools."""
         return [tool if get_tool_name(tool) is None else self._listing.rewrite_tool(tool) for tool in tools]
 
     def resolve_mode(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
-        """Return the mode of a call, and the arguments for the tool."""
-        if not self._listing.per_call:
+        """Return the mode of a call, and the arguments to pass to the tool."""
+        if not self._listing.has_mode_arguments:
             return self._listing.find_mode(tool), arguments
         return self._listing.resolve_mode(tool, self._known_tools.get(tool), arguments)
 
     @property
     def rewrites_arguments(self) -> bool:
-        """Whether the arguments of calls may have to be changed before the server gets them."""
-        return self._listing.per_call or self._references is not None
+        """Whether arguments of calls may have to be changed before they are sent to the server."""
+        return self._listing.has_mode_arguments or self._resolver is not None
 
     def find_denial(self, tool: str) -> CapabilityDisabled | None:
-        """Return why a tool is denied, or `None`. Our own tools never are denied, so that handles stay readable."""
+        """Return the error if a tool is denied, else `None`. Our own tools are never denied: handles stay readable."""
         if not self._is_filtering or tool in self.tools.names:
             return None
         return self.capabilities.find_denial(tool)
 
     def refuse_disabled(self, tool: str, principal: str | None = None) -> Result | None:
-        """Return the error result for a call of a denied tool and record it, or return `None` if it is allowed."""
+        """Record a call of a denied tool and return its error result; return `None` if the tool is allowed."""
         if (error := self.find_denial(tool)) is None:
             return None
         record_denial(self.store.journal, error, principal)
         return error_result(error)
 
     def get_expanded_tools(self, connection: object) -> set[str] | None:
-        """Return the set of hidden tools that a connection was shown, or `None` without a connection."""
-        return None if connection is None else self._expanded.setdefault(connection, set())
+        """Return the hidden tools that `expand_tools` has shown to a connection, or `None` without a connection."""
+        return None if connection is None else self._expanded_tools.setdefault(connection, set())
 
     def call_own_tool(self, arguments: object, caller: Caller, call: ToolCall) -> Result:
         """Call one of our tools. A large result of `expand_tools` becomes a handle."""
@@ -224,7 +222,7 @@ class OutputPolicy:
 
     def has_references(self, arguments: object) -> bool:
         """Return whether arguments contain references that must be resolved, which may read files."""
-        return self._references is not None and contains_references(arguments)
+        return self._resolver is not None and contains_references(arguments)
 
     def resolve_references(
         self,
@@ -232,19 +230,19 @@ class OutputPolicy:
         arguments: Mapping[str, Any],
         principal: str | None = None,
         *,
-        finish: Callable[[Any], Any] = to_objects,
+        convert: Callable[[Any], Any] = to_objects,
     ) -> Any:
-        """Return the arguments with each reference replaced by what it names, converted by `finish`.
+        """Return the arguments with each reference replaced by its content, in the form that `convert` makes.
 
-        Raises a `ForebayError`; the tool must not be called then.
+        Raises a `ForebayError` if a reference cannot be resolved; the tool must not be called then.
         """
-        if self._references is None:
+        if self._resolver is None:
             return arguments
-        resolved = self._references.resolve(arguments, self.input_schema(tool), principal, tool=tool)
-        return arguments if resolved is arguments else finish(resolved)
+        resolved = self._resolver.resolve(arguments, self.get_input_schema(tool), principal, tool=tool)
+        return arguments if resolved is arguments else convert(resolved)
 
     def is_public(self, request: object) -> bool:
-        """Return whether a request came over HTTP and handles must be hard to guess: the operator can turn that off."""
+        """Return whether handles must be hard to guess: over HTTP, unless the operator chose short handles."""
         return request is not None and self.handle_length != SHORT_HANDLE_LENGTH
 
     def make_context(
@@ -294,8 +292,8 @@ class OutputPolicy:
     ) -> None:
         """Record a response of this size, if there is a monitor."""
         if self.monitor is not None:
-            kind, budget = ("inline", self._inline_limit) if mode is None else get_response_budget(mode, is_inline)
-            self.monitor.record(tool, size, mode=kind, budget=budget, principal=principal, connection=connection)
+            mode_name, budget = ("inline", self._inline_limit) if mode is None else get_response_budget(mode, is_inline)
+            self.monitor.record(tool, size, mode=mode_name, budget=budget, principal=principal, connection=connection)
 
     def close(self) -> None:
         """Close the store, if it was opened here."""

@@ -1,4 +1,4 @@
-"""Tool results: which part of one is its payload, how large it is, and results of our own."""
+"""Tool results: extract the payload, measure the size, and build results of our own."""
 
 import base64
 import dataclasses
@@ -16,7 +16,6 @@ from forebay.wire.protocol import SERVER_INFO_KEY
 __all__ = [
     "RESOURCE_META_KEY",
     "RESOURCE_URI_PREFIX",
-    "TASK_RESULT_METHODS",
     "UNSTRUCTURED",
     "Result",
     "ResultPayload",
@@ -26,20 +25,17 @@ __all__ = [
     "extract_block_fields",
     "extract_payload",
     "extract_texts",
-    "find_task_id",
     "find_wrapped_text",
-    "get_task_result",
     "is_text_value",
     "parse_result",
     "repeats_structured",
     "select_tool_meta",
-    "set_task_result",
-    "strip_stamp",
+    "strip_server_fields",
     "strip_wrap_result",
     "text_result",
 ]
 
-_MANY_ITEMS = 1000
+_LARGE_CONTAINER_ITEMS = 1000
 """Number of members above which a container is measured before it is serialized."""
 
 _RESULT_KEYS = ("content", "structuredContent", "isError", "_meta", "resultType")
@@ -61,12 +57,7 @@ RESOURCE_META_KEY = "forebay/resource"
 """`_meta` key for the URI and type of an embedded resource whose content was stored."""
 
 RESOURCE_URI_PREFIX = "forebay://output/"
-"""A stored payload can be read as the resource with this prefix and its handle."""
-
-
-_GET_METHOD = "tasks/get"
-TASK_RESULT_METHODS = ("tasks/result", _GET_METHOD)
-"""Methods that return the result of a task: itself until 2025-11-25, since then as a member of the task."""
+"""Prefix of the resource URI of a stored payload; its handle follows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,22 +83,10 @@ def error_result(error: ForebayError, **details: Any) -> Result:
     return text_result(orjson.dumps({**error.to_dict(), **details}), is_error=True)
 
 
-def find_task_id(result: object) -> str | None:
-    """Return the id of the task that a call was answered with, or `None`.
-
-    Up to protocol version 2025-11-25 the task is the member `task` of the result; later it is the result itself.
-    """
-    if not isinstance(result, dict):
-        return None
-    task = result.get("task") if "task" in result else result if result.get("resultType") == "task" else None
-    task_id = task.get("taskId") if isinstance(task, dict) else None
-    return task_id if isinstance(task_id, str) else None
-
-
 def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = False) -> bool:
     """Return whether a result is larger than `limit` bytes on the wire.
 
-    Large results are measured by a lower bound first, so that they are not serialized only to be measured.
+    A lower bound is computed first, so that a large result is not serialized only to be measured.
     """
     text_length = 0
     for block in result.get("content") or ():
@@ -117,7 +96,7 @@ def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = Fal
         if text_length > limit:
             return True
     structured = result.get("structuredContent")
-    if structured is not None and _has_many_items(structured) and _must_exceed(structured, limit):
+    if structured is not None and _has_many_items(structured) and _lower_bound_exceeds(structured, limit):
         return True
     return escaped_size(encode(result), 0, is_ascii=is_ascii) > limit
 
@@ -125,10 +104,13 @@ def exceeds_limit(result: Mapping[str, Any], limit: int, *, is_ascii: bool = Fal
 def _has_many_items(structured_content: Any) -> bool:
     """Return whether the value, or a direct member of it, is a large container."""
     members = structured_content.values() if isinstance(structured_content, dict) else ()
-    return any(isinstance(value, dict | list) and len(value) > _MANY_ITEMS for value in (structured_content, *members))
+    return any(
+        isinstance(value, dict | list) and len(value) > _LARGE_CONTAINER_ITEMS
+        for value in (structured_content, *members)
+    )
 
 
-def _must_exceed(value: Any, limit: int) -> bool:
+def _lower_bound_exceeds(value: Any, limit: int) -> bool:
     """Return whether a lower bound of the value's JSON size is above the limit.
 
     The bound counts one byte a character, and one byte for the comma after each value.
@@ -166,8 +148,8 @@ def select_tool_meta(result: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in meta.items() if key != SERVER_INFO_KEY} if isinstance(meta, dict) else {}
 
 
-def strip_stamp(result: Mapping[str, Any]) -> Result:
-    """Return a result without the fields that its server and protocol version added, so that we can add our own."""
+def strip_server_fields(result: Mapping[str, Any]) -> Result:
+    """Return a result without the fields that its server added, `serverInfo` and `resultType`."""
     stripped = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
     meta = select_tool_meta(result)
     return {**stripped, "_meta": meta} if meta else stripped
@@ -189,17 +171,17 @@ def extract_block_fields(result: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def extract_payload(result: Mapping[str, Any] | LazyJSON, *, with_meta: bool = False) -> ResultPayload:
+def extract_payload(result: Mapping[str, Any] | LazyJSON, *, include_meta: bool = False) -> ResultPayload:
     """Return the payload to store for a result. The result, or values in it, may be `LazyJSON`.
 
     - A single block: its content.
     - Blocks that only repeat the structured content: the structured content.
-    - Anything else, a result with unknown keys, and any result `with_meta`: the whole result.
+    - Anything else, a result with unknown keys, and any result if `include_meta` is set: the whole result.
     """
     if isinstance(result, LazyJSON):
         return ResultPayload(dump_chunks(result), "application/json")
     payload = None
-    if not with_meta and _has_known_keys(result):
+    if not include_meta and _has_known_keys(result):
         structured = result.get("structuredContent")
         is_structured = structured is not None and structured != UNSTRUCTURED
         payload = _extract_structured(result, structured) if is_structured else _extract_sole_block(result)
@@ -207,13 +189,13 @@ def extract_payload(result: Mapping[str, Any] | LazyJSON, *, with_meta: bool = F
 
 
 def _has_known_keys(result: Mapping[str, Any]) -> bool:
-    """Return whether a result has only the protocol's keys; others would be lost if only the payload was stored."""
+    """Return whether a result has only the protocol's keys. Other keys would be lost if only the payload was stored."""
     is_valid = isinstance(result.get("isError"), bool | None) and _has_valid_meta(result)
     return is_valid and result.keys() <= set(_RESULT_KEYS)
 
 
-def _has_valid_meta(holder: Mapping[str, Any]) -> bool:
-    return isinstance(holder.get("_meta"), Mapping | None)
+def _has_valid_meta(result_or_block: Mapping[str, Any]) -> bool:
+    return isinstance(result_or_block.get("_meta"), Mapping | None)
 
 
 def _extract_sole_block(result: Mapping[str, Any]) -> ResultPayload | None:
@@ -312,7 +294,7 @@ def _decode_base64(data: TextValue, block: Mapping[str, Any]) -> ResultPayload |
     try:
         if not isinstance(encoded, ChunkSource):
             return ResultPayload(base64.b64decode(encoded, validate=True), _get_mime_type(block))
-        # Validate all of it before any of it is stored.
+        # Validate all chunks before the first one is stored.
         for _ in decode_base64_chunks(encoded):
             pass
         chunks = ChunkSource(lambda: decode_base64_chunks(encoded), encoded.max_size)
@@ -326,7 +308,7 @@ def decode_base64_chunks(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes
     buffer = b""
     for chunk in chunks:
         buffer += chunk
-        # Hold back the last characters: `b64decode` accepts padding only at the end, and one `=` too many.
+        # Keep the last characters for later: `b64decode` accepts padding only at the end, and one `=` too many.
         ready = max(0, len(buffer) - 5) // 4 * 4
         if b"=" in buffer[:ready]:
             raise ValueError("there is padding within it")
@@ -347,7 +329,7 @@ def extract_texts(blocks: Sequence[Mapping[str, Any]]) -> list[TextValue] | None
 
 
 def find_wrapped_text(texts: Sequence[TextValue], structured_content: Any) -> TextValue | None:
-    """Return the text if there is one, and the structured content is an object with that text as its only member.
+    """Return the only text if the structured content is an object with that text as its only member, else `None`.
 
     SDKs name that member `result`, the protocol's reference servers `content`.
     """
@@ -432,15 +414,3 @@ def strip_wrap_result(result: Result) -> Result:
     other_meta = {key: value for key, value in meta.items() if key != "fastmcp"}
     other_marks = {key: value for key, value in marker.items() if key != "wrap_result"}
     return {**result, "_meta": {**other_meta, **({"fastmcp": other_marks} if other_marks else {})}}
-
-
-def get_task_result(method: str, response: Any) -> Any:
-    """Return the tool result in a response to one of `TASK_RESULT_METHODS`, or `None` if it has none."""
-    if method != _GET_METHOD:
-        return response
-    return response.get("result") if isinstance(response, dict) else None
-
-
-def set_task_result(method: str, response: Any, result: Any) -> Any:
-    """Return a response to one of `TASK_RESULT_METHODS` with its tool result replaced."""
-    return {**response, "result": result} if method == _GET_METHOD else result

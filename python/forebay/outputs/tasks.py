@@ -1,17 +1,22 @@
-"""Tool calls that are answered with a task, whose result the client asks for later."""
+"""Tasks: tool calls whose result the client asks for later."""
 
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from typing import Any
 
 from forebay.outputs.modes import Mode
-from forebay.outputs.result import find_task_id
 
-__all__ = [
-    "TaskCalls",
-    "TaskOwners",
-]
+__all__ = ["TASK_RESULT_METHODS", "TaskCalls", "TaskOwners", "find_task_id", "get_task_result", "set_task_result"]
 
+_GET_METHOD = "tasks/get"
+
+TASK_RESULT_METHODS = ("tasks/result", _GET_METHOD)
+"""Methods that return the tool result of a task.
+
+Up to protocol version 2025-11-25, `tasks/result` returns the tool result itself. In later versions, `tasks/get` returns
+the task, and the tool result is its member `result`.
+"""
 
 _MAX_TASKS = 4096
 """Maximum number of tasks to remember. Clients need not say when they are done with a task."""
@@ -20,11 +25,35 @@ TaskOwners = tuple[Hashable, ...]
 _NO_OWNER: TaskOwners = (None,)
 
 
+def find_task_id(result: object) -> str | None:
+    """Return the task id in the result of a call, or `None` if the result is not a task.
+
+    Up to protocol version 2025-11-25 the task is the member `task` of the result; later it is the result itself.
+    """
+    if not isinstance(result, dict):
+        return None
+    task = result.get("task") if "task" in result else result if result.get("resultType") == "task" else None
+    task_id = task.get("taskId") if isinstance(task, dict) else None
+    return task_id if isinstance(task_id, str) else None
+
+
+def get_task_result(method: str, response: Any) -> Any:
+    """Return the tool result in a response to one of `TASK_RESULT_METHODS`, or `None` if there is none."""
+    if method != _GET_METHOD:
+        return response
+    return response.get("result") if isinstance(response, dict) else None
+
+
+def set_task_result(method: str, response: Any, result: Any) -> Any:
+    """Return a response to one of `TASK_RESULT_METHODS` with its tool result replaced."""
+    return {**response, "result": result} if method == _GET_METHOD else result
+
+
 class TaskCalls:
     """The tool and the output mode of each task, by owner and task id.
 
     Task ids are only unique within a server, and each owner may have a server of its own. A task may have several
-    owners, such as a connection and its principal; a lookup takes the first owner that knows the task.
+    owners, such as a connection and its principal; a lookup takes the first owner that has the task.
     """
 
     def __init__(self) -> None:
@@ -54,7 +83,7 @@ class TaskCalls:
                 del self._calls_by_owner[owner]
 
     def find_call(self, params: object, owners: TaskOwners = _NO_OWNER) -> tuple[str, Mode] | None:
-        """Return the tool and mode of the task that request parameters name, or `None` if it is unknown."""
+        """Return the tool and mode of the task with the `taskId` in request params, or `None` if it is unknown."""
         task_id = params.get("taskId") if isinstance(params, Mapping) else None
         if not isinstance(task_id, str):
             return None

@@ -19,19 +19,17 @@ from forebay.outputs.capabilities import (
 )
 from forebay.outputs.result import RESOURCE_URI_PREFIX, Result, error_result, text_result
 from forebay.store import Store
-from forebay.store.handles import extract_handle
-from forebay.store.pages import PageRequest, SearchRequest
+from forebay.store.handles import Principal, extract_handle
+from forebay.store.pages import PageRequest
 from forebay.store.payload import encode, escaped_size
-from forebay.store.principals import Principal
+from forebay.store.search import SearchRequest
 
 __all__ = [
     "RESOURCE_TEMPLATE",
     "Caller",
     "OutputTools",
-    "error_result",
     "is_resource_uri",
     "read_resource",
-    "text_result",
 ]
 
 _log = logging.getLogger("forebay")
@@ -43,7 +41,7 @@ _REFERENCES_HELP = (
     '{"$file": "path"} as any argument of any other tool; beside it may be "encoding": "base64", '
     '"lines": [from, to) counted from 0, or "offset" and "length" in bytes.'
 )
-"""Appended to the description of `output_fetch`, which models with a handle have read."""
+"""Appended to the description of `output_fetch`, because a model that has a handle has read it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,13 +50,13 @@ class Caller:
 
     principal: str | None = None
     is_public: bool = False
-    """Whether other anonymous clients may call too; then only secret handles keep their outputs apart."""
+    """Whether other anonymous clients may call too. Then only secret handles keep the outputs of clients apart."""
     is_ascii: bool = False
     """Whether the transport escapes non-ASCII characters."""
     tools: Sequence[Mapping[str, Any]] = ()
     """For `expand_tools`: all tools that the server has for this client, hidden and denied ones included."""
     expanded_tools: set[str] | None = None
-    """The hidden tools that `expand_tools` has shown on this connection; `None` if the connection does not last."""
+    """The hidden tools that `expand_tools` has shown on this connection; `None` if it lasts for one request only."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class _AddedTool:
 class OutputTools:
     """`output_fetch` and `output_search`, `journal` if it is enabled, and `expand_tools` if there are hidden tools.
 
-    Each name has the prefix. Results are at most `max_bytes` on the wire, except those of `expand_tools`.
+    Each name begins with `prefix`. Results are at most `max_bytes` on the wire, except those of `expand_tools`.
     """
 
     def __init__(
@@ -91,16 +89,16 @@ class OutputTools:
         self._max_bytes = max_bytes
         self._capabilities = capabilities or CapabilityFilter()
         self.prefix = prefix
-        handle = {"type": "string", "description": "oh_…"}
-        count = {"type": "integer", "minimum": 0}
+        handle_schema = {"type": "string", "description": "oh_…"}
+        offset_schema = {"type": "integer", "minimum": 0}
         tools = {
             "output_fetch": _AddedTool(
                 f"Read a stored large output by its output_handle, a page at a time. Go on with offset=next_offset "
                 f"until eof; what was cut is read with read_with. Handles last {_format_duration(store.options.ttl)}."
                 f"{_REFERENCES_HELP if has_references else ''}",
                 {
-                    "output_handle": handle,
-                    "offset": {**count, "description": "from item, line or (text) byte"},
+                    "output_handle": handle_schema,
+                    "offset": {**offset_schema, "description": "from item, line or (text) byte"},
                     "limit": {"type": "integer", "minimum": 1},
                     "format": {"enum": ["auto", "items", "lines", "text", "bytes"]},
                     "path": {"type": "string", "description": "JSON Pointer to a value inside, like /rows/3"},
@@ -113,11 +111,11 @@ class OutputTools:
                 "Find text or a regex in a stored large output: where to fetch, by offset=item, or offset=line with "
                 "format=lines.",
                 {
-                    "output_handle": handle,
+                    "output_handle": handle_schema,
                     "pattern": {"type": "string"},
                     "regex": {"type": "boolean"},
                     "ignore_case": {"type": "boolean"},
-                    "start": {**count, "description": "next_start of the page before"},
+                    "start": {**offset_schema, "description": "next_start of the page before"},
                     "limit": {"type": "integer", "minimum": 1},
                 },
                 ["output_handle", "pattern"],
@@ -170,7 +168,7 @@ class OutputTools:
     def _fetch(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, options = _pop_handle(arguments)
         try:
-            request = PageRequest(**options, **self._page_limits(caller))
+            request = PageRequest(**options, **self._make_page_limits(caller))
             return self._store.fetch_page(handle, request, principal=caller.principal).to_json()
         except PathNotFound:
             if options.get("fields") is not None:
@@ -181,10 +179,10 @@ class OutputTools:
 
     def _search(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, options = _pop_handle(arguments)
-        request = SearchRequest(**options, **self._page_limits(caller))
+        request = SearchRequest(**options, **self._make_page_limits(caller))
         return self._store.search_page(handle, request, principal=caller.principal).to_json()
 
-    def _page_limits(self, caller: Caller) -> dict[str, Any]:
+    def _make_page_limits(self, caller: Caller) -> dict[str, Any]:
         # The page is a text inside a JSON message, so it is escaped once.
         return {"max_bytes": self._max_bytes, "escape_levels": 1, "is_ascii": caller.is_ascii}
 
@@ -211,11 +209,11 @@ class OutputTools:
 
     def _fit_events(self, events: list[dict[str, Any]], caller: Caller) -> bytes:
         """Return the newest events that fit, as a JSON array."""
-        room = self._max_bytes - 256
+        remaining_bytes = self._max_bytes - 256
         lines: list[bytes] = []
         for event in map(orjson.dumps, events):
-            room -= escaped_size(event, 1, is_ascii=caller.is_ascii) + 1
-            if room < 0:
+            remaining_bytes -= escaped_size(event, 1, is_ascii=caller.is_ascii) + 1
+            if remaining_bytes < 0:
                 break
             lines.append(event)
         return b"[" + b",".join(lines) + b"]"

@@ -11,14 +11,9 @@ from forebay.errors import ForebayError
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_fragments
-from forebay.outputs.result import (
-    TASK_RESULT_METHODS,
-    find_task_id,
-    get_task_result,
-    set_task_result,
-    strip_wrap_result,
-)
-from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, error_result, is_resource_uri, read_resource
+from forebay.outputs.result import error_result, strip_wrap_result
+from forebay.outputs.tasks import TASK_RESULT_METHODS, find_task_id, get_task_result, set_task_result
+from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.proxy.session import PendingRequest, Session
 from forebay.wire.framing import Message, Spool
 from forebay.wire.messages import (
@@ -160,7 +155,7 @@ class RequestHandler:
         if not isinstance(original, Mapping):
             return ForwardedRequest(pending)
         if policy.has_references(arguments):
-            arguments = policy.resolve_references(pending.tool, arguments, finish=to_fragments)
+            arguments = policy.resolve_references(pending.tool, arguments, convert=to_fragments)
         if arguments is original:
             return ForwardedRequest(pending)
         return ForwardedRequest(pending, dump({**request, "params": {**request["params"], "arguments": arguments}}))

@@ -58,7 +58,7 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     return _run_relay(
         settings,
         _StopSignal(),
-        lambda policy, limits: HttpUpstream(url, headers=headers, find_schema=policy.input_schema, **limits),
+        lambda policy, limits: HttpUpstream(url, headers=headers, find_schema=policy.get_input_schema, **limits),
     )
 
 

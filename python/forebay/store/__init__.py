@@ -7,9 +7,9 @@ from urllib.parse import unquote, urlsplit
 
 from forebay.errors import InvalidArgument, StoreUnavailable
 from forebay.store.backends.local import LocalBackend
+from forebay.store.handles import OPERATOR
 from forebay.store.journal import Journal
 from forebay.store.options import Options
-from forebay.store.principals import OPERATOR
 from forebay.store.store import Store, StoredOutput
 from forebay.store.sweep import SweepReport
 
@@ -17,9 +17,9 @@ __all__ = ["OPERATOR", "Options", "Store", "StoredOutput", "SweepReport", "open_
 
 
 def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Store:
-    """Open a store of files: at `file:///path` or a `Path`, else at `FOREBAY_HOME`, else in the user's data directory.
+    """Open the store in a folder: `file:///path` or a `Path`; by default `FOREBAY_HOME` or the user's data directory.
 
-    The options are the fields of `Options`.
+    `options` are fields of `Options`.
     """
     root = resolve_root(url)
     unknown = set(options).difference(Options.__slots__)
@@ -32,7 +32,7 @@ def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Sto
 
 
 def resolve_root(url: str | os.PathLike[str] | None) -> Path:
-    """Return the folder that `open_store` opens for a URL."""
+    """Return the folder that `open_store` opens for this argument."""
     if isinstance(url, os.PathLike):
         return Path(url).absolute()
     if url is None:

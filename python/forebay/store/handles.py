@@ -1,12 +1,15 @@
-"""Handles, and the descriptor that a model gets in place of a payload."""
+"""Handles, the principals that own them, and the descriptor that a model gets in place of a payload."""
 
 import bisect
+import contextlib
 import dataclasses
 import functools
+import hashlib
+import json
 import os
 import re
 import time
-from typing import Self, TypeGuard
+from typing import Final, Self, TypeGuard
 
 import orjson
 from typing_extensions import Buffer
@@ -20,26 +23,35 @@ __all__ = [
     "LONG_HANDLE_LENGTH",
     "MAX_NAME_LENGTH",
     "MAX_PREVIEW_BYTES",
+    "OPERATOR",
     "SHORT_HANDLE_LENGTH",
     "Descriptor",
+    "Principal",
     "check_handle_length",
     "extract_handle",
     "format_date",
+    "format_principal",
     "format_timestamp",
     "is_handle",
     "is_valid_name",
     "is_valid_time",
+    "list_possible_principals",
+    "make_client_principal",
+    "make_subject_principal",
     "new_handle",
 ]
 
 SHORT_HANDLE_LENGTH = 12
-"""Characters of a handle where only one user has access, as over stdio."""
+"""Number of characters after `oh_` if only one user has access, as over stdio."""
 
 LONG_HANDLE_LENGTH = 26
-"""Characters of a handle that nobody can guess: 130 bits."""
+"""Number of characters after `oh_` in a handle that nobody can guess: 130 bits."""
 
 MAX_PREVIEW_BYTES = 2048
 """Maximum bytes of the preview in a descriptor."""
+
+MAX_NAME_LENGTH = 1024
+"""Maximum characters in the name of a tool or principal, which every journal event repeats."""
 
 # Repeated to 256 characters: each random byte selects one by its low five bits, all equally likely.
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
@@ -47,18 +59,20 @@ _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
 _HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]{{{LONG_HANDLE_LENGTH}}})")
 
 
-MAX_NAME_LENGTH = 1024
-"""Maximum characters in the name of a tool or principal, which every journal event repeats."""
-
-
 def new_handle(length: int = SHORT_HANDLE_LENGTH) -> str:
-    """Return a new handle from the operating system's randomness."""
+    """Return a new random handle."""
     return "oh_" + os.urandom(length).translate(_ALPHABET).decode()
 
 
 def is_handle(value: object) -> bool:
-    """Return whether a value is a well-formed handle; only these are ever used in a path."""
+    """Return whether a value is a well-formed handle. No other value is ever used in a path."""
     return isinstance(value, str) and _HANDLE_PATTERN.fullmatch(value) is not None
+
+
+def check_handle_length(length: object) -> None:
+    """Raise `InvalidArgument` unless the length is `SHORT_HANDLE_LENGTH` or `LONG_HANDLE_LENGTH`."""
+    if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
+        raise InvalidArgument(f"handle_length is {SHORT_HANDLE_LENGTH} or {LONG_HANDLE_LENGTH}, not {length!r:.32}")
 
 
 def extract_handle(value: object) -> object:
@@ -68,9 +82,63 @@ def extract_handle(value: object) -> object:
     return value
 
 
+class _Operator:
+    """The type of `OPERATOR`."""
+
+    def __repr__(self) -> str:
+        return "OPERATOR"
+
+
+OPERATOR: Final = _Operator()
+"""The principal that has access to the payloads of all principals."""
+
+Principal = str | _Operator | None
+"""The owner of a payload. `None` is for programs that serve a single user."""
+
+
+_CLIENT_PREFIX = "client:"
+"""Displayed before a client's name, to tell it from a principal of the same name."""
+
+
+def make_client_principal(client: str) -> str:
+    """Return the principal for a token that has a client but no subject, such as one from a token file."""
+    return _encode_principal("client", client)
+
+
+def make_subject_principal(issuer: str | None, subject: str) -> str:
+    """Return the principal for a token that has a subject."""
+    return _encode_principal("subject", issuer, subject)
+
+
+def format_principal(principal: str | None) -> str | None:
+    """Return a principal as it is displayed: `client:ann` for a client."""
+    with contextlib.suppress(TypeError, ValueError):
+        _, name = json.loads(principal or "")
+        if isinstance(name, str) and principal == make_client_principal(name):
+            return f"{_CLIENT_PREFIX}{name}"
+    return principal
+
+
+def list_possible_principals(name: str) -> tuple[str, ...]:
+    """Return every principal that a user may mean by a name: the name itself, or a client with that name."""
+    clients = [name, name.removeprefix(_CLIENT_PREFIX)] if name.startswith(_CLIENT_PREFIX) else [name]
+    return (name, *map(make_client_principal, clients))
+
+
+def _encode_principal(*components: str | None) -> str:
+    # JSON, so that different components never give the same name.
+    name = json.dumps(components)
+    return name if len(name) <= MAX_NAME_LENGTH else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def is_valid_name(value: object) -> TypeGuard[str]:
+    """Return whether a value can be the name of a tool or principal."""
+    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and (value.isascii() or is_text(value))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What a model gets in place of a payload: enough to decide what to read of it."""
+    """The summary that a model gets in place of a payload, with enough to decide which parts to read."""
 
     output_handle: str
     mime_type: str
@@ -78,7 +146,7 @@ class Descriptor:
     item_count: int | None
     """Number of items; `None` if the payload has none."""
     preview: str | None
-    """The beginning of the payload; `None` for binary."""
+    """The beginning of the payload; `None` if it is binary."""
     expires_at: str
     fetch_with: str = "output_fetch"
     """The tool that reads the payload."""
@@ -111,8 +179,8 @@ class Descriptor:
 
         The preview shrinks first, then the outline is dropped, then `items_path`, without which pages still find the
         items. The preview is cut from `source`, the beginning of the payload, or else from the current preview.
-        `escape_levels` (0 or 1) is how often the descriptor will be written into a JSON string. If even the smallest
-        descriptor is larger than `max_bytes`, that one is returned.
+        `escape_levels` (0 or 1) is how often the descriptor will be written into a JSON string. The smallest descriptor
+        may still be larger than `max_bytes`.
         """
         text = self.preview if source is None else source
         fitted = dataclasses.replace(self, preview="")
@@ -131,10 +199,10 @@ def _cut_preview(text: Buffer | str, max_bytes: int, escape_levels: int, *, is_a
         # The preview is escaped once more than the descriptor that contains it.
         return preview(text, MAX_PREVIEW_BYTES, max_escaped_bytes=max_bytes, escape_levels=1 + escape_levels)
 
-    def size(length: int) -> int:
+    def measure_prefix(length: int) -> int:
         return escaped_size(orjson.dumps(preview(text, length))[1:-1], escape_levels, is_ascii=True)
 
-    return preview(text, bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=size))
+    return preview(text, bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=measure_prefix))
 
 
 _YEAR_10000 = 253_402_300_800
@@ -155,18 +223,7 @@ def format_date(seconds: float) -> str:
     return _format_seconds(int(seconds))[:10]
 
 
-# Many events fall into the same second.
+# Cached, because many events fall into the same second.
 @functools.lru_cache(8)
 def _format_seconds(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def check_handle_length(length: object) -> None:
-    """Raise `InvalidArgument` unless handles can have this length."""
-    if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
-        raise InvalidArgument(f"handle_length is {SHORT_HANDLE_LENGTH} or {LONG_HANDLE_LENGTH}, not {length!r:.32}")
-
-
-def is_valid_name(value: object) -> TypeGuard[str]:
-    """Return whether a value can be the name of a tool or principal."""
-    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and (value.isascii() or is_text(value))

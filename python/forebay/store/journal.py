@@ -24,7 +24,7 @@ from forebay.store.threads import fork_safe_lock
 
 __all__ = ["Journal"]
 
-_FOLDER = "journal"
+_JOURNAL_FOLDER = "journal"
 _FILE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d(?:\.\d+)?\.jsonl", re.ASCII)
 _APPEND_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | SAFE_OPEN_FLAGS
 _READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
@@ -52,13 +52,13 @@ class Journal:
             {"event": event, **details, "principal": principal, "ts": format_timestamp(now)},
             option=orjson.OPT_APPEND_NEWLINE,
         )
-        # The operation that is recorded must not fail because of the journal.
+        # The recorded operation must not fail because of the journal.
         with self._lock, contextlib.suppress(OSError):
             day = format_date(now)
             if day != self._day or self._needs_rotation():
                 self._rotate(day)
             if os.write(self._fd, line) < len(line):
-                # Opening the file again terminates the line that was cut short.
+                # The next event opens the file again, which terminates the incomplete line.
                 self._close()
 
     def _needs_rotation(self) -> bool:
@@ -69,9 +69,9 @@ class Journal:
         """Open the last file of the day, or a new one if it is full, and remove the oldest files beyond the limit."""
         self._close()
         self._folders.refresh()
-        folder_fd = self._folders.get_fd(_FOLDER, create=True)
+        folder_fd = self._folders.get_fd(_JOURNAL_FOLDER, create=True)
         newest = next(iter(self._list_file_names()), "")
-        # Continue from the newest number: a lower number that is free belongs to a removed file, and sorts as older.
+        # Start at the newest number: a lower free number was that of a removed file, and would sort as older.
         number = _make_sort_key(newest)[1] if newest.startswith(day) else 0
         while True:
             name = f"{day}.{number}.jsonl" if number else f"{day}.jsonl"
@@ -90,16 +90,16 @@ class Journal:
     def _list_file_names(self) -> list[str]:
         """Return the names of the journal files, newest first."""
         with translate_os_errors, ignore_missing:
-            names = self._folders.retry(lambda: list_names(self._folders.get_fd(_FOLDER)))
+            names = self._folders.retry(lambda: list_names(self._folders.get_fd(_JOURNAL_FOLDER)))
             return sorted(filter(_FILE_PATTERN.fullmatch, names), key=_make_sort_key, reverse=True)
         return []
 
     def recent(
         self, count: int = 50, *, principal: str | tuple[str, ...] | None = None, is_operator: bool = True
     ) -> list[dict[str, Any]]:
-        """Return the last events, newest first: those of a principal, or of everyone for an operator.
+        """Return the last `count` events, newest first.
 
-        A principal may have several names.
+        An operator gets the events of everyone. A principal gets its own, and may pass several names.
         """
         check_integer("count", count, 0)
         events = self.events(principal=principal, is_operator=is_operator)
@@ -108,12 +108,12 @@ class Journal:
     def events(
         self, *, principal: str | tuple[str, ...] | None = None, is_operator: bool = True
     ) -> Iterator[dict[str, Any]]:
-        """Return all events, newest first: those of a principal, or of everyone for an operator."""
+        """Return all events, newest first. The arguments are those of `recent`."""
         principals = principal if isinstance(principal, tuple) else (principal,)
         return (event for event in self._read_backward() if is_operator or event.get("principal") in principals)
 
     def summary(self, *, principal: str | tuple[str, ...] | None = None, is_operator: bool = True) -> dict[str, Any]:
-        """Return totals over all events: what was stored, what was read, and what stayed out of the context."""
+        """Return totals over all events: bytes stored, pages read, and bytes that the model did not have to read."""
         events: Counter[str] = Counter()
         tools: dict[str, dict[str, int]] = {}
         stored = shown = 0
@@ -143,7 +143,7 @@ class Journal:
     def _read_backward(self) -> Iterator[dict[str, Any]]:
         for name in self._list_file_names():
             for line in reversed(self._read_lines(name)):
-                # A crash or a full disk may have cut a line short.
+                # A crash or a full disk may have left an incomplete line.
                 with contextlib.suppress(orjson.JSONDecodeError):
                     event = orjson.loads(line)
                     if isinstance(event, dict):
@@ -151,7 +151,7 @@ class Journal:
 
     def _read_lines(self, name: str) -> list[bytes]:
         with translate_os_errors, ignore_missing:
-            fd = os.open(name, _READ_FLAGS, dir_fd=self._folders.get_fd(_FOLDER))
+            fd = os.open(name, _READ_FLAGS, dir_fd=self._folders.get_fd(_JOURNAL_FOLDER))
             try:
                 if stat.S_ISREG(os.fstat(fd).st_mode):
                     with open(fd, "rb", closefd=False) as file:
@@ -171,7 +171,7 @@ class Journal:
 
 
 def _terminate_last_line(fd: int) -> None:
-    """Terminate a line that was cut short, so that the next event starts a new one."""
+    """Terminate an incomplete last line, so that the next event starts a new line."""
     size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
         os.write(fd, b"\n")

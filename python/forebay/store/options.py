@@ -31,7 +31,7 @@ def _is_number(value: object) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a store behaves. Sizes are in bytes, times in seconds."""
+    """The options of a store. Sizes are in bytes, times in seconds."""
 
     ttl: float = 24 * 3600
     """How long a payload is kept; with 0 it expires at once."""
@@ -40,18 +40,18 @@ class Options:
     principal_quota_bytes: int | None = 1 << 30
     """Maximum bytes that the payloads of one principal may take. Payloads without a principal have no such limit."""
     on_full: _OnFull = "refuse"
-    """What a full store does with a new payload: `evict` removes the principal's oldest ones for it."""
+    """What a full store does: `refuse` raises `StoreFull`, `evict` removes the principal's oldest payloads."""
     compression: _Compression = "zstd"
     durability: _Durability = "process"
-    """What an acknowledged payload survives: a crash of the process, or a power cut."""
+    """What a stored payload survives: `process` a crash of the process, `power` also a power cut."""
     redact: Callable[[bytes], bytes] | Sequence[Redaction] = ()
     """Functions applied in turn to a payload before any of it is written. A stream is read into memory for them."""
     handle_length: int = SHORT_HANDLE_LENGTH
-    """Characters after `oh_`: 12, or 26 where others could guess handles."""
+    """Number of characters after `oh_`: 12, or 26 if other users must not guess handles."""
     sweep_interval: float = 300
-    """How often expired payloads are removed; 0 turns the background sweep off."""
+    """Seconds between background sweeps, which remove expired payloads; 0 turns them off."""
     warn_bytes: int = 100_000_000
-    """A principal that stores more than this through one open store is reported in the log."""
+    """Log a warning when a principal has stored more than this through one open store."""
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -74,5 +74,5 @@ class Options:
 
     @property
     def redactions(self) -> Sequence[Redaction]:
-        """`redact`, as a sequence."""
+        """The functions of `redact`, as a sequence."""
         return (self.redact,) if callable(self.redact) else self.redact

@@ -1,54 +1,73 @@
-"""Pages of a stored payload, and the requests for them."""
+"""Pages of a stored payload, each within its byte budget."""
 
+import base64
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import orjson
 
-__all__ = [
-    "DEFAULT_MAX_BYTES",
-    "MAX_OFFSET",
-    "Format",
-    "Page",
-    "PageRequest",
-    "SearchPage",
-    "SearchRequest",
-]
+from forebay._core import (
+    Cut,
+    ItemIndex,
+    ItemPage,
+    Span,
+    has_fields,
+    index_items,
+    locate,
+    outline,
+    project,
+    read_items,
+    read_lines,
+    read_text,
+)
+from forebay.arguments import check_budget, check_fields, check_integer, short_repr
+from forebay.errors import CorruptIndex, InvalidArgument, InvalidFormat, InvalidJSON, PathNotFound
+from forebay.store.payload import escaped_size, is_mostly_items
+from forebay.store.reader import View
+
+__all__ = ["DEFAULT_MAX_BYTES", "MAX_OFFSET", "Format", "Page", "PageRequest", "build_page"]
 
 Format: TypeAlias = Literal["auto", "items", "bytes", "text", "lines"]
+_PageFormat = Literal["items", "bytes", "text", "lines"]
 
 MAX_OFFSET = (1 << 63) - 1
-"""Maximum offset and limit; larger values are lowered to it."""
+"""Maximum offset and limit; larger values are replaced by this one."""
 
 DEFAULT_MAX_BYTES = 65536
-"""Budget of a page unless the request has its own."""
+"""Default of `max_bytes`, the budget of a page."""
+
+_DEFAULT_LIMIT = 200
+"""Default of `limit` for items and lines."""
+
+_MAX_CHAR_BYTES = 4
+"""Bytes of the longest UTF-8 character."""
+
+_ENVELOPE_BYTES = 256
+"""Estimated size of a page without its content."""
+
+_MIN_CONTENT_BYTES = 16
+"""Minimum bytes of content in a page."""
+
+_INDEX_BLOCK_BYTES = 64 * 1024
+"""Maximum bytes from an index entry to the item or line that is looked up with it."""
+
+_READ_AHEAD_BYTES = 1 << 20
+"""Bytes of items to read at a time when only some of their fields are returned."""
+
+_MAX_SCAN_BYTES = 16 << 20
+"""Maximum payload bytes to read for one page of selected fields, even if the page could hold more items."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """The parameters of a page, as `Store.fetch` takes them. They are checked when the page is built."""
+    """The parameters of `Store.fetch`. They are checked when the page is built."""
 
     offset: int = 0
     limit: int | None = None
     format: Format = "auto"
     path: str | None = None
     fields: Sequence[str] | None = None
-    max_bytes: int = DEFAULT_MAX_BYTES
-    escape_levels: int = 0
-    is_ascii: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRequest:
-    """The parameters of a search, as `Store.search` takes them. They are checked when the search begins."""
-
-    pattern: str
-    regex: bool = False
-    ignore_case: bool = False
-    start: int = 0
-    limit: int = 50
-    context: int = 80
     max_bytes: int = DEFAULT_MAX_BYTES
     escape_levels: int = 0
     is_ascii: bool = False
@@ -71,15 +90,15 @@ class Page:
     format: Literal["items", "bytes", "text", "lines"]
     encoding: Literal["json", "utf-8", "base64"]
     path: str | None = None
-    """The requested path. Byte offsets count from the start of the value there, or else of the payload."""
+    """The requested path. Byte offsets count from the start of the value at this path, or of the payload."""
     items_path: str | None = None
-    """Where the items are inside the requested value; requesting that `path` returns the same items."""
+    """JSON Pointer from the requested value to the items; `None` if the value itself is the list of items."""
     truncated: tuple[dict[str, Any], ...] = ()
-    """The item or line that was cut because it alone is larger than the page.
+    """The item or line that was cut because it alone is larger than the page; empty if nothing was cut.
 
-    Each has `index` (its number), `path` (of the item; for a line that of the page), `size_bytes`, `byte_offset` (of an
-    item its first byte, of a line the first byte not shown) and `read_with`: the arguments of the `fetch` that reads
-    the whole item, or the rest of the line.
+    The entry has the keys `index` (number of the item or line), `path` (of the item, or of the value that the line is
+    in), `size_bytes`, `byte_offset` (of an item the first byte, of a line the first byte not shown) and `read_with`:
+    arguments for `fetch` to read the whole item, or the rest of the line.
     """
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,23 +116,308 @@ class Page:
         return orjson.dumps(self.to_dict())
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SearchPage:
-    """Matches of a search. Following `next_start` returns every match exactly once."""
+def build_page(view: View, handle: str, request: PageRequest) -> Page:
+    """Build a page of a view, which must be at the path of the request.
 
-    output_handle: str
-    pattern: str
-    start: int
-    matches: tuple[dict[str, Any], ...]
-    """Each has `byte_offset`, `size_bytes`, the number of its `item` or `line`, and `context`: as much of the text
-    around it as fits, or `None` if that is not text."""
-    next_start: int | None
-    eof: bool
+    Raises `InvalidArgument` for invalid parameters, `InvalidFormat` or `PathNotFound`.
+    """
+    if request.format not in get_args(Format):
+        raise InvalidArgument(f"format is one of {', '.join(get_args(Format))}, not {short_repr(request.format)}")
+    check_integer("offset", request.offset, 0)
+    if request.limit is not None:
+        check_integer("limit", request.limit, 1)
+    fields = None if request.fields is None else check_fields(request.fields)
+    check_budget(request.max_bytes, request.escape_levels)
+    page_format = _choose_format(view, request.format, fields)
+    offset, limit = min(request.offset, MAX_OFFSET), request.limit and min(request.limit, MAX_OFFSET)
+    builder = _PageBuilder(view, handle, dataclasses.replace(request, offset=offset, limit=limit, fields=fields))
+    return builder.build(page_format)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields in the order they are sent in."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
-    def to_json(self) -> bytes:
-        """Return the page as JSON."""
-        return orjson.dumps(self.to_dict())
+def _choose_format(view: View, requested_format: Format, fields: Sequence[str] | None) -> _PageFormat:
+    chosen = requested_format
+    if chosen == "auto":
+        has_items = is_mostly_items(view.items, view.size) if fields is None else view.items is not None
+        chosen = "items" if has_items else "bytes" if view.nature == "binary" else "text"
+    if fields is not None and chosen != "items":
+        alternative = "" if view.items is None else ", or use format='items'"
+        raise InvalidFormat(f"fields are of items, and this page would be {chosen}; leave the fields out{alternative}")
+    if chosen == "items" and view.items is None:
+        raise InvalidFormat(f"this payload has no items; {_suggest_format(view)}")
+    if chosen in ("text", "lines") and view.nature == "binary":
+        raise InvalidFormat(f"this payload is not text; {_suggest_format(view)}")
+    return chosen
+
+
+def _suggest_format(view: View) -> str:
+    if view.nature == "binary":
+        return "use format='bytes'"
+    if view.items is not None:
+        return "use format='items', or 'text', 'lines' or 'bytes' for it as it stands"
+    if view.nature == "json":
+        return "use format='text' or 'lines', or name an array inside of it by path"
+    return "use format='lines' or 'text'"
+
+
+class _PageBuilder:
+    """Builder of a page for a request that is already checked."""
+
+    def __init__(self, view: View, handle: str, request: PageRequest) -> None:
+        self._view = view
+        self._handle = handle
+        self._request = request
+        self._offset = request.offset
+
+    def build(self, page_format: _PageFormat) -> Page:
+        """Build a page with as much content as fits into the budget."""
+        request = self._request
+        methods = {
+            "items": self._build_items,
+            "lines": self._build_lines,
+            "text": self._build_text,
+            "bytes": self._build_bytes,
+        }
+        budget = request.max_bytes - _ENVELOPE_BYTES
+        while budget >= _MIN_CONTENT_BYTES:
+            page = methods[page_format](budget)
+            size = escaped_size(page.to_json(), request.escape_levels, is_ascii=request.is_ascii)
+            if size <= request.max_bytes:
+                return page
+            # The envelope, or escaping, takes more than was estimated: try again with less content.
+            content_size = len(page.content) if page.encoding == "json" else budget
+            budget = min(content_size, budget) * request.max_bytes // size
+        raise InvalidArgument(f"max_bytes={request.max_bytes} is too small for a page of this payload; ask for more")
+
+    def _make_page(
+        self,
+        page_format: _PageFormat,
+        encoding: Literal["json", "utf-8", "base64"],
+        content: bytes | str,
+        *,
+        returned_count: int,
+        end: int,
+        total: int,
+        start: int | None = None,
+        truncated: tuple[dict[str, Any], ...] = (),
+    ) -> Page:
+        """Return a page that ends before `end` and starts at `start`, or else at the requested offset."""
+        is_last = end >= total
+        default_limit = _DEFAULT_LIMIT if page_format in ("items", "lines") else returned_count
+        return Page(
+            output_handle=self._handle,
+            offset=self._offset if start is None else start,
+            limit=self._request.limit or default_limit,
+            returned=returned_count,
+            total=total,
+            next_offset=None if is_last else end,
+            content=content,
+            eof=is_last,
+            format=page_format,
+            encoding=encoding,
+            path=self._request.path,
+            items_path=self._get_inner_items_path() if page_format == "items" else None,
+            truncated=truncated,
+        )
+
+    def _get_inner_items_path(self) -> str | None:
+        """Return the JSON Pointer to the items inside the view, or `None` if it takes too much of the page."""
+        path = self._view.items_path
+        size = escaped_size(orjson.dumps(path), self._request.escape_levels)
+        return path if path and size <= self._request.max_bytes // 8 else None
+
+    @property
+    def _text_escape_levels(self) -> int:
+        """How often text is escaped: once in the page, then with the page; at most 2, as the core supports no more."""
+        return min(1 + self._request.escape_levels, 2)
+
+    def _build_bytes(self, budget: int) -> Page:
+        total = self._view.size
+        start = min(self._offset, total)
+        # Base64 encodes three bytes as four characters.
+        max_length = budget // 4 * 3
+        data = self._view.read(start, min(start + min(self._request.limit or max_length, max_length), total))
+        content = base64.b64encode(data).decode()
+        return self._make_page("bytes", "base64", content, returned_count=len(data), end=start + len(data), total=total)
+
+    def _build_text(self, budget: int) -> Page:
+        total = self._view.size
+        start = min(self._offset, total)
+        max_length = min(self._request.limit or budget, budget)
+        # Read a character more on either side, to tell a character that is cut from one that is invalid.
+        base = max(0, start - _MAX_CHAR_BYTES)
+        read_length = max(max_length, _MAX_CHAR_BYTES)
+        data = self._view.read(base, min(start + read_length + _MAX_CHAR_BYTES, total))
+        page = read_text(data, start - base, read_length)
+        end = page.end
+        if max_length < _MAX_CHAR_BYTES:
+            end = page.start + len(_truncate_text(page.text, max_length).encode())
+        page = read_text(data[:end], start - base, budget, escape_levels=self._text_escape_levels)
+        return self._make_page(
+            "text",
+            "utf-8",
+            page.text,
+            returned_count=page.end - page.start,
+            # An offset inside a character moves to the start of the character; an offset past the end stays.
+            start=None if start == total else base + page.start,
+            end=base + page.end,
+            total=total,
+        )
+
+    def _build_lines(self, budget: int) -> Page:
+        index = self._view.lines
+        if index is None:
+            raise InvalidFormat(f"this payload has no lines; {_suggest_format(self._view)}")
+        limit = self._request.limit or _DEFAULT_LIMIT
+        span = index.span(self._offset, limit)
+        if span.count == 0:
+            return self._make_page("lines", "utf-8", "", returned_count=0, end=len(index), total=len(index))
+        end = min(span.end, span.start + _INDEX_BLOCK_BYTES + budget + _MAX_CHAR_BYTES)
+        data = self._view.read(span.start, end)
+        page = read_lines(data, self._offset - span.first, limit, budget, escape_levels=self._text_escape_levels)
+        content_size = len(page.text.encode())
+        return self._make_page(
+            "lines",
+            "utf-8",
+            page.text,
+            returned_count=page.returned,
+            end=self._offset + page.returned,
+            total=len(index),
+            truncated=tuple(self._describe_cut_line(cut, index, span, content_size, end) for cut in page.truncated),
+        )
+
+    def _describe_cut_line(
+        self, cut: Cut, index: ItemIndex, span: Span, content_size: int, read_end: int
+    ) -> dict[str, Any]:
+        byte_offset = span.start + cut.byte_offset
+        start = byte_offset - content_size
+        end = start + cut.size_bytes
+        if end == read_end:
+            # The line may continue after the bytes read; the index has the start of the next line.
+            end = index.span(self._offset, 1).end
+        path = self._request.path
+        read_with: dict[str, Any] = {"format": "text", "offset": byte_offset, "limit": end - byte_offset}
+        if path is not None:
+            read_with = {"path": path, **read_with}
+        return _describe_cut(self._offset, path, end - start, byte_offset, read_with)
+
+    def _build_items(self, budget: int) -> Page:
+        index = self._view.items
+        if index is None:
+            raise InvalidFormat(f"this payload has no items; {_suggest_format(self._view)}")
+        limit = self._request.limit or _DEFAULT_LIMIT
+        if self._request.fields is not None:
+            return self._build_projected_items(index, limit, budget, self._request.fields)
+        page = _read_items(self._view, index, self._offset, limit, budget)
+        return self._make_page(
+            "items",
+            "json",
+            page.content,
+            returned_count=page.returned,
+            end=page.offset + page.returned,
+            total=len(index),
+            truncated=tuple(
+                self._describe_cut_item(cut.index, cut.size_bytes, cut.byte_offset) for cut in page.truncated
+            ),
+        )
+
+    def _build_projected_items(self, index: ItemIndex, limit: int, budget: int, fields: Sequence[str]) -> Page:
+        """Build a page of items with only the given fields. It may hold many more items than a page of whole items."""
+        parts: list[bytes] = []
+        cuts: tuple[dict[str, Any], ...] = ()
+        remaining, returned, scanned = budget - len("[]"), 0, 0
+        while returned < limit and self._offset + returned < len(index) and scanned < _MAX_SCAN_BYTES:
+            page = _read_whole_items(self._view, index, self._offset + returned, limit - returned)
+            scanned += page.end - page.start
+            content = project(page.content, fields)
+            if len(content) - 1 <= remaining:
+                parts.append(content[1:-1])
+                remaining -= len(content) - 1
+                returned += page.returned
+                continue
+            item_budget = max(remaining + 1, _MIN_CONTENT_BYTES)
+            fitting = read_items(content, index_items(content, validate=False), 0, limit, item_budget)
+            # An item that does not fit goes to the next page, or is cut if it is the first on this page.
+            if not fitting.truncated or not returned:
+                parts.append(fitting.content[1:-1])
+                returned += fitting.returned
+                if fitting.truncated:
+                    # Report the size of the whole item: its path returns all fields.
+                    start, end = locate(page.content, "/0")
+                    cuts = (self._describe_cut_item(self._offset, end - start, page.start),)
+            break
+        content = b"[" + b",".join(parts) + b"]"
+        if returned and not cuts and not has_fields(content, fields):
+            self._check_fields_exist(index, fields)
+        return self._make_page(
+            "items",
+            "json",
+            content,
+            returned_count=returned,
+            end=self._offset + returned,
+            total=len(index),
+            truncated=cuts,
+        )
+
+    def _check_fields_exist(self, index: ItemIndex, fields: Sequence[str]) -> None:
+        """Raise `PathNotFound` if none of the first items, among them those of the page, has any of the fields."""
+        if index.span(self._offset, 1).start - index.start > 2 * _MAX_SCAN_BYTES:
+            # The page is certainly past the items scanned below.
+            return
+        count, scanned, example = 0, 0, ""
+        while count < len(index) and scanned < _MAX_SCAN_BYTES:
+            page = _read_whole_items(self._view, index, count, len(index) - count)
+            if has_fields(page.content, fields):
+                return
+            example = example or outline(page.content, 256).removesuffix(f" ×{page.returned}")
+            count += page.returned
+            scanned += page.end - page.start
+        if self._offset >= count:
+            return
+        hint = "" if count == len(index) else f"; or look further from offset={count}"
+        raise PathNotFound(
+            f"the first {count} items have none of the fields {short_repr(fields)}; "
+            f"name keys of an item, as in {example}{hint}"
+        )
+
+    def _describe_cut_item(self, number: int, size: int, byte_offset: int) -> dict[str, Any]:
+        path = f"{self._request.path or ''}{self._view.items_path}/{number}"
+        return _describe_cut(number, path, size, byte_offset - self._view.origin, {"path": path})
+
+
+def _truncate_text(text: str, max_bytes: int) -> str:
+    """Return the beginning of a text, but at least one character, so that the next page starts after this one."""
+    while len(text) > 1 and len(text.encode()) > max_bytes:
+        text = text[:-1]
+    return text
+
+
+def _read_items(view: View, index: ItemIndex, offset: int, limit: int, budget: int) -> ItemPage:
+    """Read items that fit into a budget, without reading more of the payload than they may take."""
+    span = index.span(offset, limit)
+    end = min(span.end, span.start + _INDEX_BLOCK_BYTES + budget + 1)
+    data = view.read(span.start - view.origin, end - view.origin)
+    try:
+        page = read_items(data, index, offset, limit, budget, base=span.start)
+        if not page.truncated or end == span.end:
+            return page
+    except (CorruptIndex, InvalidJSON, InvalidArgument):
+        # The only reason may be that too few bytes were read.
+        if end == span.end:
+            raise
+    # The item is larger than the budget: its overview needs all of it.
+    span = index.span(offset, 1)
+    data = view.read(span.start - view.origin, span.end - view.origin)
+    return read_items(data, index, offset, 1, budget, base=span.start)
+
+
+def _read_whole_items(view: View, index: ItemIndex, offset: int, limit: int) -> ItemPage:
+    page = _read_items(view, index, offset, limit, _READ_AHEAD_BYTES)
+    if not page.truncated:
+        return page
+    return _read_items(view, index, offset, 1, page.truncated[0].size_bytes + _MIN_CONTENT_BYTES)
+
+
+def _describe_cut(
+    number: int, path: str | None, size: int, byte_offset: int, read_with: dict[str, Any]
+) -> dict[str, Any]:
+    return {"index": number, "path": path, "size_bytes": size, "byte_offset": byte_offset, "read_with": read_with}

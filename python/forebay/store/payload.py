@@ -44,11 +44,11 @@ Redaction: TypeAlias = Callable[[bytes], bytes]
 
 
 _MAX_BYTES_AROUND_ITEMS = 1024
-"""Maximum payload bytes outside the items for which the items always count as most of the payload."""
+"""If no more payload bytes than these are outside the items, the items count as most of the payload."""
 
 
 class SerializedJSON(abc.ABC):
-    """A value that is JSON text already, and is embedded unchanged where it is encoded."""
+    """A value that is JSON text already. `encode` copies the text unchanged."""
 
     __slots__ = ()
 
@@ -95,48 +95,48 @@ def read_all(payload: Payload) -> Buffer:
 def encode(value: object, default: Callable[[object], object] | None = None) -> bytes:
     """Encode a value as JSON.
 
-    `default` converts objects that JSON cannot represent; one that it returns unchanged is converted as usual.
+    `default` converts objects that JSON cannot represent. An object that it returns unchanged is encoded as usual.
     """
 
     def convert(value: object) -> object:
         converted = value if default is None else default(value)
         return _to_serializable(value) if converted is value else converted
 
-    def dumps(inner: object) -> bytes:
-        return orjson.dumps(inner, default=convert, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    def dumps(nested_value: object) -> bytes:
+        return orjson.dumps(nested_value, default=convert, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
-    def encode_unknown(unknown: object) -> bytes:
+    def encode_unknown(unknown_object: object) -> bytes:
         try:
-            return dumps(unknown)
+            return dumps(unknown_object)
         except TypeError:
-            return encode(convert(unknown), default)
+            return encode(convert(unknown_object), default)
 
     try:
         return dumps(value)
     except TypeError:
-        # The reason may be an integer of more than 64 bits, which only the standard library can encode.
+        # The reason may be an integer of more than 64 bits, which orjson cannot encode.
         return _encode_with_json_module(value, encode_unknown)
 
 
 def _encode_with_json_module(value: object, encode_unknown: Callable[[object], bytes]) -> bytes:
     """Encode a value with the standard library; objects unknown to it are encoded by `encode_unknown`."""
     fragments: list[bytes] = []
-    # Random, so that the value does not contain it.
+    # Random, so that the value cannot contain it.
     marker = os.urandom(16).hex()
 
-    def add_fragment(unknown: object) -> str:
-        fragments.append(encode_unknown(unknown))
+    def add_fragment(unknown_object: object) -> str:
+        fragments.append(encode_unknown(unknown_object))
         return f"{marker}{len(fragments) - 1}"
 
-    def dumps(converted: object, *, ensure_ascii: bool = False) -> bytes:
+    def dumps(nested_value: object, *, ensure_ascii: bool = False) -> bytes:
         text = json.dumps(
-            converted, default=add_fragment, allow_nan=False, separators=(",", ":"), ensure_ascii=ensure_ascii
+            nested_value, default=add_fragment, allow_nan=False, separators=(",", ":"), ensure_ascii=ensure_ascii
         )
         try:
             return text.encode()
         except UnicodeEncodeError:
             # A lone surrogate can only be written as an escape.
-            return dumps(converted, ensure_ascii=True)
+            return dumps(nested_value, ensure_ascii=True)
 
     try:
         text = dumps(value)
@@ -210,7 +210,7 @@ def _read_chunks(file: _ReadableFile) -> Iterator[object]:
         chunk = file.read(CHUNK_BYTES)
         if chunk is None:
             raise InvalidArgument("this file has nothing to read yet, and does not wait for it; open it blocking")
-        # Empty bytes, or empty text from a text file.
+        # At the end of a file: empty bytes, or empty text from a text file.
         if not chunk:
             return
         yield chunk
@@ -278,7 +278,7 @@ _MARKDOWN_LATER_LINE_PATTERN = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")
 
 
 def sniff_mime_type(head: bytes) -> str | None:
-    """Return the MIME type that a binary's first bytes identify, if any."""
+    """Return the MIME type of binary data by its first bytes, or `None` if they are unknown."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((mime_type for magic, mime_type in _MAGIC_NUMBERS if head.startswith(magic)), None)
@@ -315,7 +315,7 @@ def is_json_mime_type(mime_type: str | None) -> bool | None:
 
 
 def is_compressed(head: bytes) -> bool:
-    """Return whether a payload with these first bytes is compressed already."""
+    """Return whether a payload with these first bytes is already compressed."""
     return sniff_mime_type(head) in _COMPRESSED_MIME_TYPES
 
 

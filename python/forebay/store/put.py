@@ -58,7 +58,7 @@ _MAX_EVICTION_ATTEMPTS = 10
 """Maximum number of times that payloads are evicted for a new one before it is refused."""
 
 _MAX_WATCHED_PRINCIPALS = 4096
-"""Maximum number of principals whose totals an open store keeps for its warning."""
+"""Maximum number of principals whose stored bytes are counted for the warning at `warn_bytes`."""
 
 _SNIFFED_BYTES = 16384
 """Bytes at the start of a payload from which its MIME type is detected."""
@@ -92,7 +92,7 @@ class PutRequest:
 
 
 class PayloadWriter:
-    """Writes payloads to a backend, within the quota."""
+    """Writer of payloads to a backend, within the quota."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class PayloadWriter:
         return _make_descriptor(meta, written.first_chunk)
 
     def _get_lifetime(self, ttl: float | None) -> tuple[float, float]:
-        """Return when a payload is created and when it expires."""
+        """Return the times at which a payload is created and expires."""
         created_at = self._options.clock()
         expires_at = created_at + (self._options.ttl if ttl is None else ttl)
         if not is_valid_time(created_at) or not is_valid_time(expires_at):
@@ -195,13 +195,13 @@ class PayloadWriter:
         return created_at, expires_at
 
     def _start_outline(self, data: Buffer | None) -> Future[str] | None:
-        """Start to outline a large payload that looks like JSON, while it is written."""
+        """Start to outline a large payload that looks like JSON, in parallel to writing it."""
         if data is None or len(view := memoryview(data)) <= CHUNK_BYTES or view[0] not in b"[{":
             return None
         return self._get_pool().submit(outline, data, _MAX_OUTLINE_BYTES)
 
     def _check_quota(self, principal: str | None, size: int) -> None:
-        """Raise `StoreFull` early for a payload that will not fit. Nothing is evicted before all of it is written."""
+        """Raise `StoreFull` early if a payload will not fit. Payloads are evicted only after all of it is written."""
         if self._options.on_full == "evict":
             shortage = self._quota.explain_oversize(principal, size)
         else:
@@ -217,7 +217,7 @@ class PayloadWriter:
             with contextlib.suppress(QuotaExceeded), self._quota.reserve(principal, size):
                 upload.commit(extension)
                 return
-            # Another writer may take the freed space first; then the next round frees more.
+            # Another writer may take the freed space first; the next attempt frees more.
             self._make_space(principal, size)
         with self._quota.reserve(principal, size):
             upload.commit(extension)
@@ -281,7 +281,7 @@ def apply_redactions(payload: Payload, redactions: Sequence[Redaction]) -> bytes
 
 
 def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
-    """Return the MIME type of the request, or the detected one if it has none or wrongly says JSON."""
+    """Return the given MIME type, or the detected one if none is given or it wrongly claims JSON."""
     if mime_type is None or (is_json_mime_type(mime_type) and nature not in ("json", "ndjson")):
         return detect_mime_type(nature, head)
     return mime_type
@@ -303,7 +303,7 @@ def _finish_outline(
 
 
 def _outline_first_items(head: Buffer, items: ItemIndex | None) -> str | None:
-    """Outline a streamed payload by the items in its first chunk, with `…` for what surrounds them."""
+    """Outline a streamed payload by the items in its first chunk; `…` stands for the values around the items."""
     if items is None or items.kind is None or len(items) == 0:
         return None
     start = items.span(0, 1).start

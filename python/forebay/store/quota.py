@@ -1,4 +1,4 @@
-"""Quotas: how much is stored, in all and by each principal."""
+"""Quotas: limits for the bytes on disk, in total and for each principal."""
 
 import contextlib
 import hashlib
@@ -12,32 +12,32 @@ __all__ = ["Quota", "QuotaExceeded"]
 
 
 class QuotaExceeded(StoreFull):
-    """A quota is exceeded according to the counters. A recount may show that it is not."""
+    """A quota is exceeded by the counters, which may be too high after a crash until the next recount."""
 
 
 class Quota:
-    """Counts the bytes on disk and enforces limits; a limit of `None` is no limit.
+    """Counters of the bytes on disk, and their limits; `None` is no limit.
 
-    Objects and counters change together under the lock of the counters, so that a recount is never half right.
+    An object and its counters change under one lock, so that a recount does not see only one of the changes.
     """
 
-    def __init__(self, backend: Backend, total: int | None, per_principal: int | None) -> None:
+    def __init__(self, backend: Backend, max_total_bytes: int | None, max_principal_bytes: int | None) -> None:
         self._backend = backend
-        self._total = total
-        self._per_principal = per_principal
+        self._max_total_bytes = max_total_bytes
+        self._max_principal_bytes = max_principal_bytes
 
     def is_counted(self) -> bool:
-        """Return whether the store was ever counted; if not, `recount` is due."""
+        """Return whether `recount` has ever run for this store."""
         with self._backend.counters() as counters:
             return counters.get(TOTAL_COUNTER) is not None
 
     def usage(self) -> dict[str, int]:
-        """Return all counters."""
+        """Return the counted bytes by the name of the counter."""
         with self._backend.counters() as counters:
             return {name: counters.get(name) or 0 for name in counters.names()}
 
     def recount(self, list_objects: Callable[[], Iterable[tuple[str | None, int]]]) -> None:
-        """Set the counters from the principals and sizes of all objects; after a crash they may be wrong."""
+        """Set the counters to the sums of all objects. A crash may have left other values."""
         with self._backend.counters() as counters:
             sums = Counter({TOTAL_COUNTER: 0, **dict.fromkeys(counters.names(), 0)})
             for principal, size in list_objects():
@@ -48,15 +48,15 @@ class Quota:
                 counters.set(name, value)
 
     def explain_shortage(self, principal: str | None, size: int) -> str | None:
-        """Return why `size` more bytes do not fit now, or `None` if they do. Only `reserve` guarantees it."""
+        """Return why `size` more bytes do not fit now, or `None` if they do. Only `reserve` guarantees the space."""
         with self._backend.counters() as counters:
             return self._explain_shortage(_read_usage(counters, principal), size)
 
     def explain_oversize(self, principal: str | None, size: int) -> str | None:
-        """Return why `size` bytes would not fit even into an empty store, or `None` if they would."""
+        """Return why `size` bytes do not fit even into an empty store, or `None` if they do."""
         if self._explain_shortage(dict.fromkeys(_list_counter_names(principal), 0), size) is None:
             return None
-        limits = [self._total, self._per_principal if principal is not None else None]
+        limits = [self._max_total_bytes, self._max_principal_bytes if principal is not None else None]
         smallest = min(limit for limit in limits if limit is not None)
         return f"this payload is larger than a quota of {smallest:,} bytes; store less of it, or raise the quota"
 
@@ -65,7 +65,8 @@ class Quota:
             if name == TOTAL_COUNTER and counted is None:
                 return "what is stored was not counted yet; call again"
             used = counted or 0
-            owner, limit = ("the store's", self._total) if name == TOTAL_COUNTER else ("your", self._per_principal)
+            is_total = name == TOTAL_COUNTER
+            owner, limit = ("the store's", self._max_total_bytes) if is_total else ("your", self._max_principal_bytes)
             if limit is not None and used + size > limit:
                 left = max(0, limit - used)
                 return (
@@ -76,9 +77,9 @@ class Quota:
 
     @contextlib.contextmanager
     def reserve(self, principal: str | None, size: int) -> Iterator[None]:
-        """Count `size` bytes for the object that the block commits, unless the block raises.
+        """Count `size` bytes for the object that the `with` block commits, unless the block raises.
 
-        Raises `QuotaExceeded` if they do not fit.
+        Raises `QuotaExceeded` if the bytes do not fit.
         """
         with self._backend.counters() as counters:
             usage = _read_usage(counters, principal)
@@ -93,7 +94,7 @@ class Quota:
                 raise
 
     def release(self, principal: str | None, size: int, delete: Callable[[], bool]) -> bool:
-        """Delete an object, and subtract its size if `delete` returns that it existed."""
+        """Call `delete` and, if it returns that the object existed, subtract the object's size."""
         with self._backend.counters() as counters:
             if not delete():
                 return False
@@ -109,11 +110,11 @@ def _read_usage(counters: Counters, principal: str | None) -> dict[str, int | No
     return {name: counters.get(name) for name in _list_counter_names(principal)}
 
 
-def _write_usage(counters: Counters, usage: dict[str, int | None], change: int) -> None:
+def _write_usage(counters: Counters, usage: dict[str, int | None], added_bytes: int) -> None:
     for name, amount in usage.items():
-        counters.set(name, max(0, (amount or 0) + change))
+        counters.set(name, max(0, (amount or 0) + added_bytes))
 
 
 def _get_counter_name(principal: str) -> str:
-    """Return the counter of a principal: a hash, because a principal may be no valid file name."""
+    """Return the name of a principal's counter: a hash, because the principal may not be a valid file name."""
     return "p-" + hashlib.blake2b(principal.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Reading a stored payload: only the frames that are needed, or all of it."""
+"""Opening stored payloads by handle, and reading them: only the frames that are needed, or all of them."""
 
 import functools
 import io
@@ -6,19 +6,21 @@ import mmap
 import re
 import tempfile
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol, Self, cast
 
+from cachetools import LRUCache
 from typing_extensions import Buffer
 
 from forebay._core import ItemIndex, Survey, index_items, index_lines, locate, read_items
 from forebay.arguments import short_repr
-from forebay.errors import PathNotFound
-from forebay.store.backends import Blob
+from forebay.errors import HandleCorrupt, HandleNotFound, PathNotFound
+from forebay.store.backends import Backend, Blob
 from forebay.store.backends.filesystem import translate_os_errors
-from forebay.store.frames import Footer
+from forebay.store.frames import Footer, read_footer
+from forebay.store.handles import OPERATOR, Principal, is_handle
+from forebay.store.threads import fork_safe_lock
 
-__all__ = ["ArrayView", "PayloadFile", "PayloadReader", "ValueView", "View", "read_value"]
+__all__ = ["ArrayView", "Catalog", "PayloadFile", "PayloadReader", "ValueView", "View", "read_value"]
 
 _MAX_IN_MEMORY_BYTES = 16 << 20
 """Maximum size of a payload that is read into memory. A larger one is written to a temporary file and mapped."""
@@ -26,8 +28,11 @@ _MAX_IN_MEMORY_BYTES = 16 << 20
 _SCAN_BYTES = 1 << 20
 """Bytes read at a time while scanning a value."""
 
+_MAX_CACHED_FOOTERS = 256
+_MAX_CACHED_PAYLOAD_BYTES = 256 << 20
+
 _ITEM_NUMBER_PATTERN = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
-"""Matches the number of an item, at the start of a path relative to the items."""
+"""Matches an item number at the start of a path that is relative to the items."""
 
 
 class View(Protocol):
@@ -37,7 +42,7 @@ class View(Protocol):
     def size(self) -> int: ...
     @property
     def nature(self) -> str:
-        """`json`, `ndjson`, `text` or `binary`."""
+        """Type of the view: `json`, `ndjson`, `text` or `binary`."""
 
     @property
     def items(self) -> ItemIndex | None:
@@ -49,7 +54,7 @@ class View(Protocol):
 
     @property
     def origin(self) -> int:
-        """Offset of the view in the bytes that `items` indexes."""
+        """Offset of the view's first byte in the data that `items` was built from."""
 
     @property
     def lines(self) -> ItemIndex | None:
@@ -81,7 +86,7 @@ class ValueView:
 
 
 class ArrayView:
-    """A view of the array of a payload's items. The index has its position, so nothing else is read."""
+    """A view of the array that holds a payload's items. The index has its position, so it is found without a scan."""
 
     nature = "json"
     items_path = ""
@@ -154,7 +159,7 @@ class PayloadReader:
     def read(self, start: int, end: int) -> memoryview:
         """Read the bytes from `start` to `end`."""
         base, data = self._last_read
-        # A page that turned out too large is built again from the same frames.
+        # A page that turned out too large is built again from the frames of the last read.
         if not base <= start <= end <= base + len(data):
             base, data = self._last_read = self.read_frames(start, end)
         return data[start - base : end - base]
@@ -163,7 +168,7 @@ class PayloadReader:
         """Read one item."""
         span = index.span(number, 1)
         data = self.read(span.start, span.end)
-        # A budget larger than the data, and than the smallest valid budget, cuts nothing.
+        # With a budget larger than the data nothing is cut; 16 is more than the minimum budget.
         page = read_items(data, index, number, 1, len(data) + 16, base=span.start)
         return data[page.start - span.start : page.end - span.start]
 
@@ -183,18 +188,16 @@ class PayloadReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
 def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buffer]) -> memoryview:
     """Return the value at a JSON Pointer.
 
-    Of duplicate keys the first is used, except on the way to the items: there it is the key that leads to them, so that
-    the path of an item on a page returns that item. A path that does not lead to the items or into one calls
-    `read_payload` and scans the whole payload.
+    If a key is repeated, the first one is used, except on the way to the items: there the key that leads to them is
+    used, so that the path of an item on a page returns that item. Unless the path leads to the items or into one of
+    them, `read_payload` is called and the whole payload is scanned.
     """
     index = reader.items
     if index is not None and index.path is not None and path.startswith(index.path):
@@ -260,3 +263,82 @@ class PayloadFile(io.RawIOBase):
         if not self.closed:
             self._reader.close()
         super().close()
+
+
+class Catalog:
+    """Access to payloads by handle, with caches of recent footers and of recently searched payloads.
+
+    Each cache entry has the version of its file, and is ignored once the file has another version.
+    """
+
+    def __init__(self, backend: Backend, clock: Callable[[], float]) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._lock = fork_safe_lock()
+        self._footers: LRUCache[str, tuple[object, Footer]] = LRUCache(_MAX_CACHED_FOOTERS)
+        self._payloads: LRUCache[str, tuple[object, Buffer]] = LRUCache(_MAX_CACHED_PAYLOAD_BYTES, _get_payload_size)
+
+    def open(self, handle: str, principal: Principal) -> PayloadReader:
+        """Open a payload. Raises `HandleNotFound` if it does not exist, has expired or belongs to someone else."""
+        if not is_handle(handle):
+            raise _make_not_found_error(handle)
+        try:
+            blob = self._backend.open(handle)
+        except KeyError:
+            raise _make_not_found_error(handle) from None
+        try:
+            footer = self.read_footer(handle, blob)
+            is_owner = principal is OPERATOR or footer.meta["principal"] == principal
+            if not is_owner or footer.meta["expires_at"] <= self._clock():
+                raise _make_not_found_error(handle)
+        except BaseException:
+            blob.close()
+            raise
+        return PayloadReader(blob, footer)
+
+    def read_footer(self, handle: str, blob: Blob) -> Footer:
+        """Return the footer of a stored object, from the cache if the object has not changed."""
+        with self._lock:
+            version, footer = self._footers.get(handle, (None, None))
+        if footer is not None and version == blob.version:
+            return footer
+        footer = read_footer(blob)
+        if footer.meta["handle"] != handle:
+            raise HandleCorrupt("the stored file is that of another handle; call the tool again")
+        with self._lock:
+            self._footers[handle] = (blob.version, footer)
+        return footer
+
+    def get_cached_payload(self, reader: PayloadReader) -> Buffer | None:
+        """Return a whole payload from the cache, or `None` if it is not there."""
+        with self._lock:
+            version, data = self._payloads.get(reader.footer.meta["handle"], (None, None))
+        return data if version == reader.version else None
+
+    def read_payload(self, reader: PayloadReader) -> Buffer:
+        """Return a whole payload and cache it: one search is often followed by another."""
+        data = self.get_cached_payload(reader)
+        if data is None:
+            data = reader.read_all()
+            with self._lock:
+                self._payloads[reader.footer.meta["handle"]] = (reader.version, data)
+        return data
+
+    def forget(self, handle: str) -> None:
+        """Remove a handle from the caches."""
+        with self._lock:
+            self._footers.pop(handle, None)
+            self._payloads.pop(handle, None)
+
+
+def _get_payload_size(entry: tuple[object, Buffer]) -> int:
+    # A payload larger than the cache counts as the size of the cache, so that it replaces all others.
+    return min(memoryview(entry[1]).nbytes, _MAX_CACHED_PAYLOAD_BYTES)
+
+
+def _make_not_found_error(handle: object) -> HandleNotFound:
+    # A model may send any value; only a short text is repeated in full.
+    text = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else short_repr(handle)
+    return HandleNotFound(
+        f"nothing is stored under {text}: it never was, or it has expired; call the tool again for a new handle"
+    )

@@ -1,4 +1,4 @@
-"""Searching a stored payload, in pages within a byte budget."""
+"""Searches of a stored payload, in pages within a byte budget."""
 
 import bisect
 import dataclasses
@@ -13,20 +13,57 @@ from forebay._core import Match, SearchResult, preview
 from forebay._core import search as search_bytes
 from forebay.arguments import check_budget, check_flag, check_integer, check_text
 from forebay.errors import InvalidArgument
-from forebay.store.pages import MAX_OFFSET, SearchPage, SearchRequest
+from forebay.store.pages import DEFAULT_MAX_BYTES, MAX_OFFSET
 from forebay.store.payload import escaped_size, is_mostly_items
 from forebay.store.reader import View
 
-__all__ = ["search_payload"]
+__all__ = ["SearchPage", "SearchRequest", "search_payload"]
 
 _FIRST_SEARCH_BYTES = 4 << 20
-"""Size of the first part of a payload, which is searched before the whole payload is read."""
+"""Size of the first part of a payload. A literal is searched there before the whole payload is read."""
 
 _MIN_MATCH_BYTES = 48
 """Minimum bytes that a match takes on a page, without its context."""
 
 _LOOK_AHEAD_BYTES = 16
-"""Bytes needed after a context to end it between characters and escapes."""
+"""Bytes needed after a context so that it ends between two characters or escapes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """The parameters of `Store.search`. They are checked when the search begins."""
+
+    pattern: str
+    regex: bool = False
+    ignore_case: bool = False
+    start: int = 0
+    limit: int = 50
+    context: int = 80
+    max_bytes: int = DEFAULT_MAX_BYTES
+    escape_levels: int = 0
+    is_ascii: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SearchPage:
+    """Matches of a search. Following `next_start` returns every match exactly once."""
+
+    output_handle: str
+    pattern: str
+    start: int
+    matches: tuple[dict[str, Any], ...]
+    """Each match has `byte_offset`, `size_bytes`, the number of its `item` or `line`, and `context`: the match with as
+    much of the text around it as fits, or `None` if that is not text."""
+    next_start: int | None
+    eof: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields in the order they are sent in."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def to_json(self) -> bytes:
+        """Return the page as JSON."""
+        return orjson.dumps(self.to_dict())
 
 
 def search_payload(
@@ -34,7 +71,7 @@ def search_payload(
 ) -> SearchPage:
     """Search a view and return as many matches as fit on a page.
 
-    `read_payload` returns the whole payload; with `is_cached` that costs nothing.
+    `read_payload` returns the whole payload. `is_cached` says that it is in memory already.
     """
     check_budget(request.max_bytes, request.escape_levels)
     check_text("pattern", request.pattern)
@@ -55,7 +92,7 @@ def search_payload(
         pattern=request.pattern,
         regex=request.regex,
         ignore_case=request.ignore_case,
-        # Matches are numbered by item only where pages are of items, so that the number leads to the match.
+        # Matches have item numbers only if pages show items: then the number is the offset of the page to fetch.
         index=view.items if is_mostly_items(view.items, view.size) else None,
     )
     find_matches = functools.partial(
@@ -65,7 +102,7 @@ def search_payload(
     matches: list[dict[str, Any]] = []
     next_start: int | None = request.start
     while next_start is not None and len(matches) < limit:
-        # Find only as many as may fit, because each comes with its context.
+        # Find only as many as may fit, because every match is returned with its context.
         count = min(limit - len(matches), remaining // (_MIN_MATCH_BYTES + context) + 1)
         data, result = find_matches(start=next_start, limit=count, context=context)
         for match in result.matches:
@@ -125,26 +162,26 @@ def _measure_match(description: dict[str, Any], size_of: Callable[[bytes], int])
     return size_of(orjson.dumps(description)) + 1
 
 
-def _read_context(find: Callable[..., SearchResult], data: Buffer, match: Match, size: int) -> str:
-    """Return the match with `size` bytes of context, by repeating the search at the start of the match."""
-    return find(data, start=match.start, limit=1, context=size).matches[0].context or ""
+def _read_context(find: Callable[..., SearchResult], data: Buffer, match: Match, context_bytes: int) -> str:
+    """Return the match with `context_bytes` bytes of context, by repeating the search at the start of the match."""
+    return find(data, start=match.start, limit=1, context=context_bytes).matches[0].context or ""
 
 
 def _shorten_match(
     match: Match,
     read_context: Callable[[int], str],
-    max_context: int,
+    max_context_bytes: int,
     max_bytes: int,
     size_of: Callable[[bytes], int],
 ) -> dict[str, Any]:
-    """Describe a match with as much of its context as fits, or else of the matched text."""
+    """Describe a match with as much of its context as fits, or with a part of the matched text if no context fits."""
     text = read_context(0)
     text_size = len(text.encode())
 
-    def cut_to(size: int) -> dict[str, Any]:
+    def describe_shortened(size: int) -> dict[str, Any]:
         context = preview(text, size) if size <= text_size else read_context(size - text_size)
         return _describe_match(match, context or None)
 
-    sizes = range(text_size + max_context + 1)
-    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _measure_match(cut_to(size), size_of))
-    return cut_to(max(fitting - 1, 0))
+    sizes = range(text_size + max_context_bytes + 1)
+    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _measure_match(describe_shortened(size), size_of))
+    return describe_shortened(max(fitting - 1, 0))

@@ -15,18 +15,15 @@ from forebay import _core
 from forebay.arguments import check_integer, check_pointer
 from forebay.errors import HandleCorrupt, HandleNotFound, InvalidFormat
 from forebay.store.backends import Backend
-from forebay.store.catalog import Catalog
-from forebay.store.handles import Descriptor, format_timestamp, is_handle, is_valid_name
+from forebay.store.handles import OPERATOR, Descriptor, Principal, format_timestamp, is_handle, is_valid_name
 from forebay.store.journal import Journal
 from forebay.store.options import Options
-from forebay.store.page_builder import build_page
-from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, SearchPage, SearchRequest
+from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, build_page
 from forebay.store.payload import Payload
-from forebay.store.principals import OPERATOR, Principal
 from forebay.store.put import PayloadWriter, PutRequest
 from forebay.store.quota import Quota
-from forebay.store.reader import ArrayView, PayloadFile, PayloadReader, ValueView, View, read_value
-from forebay.store.search import search_payload
+from forebay.store.reader import ArrayView, Catalog, PayloadFile, PayloadReader, ValueView, View, read_value
+from forebay.store.search import SearchPage, SearchRequest, search_payload
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.threads import BlockingChunks, start_in_thread
 
@@ -42,13 +39,14 @@ _T = TypeVar("_T")
 def _make_async(
     method: Callable[Concatenate["Store", _P], _T],
 ) -> Callable[Concatenate["Store", _P], Coroutine[Any, Any, _T]]:
-    """Return the async twin of a method, which runs it in a thread."""
+    """Return an async version of a method: it runs the method, or its override in a subclass, in a thread."""
 
-    async def twin(self: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return await asyncio.to_thread(method, self, *args, **kwargs)
+    async def run_method(self: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        bound_method: Callable[_P, _T] = getattr(self, method.__name__)
+        return await asyncio.to_thread(bound_method, *args, **kwargs)
 
-    twin.__name__, twin.__doc__ = f"{method.__name__}_async", f"`{method.__name__}`, awaited."
-    return twin
+    run_method.__name__, run_method.__doc__ = f"{method.__name__}_async", f"Run `{method.__name__}` in a thread."
+    return run_method
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class StoredOutput:
     output_handle: str
     mime_type: str
     nature: str
-    """`json`, `ndjson`, `text` or `binary`."""
+    """Type of the payload: `json`, `ndjson`, `text` or `binary`."""
     size_bytes: int
     stored_bytes: int
     """Size of the file on disk."""
@@ -97,9 +95,9 @@ class StoredOutput:
 
 
 class Store:
-    """Payloads under handles. Its methods may be called from any thread.
+    """Payloads under handles. The methods may be called from any thread.
 
-    Every method that blocks has an async twin, named with `_async` at the end.
+    Every method that blocks has an async version, such as `fetch_async` for `fetch`.
     """
 
     def __init__(self, backend: Backend, journal: Journal, options: Options) -> None:
@@ -140,9 +138,6 @@ class Store:
             progress=progress,
             handle_length=handle_length,
         )
-        return self._put(payload, request)
-
-    def _put(self, payload: Payload, request: PutRequest) -> Descriptor:
         self._sweeper.start()
         self._sweeper.ensure_counted()
         return self._writer.put(payload, request)
@@ -158,8 +153,11 @@ class Store:
         progress: Callable[[int], None] | None = None,
         handle_length: int | None = None,
     ) -> Descriptor:
-        """`put`, awaited. Also takes an async iterable of chunks. If it is cancelled, nothing stays stored."""
+        """Run `put` in a thread. Also takes an async iterable of chunks. A cancelled call leaves nothing stored."""
+        # Checked here, because `put` gets `report_progress` instead of it.
+        PutRequest(progress=progress).check()
         is_cancelled = False
+        chunks = BlockingChunks(payload) if isinstance(payload, AsyncIterable) else None
 
         def report_progress(stored_bytes: int) -> None:
             if is_cancelled:
@@ -167,31 +165,31 @@ class Store:
             if progress is not None:
                 progress(stored_bytes)
 
-        def undo(future: "Future[Descriptor]") -> None:
+        def put() -> Descriptor:
+            return self.put(
+                payload if chunks is None else chunks,
+                mime_type=mime_type,
+                source_tool=source_tool,
+                principal=principal,
+                ttl=ttl,
+                progress=report_progress,
+                handle_length=handle_length,
+            )
+
+        def delete_stored(future: "Future[Descriptor]") -> None:
             if not future.cancelled() and future.exception() is None:
                 self.delete(future.result().output_handle, principal=principal)
 
-        request = PutRequest(
-            mime_type=mime_type,
-            source_tool=source_tool,
-            principal=principal,
-            ttl=ttl,
-            progress=progress,
-            handle_length=handle_length,
-        )
-        request.check()
-        request = dataclasses.replace(request, progress=report_progress)
-        chunks = BlockingChunks(payload) if isinstance(payload, AsyncIterable) else None
         # Not in a pool: the chunks may be produced by threads of the same pool.
-        future = start_in_thread(lambda: self._put(payload if chunks is None else chunks, request))
+        future = start_in_thread(put)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            # The thread runs on: stop it at the next chunk, or delete what it has stored.
+            # The thread continues: stop it at the next chunk, or delete the payload that it has stored.
             is_cancelled = True
             if chunks is not None:
                 chunks.cancel()
-            future.add_done_callback(undo)
+            future.add_done_callback(delete_stored)
             raise
 
     def fetch(
@@ -211,18 +209,19 @@ class Store:
         """Read a page: items, lines, text or bytes from `offset` on.
 
         `format` "auto" reads items where they make up most of the payload, else text, else bytes. `limit` counts items
-        or lines (200 by default), or bytes. `path` is a JSON Pointer to a value inside; a path that does not lead to
-        the items or into one scans the payload, and so do the lines of any path. `fields` (`user.name` or `/user/name`)
-        reduces every item to these fields.
+        or lines (200 by default), or bytes. `fields` (`user.name` or `/user/name`) reduces every item to these fields.
+
+        `path` is a JSON Pointer to a value inside the payload. Finding the value scans the payload, unless the path
+        leads to the items or into one of them. Lines of a value are always found by a scan. If a key is repeated,
+        `path` uses the first one, except on the way to the items, where it uses the key that leads to them.
 
         The page takes at most `max_bytes` as it will be sent: `escape_levels` is how often it will be written into a
         JSON string, and `is_ascii` whether the transport escapes characters that are not ASCII.
 
         Following `next_offset` reads everything exactly once. An item or line larger than a page is cut, and
-        `truncated` has the arguments to read it with. Of duplicate keys `path` uses the first, except on the way to the
-        items: there it is the key that leads to them.
+        `truncated` has the arguments to read all of it.
 
-        Raises `InvalidArgument`, `InvalidFormat` or `PathNotFound`, the last also for fields that no item has.
+        Raises `InvalidArgument`, `InvalidFormat`, or `PathNotFound`, also for fields that no item has.
         """
         request = PageRequest(
             offset=offset,
@@ -237,7 +236,7 @@ class Store:
         return self.fetch_page(handle, request, principal=principal)
 
     def fetch_page(self, handle: str, request: PageRequest, *, principal: Principal = None) -> Page:
-        """Read a page, as `fetch` does."""
+        """Read a page like `fetch`, with the parameters in one object."""
         with self._open_reader(handle, principal) as reader:
             page = build_page(self._select_view(reader, request.path), handle, request)
         content = page.content if isinstance(page.content, bytes) else page.content.encode()
@@ -264,15 +263,15 @@ class Store:
                 code=code,
             )
 
-    def _record_read(self, reader: PayloadReader, kind: str, size: int, **details: object) -> None:
+    def _record_read(self, reader: PayloadReader, page_format: str, returned_bytes: int, **details: object) -> None:
         meta = reader.footer.meta
         self.journal.record(
             "output_handle_fetched",
             principal=meta["principal"],
             handle=meta["handle"],
-            format=kind,
+            format=page_format,
             **details,
-            returned_bytes=size,
+            returned_bytes=returned_bytes,
         )
 
     def _select_view(self, reader: PayloadReader, path: str | None) -> View:
@@ -305,7 +304,7 @@ class Store:
     ) -> SearchPage:
         """Find a text or a regular expression from byte `start` on. Following `next_start` finds all matches.
 
-        `context` is the number of bytes shown around a match.
+        `context` is the number of bytes shown on each side of a match.
         """
         request = SearchRequest(
             pattern=pattern,
@@ -321,7 +320,7 @@ class Store:
         return self.search_page(handle, request, principal=principal)
 
     def search_page(self, handle: str, request: SearchRequest, *, principal: Principal = None) -> SearchPage:
-        """Find matches, as `search` does."""
+        """Find matches like `search`, with the parameters in one object."""
         with self._open_reader(handle, principal) as reader:
             page = search_payload(
                 reader,
@@ -344,7 +343,7 @@ class Store:
             return shape
 
     def get(self, handle: str, pointer: str, *, principal: Principal = None) -> bytes:
-        """Return the whole value at a JSON Pointer, unchanged; the pointer is what `fetch` calls `path`."""
+        """Return all bytes of the value at a JSON Pointer, which `fetch` calls `path`."""
         with self._open_reader(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("a path leads into JSON, and this payload is not; fetch it as text or bytes")
@@ -367,7 +366,7 @@ class Store:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the payloads, if they are files."""
+        """The folder of the stored files; `None` if the backend does not use files."""
         return self._backend.folder
 
     def stat(self, handle: str, *, principal: Principal = None) -> StoredOutput:
@@ -404,7 +403,7 @@ class Store:
         return self._sweeper.sweep()
 
     async def list_async(self, *, principal: Principal = None) -> Sequence[StoredOutput]:
-        """`list`, awaited; returns all payloads at once."""
+        """Run `list` in a thread and return all payloads at once."""
         return await asyncio.to_thread(lambda: [*self.list(principal=principal)])
 
     open_async = _make_async(open)  # noqa: A003

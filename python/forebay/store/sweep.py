@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from forebay.errors import ForebayError, HandleCorrupt
 from forebay.store.backends import Backend, ObjectInfo
-from forebay.store.catalog import Catalog
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.quota import Quota
+from forebay.store.reader import Catalog
 from forebay.store.threads import fork_safe_lock
 
 __all__ = ["SweepReport", "Sweeper"]
@@ -20,7 +20,7 @@ __all__ = ["SweepReport", "Sweeper"]
 _log = logging.getLogger("forebay")
 
 _MAX_CLOCK_DRIFT_SECONDS = 60
-"""Allowed drift between wall clock and monotonic clock; beyond it the wall clock was set, and is not trusted."""
+"""Allowed drift between wall clock and monotonic clock. More drift means that someone has set the wall clock."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class SweepReport:
     orphans: int
     """Files of crashed writers that were removed."""
     corrupt: tuple[str, ...]
-    """Handles of damaged payloads, which are kept for as long as others."""
+    """Handles of damaged payloads, which are removed after the default time to live."""
     kept: int
     freed_bytes: int
     stored_bytes: int
@@ -39,7 +39,7 @@ class SweepReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Entry:
-    """What a sweep knows about a stored payload."""
+    """The metadata of a stored payload that a sweep needs."""
 
     principal: str | None
     created_at: float
@@ -48,7 +48,7 @@ class _Entry:
 
 
 class Sweeper:
-    """Sweeps a store on demand and in the background. Several processes may sweep the same store."""
+    """Sweeper of a store: removes expired payloads, on demand and in the background, in any number of processes."""
 
     def __init__(self, backend: Backend, catalog: Catalog, quota: Quota, journal: Journal, options: Options) -> None:
         self._backend = backend
@@ -72,22 +72,22 @@ class Sweeper:
             # A forked child does not inherit the thread.
             if self._started_pid != os.getpid():
                 self._started_pid = os.getpid()
-                self._thread = threading.Thread(target=self._run, name="forebay-sweep", daemon=True)
+                self._thread = threading.Thread(target=self._run_in_background, name="forebay-sweep", daemon=True)
                 self._thread.start()
 
     def ensure_counted(self) -> None:
-        """Count what is stored, if that was never done."""
+        """Count the stored bytes, unless they have been counted before."""
         if not self._is_counted:
             with self._lock:
                 if not self._quota.is_counted():
                     self._sweep(wait=True)
                 self._is_counted = True
 
-    def _run(self) -> None:
+    def _run_in_background(self) -> None:
         last_error = ""
         while not self._wake.wait(min(self._options.sweep_interval, threading.TIMEOUT_MAX)):
             try:
-                # No wait: if another process is sweeping, that is enough.
+                # Not waiting: if another process is sweeping, this one need not.
                 with self._lock:
                     self._sweep(wait=False)
                 last_error = ""
@@ -117,7 +117,7 @@ class Sweeper:
     def _sweep_locked(self) -> SweepReport:
         orphans = self._backend.remove_leftovers()
         now = self._options.clock()
-        # After a jump nothing expires in this sweep; the next one trusts the clock again.
+        # After a jump of the clock nothing expires in this sweep; the next sweep trusts the clock again.
         has_jumped = self._has_clock_jumped(now)
         self._last_clocks = (now, time.monotonic())
         expired = freed_bytes = 0
@@ -154,18 +154,18 @@ class Sweeper:
         return entries
 
     def make_space(self, principal: str | None, size: int) -> None:
-        """Remove expired payloads, and then, with `on_full="evict"`, a principal's oldest until `size` bytes fit.
+        """Remove expired payloads, then with `on_full="evict"` the principal's oldest payloads until `size` bytes fit.
 
-        Nothing is evicted if `size` bytes would not fit even without all payloads of the principal.
+        Nothing is evicted if `size` bytes do not fit even after evicting all payloads of the principal.
         """
         with self._lock:
             now = self._options.clock()
             has_jumped = self._has_clock_jumped(now)
             if self._options.sweep_interval == 0:
-                # No sweep may follow that would trust the clock again.
+                # Without background sweeps nothing else would make the clock trusted again.
                 self._last_clocks = (now, time.monotonic())
             candidates: list[tuple[_Entry, ObjectInfo]] = []
-            # Recount first: objects that were removed by hand, or half removed by a crash, are still counted.
+            # Recount first: objects that a user or a crash has removed may still be counted.
             for entry, stored in self._recount():
                 if entry.expires_at <= now and not has_jumped:
                     self._remove(stored, entry, "output_handle_expired")
@@ -195,10 +195,10 @@ class Sweeper:
             with self._backend.open(object_info.handle) as blob:
                 meta = self._catalog.read_footer(object_info.handle, blob).meta
         except KeyError:
-            # Another process removed it.
+            # Another process removed the object.
             return _Entry(None, object_info.modified_at, object_info.modified_at)
         except HandleCorrupt:
-            # The expiry of a damaged payload cannot be read, so it is kept for the default time.
+            # The expiry of a damaged payload cannot be read, so it expires after the default time to live.
             return _Entry(None, object_info.modified_at, object_info.modified_at + self._options.ttl, is_corrupt=True)
         entry = self._entries[object_info.handle] = _Entry(meta["principal"], meta["created_at"], meta["expires_at"])
         return entry

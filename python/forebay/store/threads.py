@@ -15,26 +15,18 @@ __all__ = ["BlockingChunks", "fork_safe_lock", "run_in_pool", "run_in_thread", "
 
 _T = TypeVar("_T")
 
-_END: Final = object()
+_END_OF_CHUNKS: Final = object()
 
 
 async def run_in_pool(function: Callable[[], _T]) -> _T:
     """Run a blocking function in the event loop's pool, which limits the number of threads, and return its result."""
-
-    def run() -> _T:
-        try:
-            return function()
-        except StopIteration as error:
-            # asyncio futures refuse a StopIteration, and the caller would wait forever.
-            raise RuntimeError(f"StopIteration was raised: {error}") from error
-
-    return await asyncio.to_thread(run)
+    return await asyncio.to_thread(_replace_stop_iteration, function)
 
 
 async def run_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> _T:
     """Run a blocking function in a thread of its own and return its result.
 
-    If the caller is cancelled, the function runs on. The interpreter waits for it at exit unless `daemon` is true.
+    If the caller is cancelled, the function continues. The interpreter waits for it at exit unless `daemon` is true.
     """
     return await asyncio.wrap_future(start_in_thread(function, daemon=daemon))
 
@@ -42,7 +34,7 @@ async def run_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> 
 def start_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> "Future[_T]":
     """Start a function in a thread of its own, with the caller's context variables, and return its future.
 
-    A pool would not do: the function may wait for work that needs a thread of the same pool.
+    Not in a pool, because the function may wait for work that needs a thread of the same pool.
     """
     future: Future[_T] = Future()
     context = contextvars.copy_context()
@@ -51,10 +43,7 @@ def start_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> "Fut
         if not future.set_running_or_notify_cancel():
             return
         try:
-            future.set_result(context.run(function))
-        except StopIteration as error:
-            # asyncio futures refuse a StopIteration, and the caller would wait forever.
-            future.set_exception(RuntimeError(f"StopIteration was raised: {error}"))
+            future.set_result(context.run(_replace_stop_iteration, function))
         except BaseException as error:
             future.set_exception(error)
 
@@ -62,8 +51,17 @@ def start_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> "Fut
     return future
 
 
+def _replace_stop_iteration(function: Callable[[], _T]) -> _T:
+    """Call a function, and raise `RuntimeError` in place of `StopIteration`."""
+    try:
+        return function()
+    except StopIteration as error:
+        # asyncio futures refuse a StopIteration, and the caller would wait forever.
+        raise RuntimeError(f"StopIteration was raised: {error}") from error
+
+
 class BlockingChunks(Iterator[Buffer]):
-    """Chunks of an async iterable, for a thread to iterate over while the event loop produces them."""
+    """Iterator for a thread over the chunks of an async iterable, which the event loop produces."""
 
     def __init__(self, chunks: AsyncIterable[Buffer]) -> None:
         self._chunks = aiter(chunks)
@@ -81,15 +79,15 @@ class BlockingChunks(Iterator[Buffer]):
                 raise CancelledError
             self._pending = asyncio.run_coroutine_threadsafe(self._next_chunk(), self._loop)
         chunk = self._pending.result()
-        if chunk is _END:
+        if chunk is _END_OF_CHUNKS:
             raise StopIteration
         return chunk  # type: ignore[return-value]
 
     async def _next_chunk(self) -> object:
-        return await anext(self._chunks, _END)
+        return await anext(self._chunks, _END_OF_CHUNKS)
 
     def cancel(self) -> None:
-        """Raise `CancelledError` in the iterating thread, also if the next chunk never comes."""
+        """Raise `CancelledError` in the iterating thread, even while it waits for a chunk."""
         with self._lock:
             self._is_cancelled = True
             if self._pending is not None:

@@ -1,1 +1,1 @@
-"""JSON-RPC messages as bytes: framing, spooling and lazy parsing."""
+"""JSON-RPC messages as bytes: framing, spooling, lazy parsing, and HTTP bodies."""

@@ -10,7 +10,6 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 import orjson
@@ -43,7 +42,7 @@ _PIPE_BYTES = 1024 * 1024
 """Pipe capacity to ask the kernel for."""
 
 _END_BYTES = 64 * 1024
-"""Bytes to keep of the start and of the end of a message whose middle is lost."""
+"""Bytes to keep of the start and of the end of a message that is lost."""
 
 _SCALAR_PATTERN = rb'(-?\d{1,20}|"(?:[^"\\]|\\.){0,256}")'
 _JSONRPC_PATTERN = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
@@ -64,9 +63,9 @@ class Spool:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = str(folder)
         with translate_os_errors:
-            self._fd, self.path, name = _open_file(self.folder)
+            self._fd, self.path, name = _create_file(self.folder)
         self.size = 0
-        # Messages are passed on without an owner who could close them.
+        # A message has no single owner that could close it.
         self._finalizer = weakref.finalize(self, _delete_file, self._fd, name)
 
     def __len__(self) -> int:
@@ -94,16 +93,14 @@ class Spool:
                 yield chunk
 
     def close(self) -> None:
-        """Delete the file; reads that have started can finish."""
+        """Delete the file. Reads that have started can finish."""
         with translate_os_errors:
             self._finalizer()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
@@ -114,8 +111,8 @@ def create_spool(store: "Store") -> Spool:
     return Spool(tempfile.gettempdir())
 
 
-def _open_file(folder: str) -> tuple[int, str, str | None]:
-    """Return a descriptor, a path to reopen the file by, and its name, if it has one to delete.
+def _create_file(folder: str) -> tuple[int, str, str | None]:
+    """Create a file; return its descriptor, a path to open it again, and its name if it must be deleted.
 
     A file without a name leaves nothing behind, even if this process is killed.
     """
@@ -155,7 +152,7 @@ class HeadTail:
 
 @dataclasses.dataclass(slots=True)
 class LostMessage:
-    """Remains of a message that was too large for memory and could not be spooled."""
+    """Size and ends of a message that was too large for memory and could not be spooled."""
 
     error: ForebayError
     size: int
@@ -169,11 +166,13 @@ Line: TypeAlias = Message | LostMessage
 """One line from a stream."""
 
 
-def read_head_tail(raw: Message) -> HeadTail:
+def read_head_tail(message: Message) -> HeadTail:
     """Return the first and last bytes of a message."""
-    if isinstance(raw, Spool):
-        return HeadTail(b"".join(raw.chunks(0, _END_BYTES)), b"".join(raw.chunks(max(len(raw) - _END_BYTES, 0))))
-    return HeadTail(bytes(raw[:_END_BYTES]), bytes(raw[-_END_BYTES:]))
+    if isinstance(message, Spool):
+        return HeadTail(
+            b"".join(message.chunks(0, _END_BYTES)), b"".join(message.chunks(max(len(message) - _END_BYTES, 0)))
+        )
+    return HeadTail(bytes(message[:_END_BYTES]), bytes(message[-_END_BYTES:]))
 
 
 class LineBuffer:
@@ -191,9 +190,9 @@ class LineBuffer:
         if isinstance(self._line, bytearray):
             self._line += chunk
             if len(self._line) > self._spool_above_bytes:
-                self._line = self._spool(self._line)
+                self._line = self._move_to_spool(self._line)
         elif isinstance(self._line, LostMessage):
-            self._append_lost(self._line, chunk)
+            self._append_to_lost(self._line, chunk)
         else:
             try:
                 self._line.write(chunk)
@@ -201,9 +200,9 @@ class LineBuffer:
                 spool = self._line
                 self._line = LostMessage(error, len(spool), HeadTail(read_head_tail(spool).head, b""))
                 spool.close()
-                self._append_lost(self._line, chunk)
+                self._append_to_lost(self._line, chunk)
 
-    def _spool(self, line: bytearray) -> Spool | LostMessage:
+    def _move_to_spool(self, line: bytearray) -> Spool | LostMessage:
         try:
             spool = self._make_spool()
         except ForebayError as error:
@@ -216,17 +215,17 @@ class LineBuffer:
         return spool
 
     @staticmethod
-    def _append_lost(lost_message: LostMessage, chunk: bytes | memoryview) -> None:
+    def _append_to_lost(lost_message: LostMessage, chunk: bytes | memoryview) -> None:
         lost_message.size += len(chunk)
         lost_message.head_tail.tail = (lost_message.head_tail.tail + bytes(chunk))[-_END_BYTES:]
 
     def take(self) -> Line:
-        """Return the message and start an empty one."""
+        """Return the message, and start a new one."""
         line, self._line = self._line, bytearray()
         return line
 
     def discard(self) -> None:
-        """Drop an incomplete message."""
+        """Drop the incomplete message."""
         line = self.take()
         if isinstance(line, Spool):
             line.close()
@@ -235,7 +234,7 @@ class LineBuffer:
 class LineReader:
     """Iterable over the lines of a file descriptor, without newlines and empty lines; the last newline may be missing.
 
-    Once `end_fd` becomes readable, reading stops at the bytes that are already in the pipe, even if other processes
+    Once `end_fd` becomes readable, reading stops after the bytes that are already in the pipe, even if other processes
     still hold its write end.
     """
 

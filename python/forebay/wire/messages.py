@@ -55,7 +55,7 @@ MAX_DEPTH = 64
 """Maximum nesting depth to parse; deeper values stay `LazyJSON`. `orjson` reads at most 1,024 levels."""
 
 _MAX_ENVELOPE_BYTES = 1 << 20
-"""Maximum bytes of a container in a second attempt, if `params` or `result` was too large in the first."""
+"""Like `MAX_CONTAINER_BYTES`, for a second attempt if `params` or `result` was larger than that."""
 
 _UNLIMITED = 1 << 62
 _FULL_PARSE_DEPTH = 512
@@ -63,12 +63,12 @@ _FULL_PARSE_DEPTH = 512
 _MEMBER_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
 
 _HOLE_TOKEN = secrets.token_hex(16)
-"""Marks a placeholder in parsed JSON. It is random, so that no message can contain one."""
+"""Start of a placeholder in parsed JSON. It is random, so that no message can contain it."""
 
 _HOLE_PATTERN = re.compile(f'"{_HOLE_TOKEN}:([0-9]+)"'.encode())
 
 SourceSpan: TypeAlias = tuple[bytes | memoryview | str, int, int]
-"""A buffer or the path of a file, with the start and end of a value in it, as `_core` takes it."""
+"""A buffer or the path of a file, with the start and end of a value in it, for functions of `_core`."""
 
 
 class LazyJSON(SerializedJSON):
@@ -94,7 +94,7 @@ class LazyJSON(SerializedJSON):
 
     @property
     def folder(self) -> str | None:
-        """Folder of the spool; a copy of the value fits there."""
+        """Folder of the spool, which also has room for a copy; `None` if the value is in memory."""
         return self._source.folder if isinstance(self._source, Spool) else None
 
     @property
@@ -129,7 +129,7 @@ class LazyJSON(SerializedJSON):
         return {name: self.slice(*span) for name, span in zip(names, spans, strict=True) if span is not None}
 
     def parse(self) -> Any:
-        """Return the value as `parse_lazy` does."""
+        """Parse the value with `parse_lazy`."""
         return parse_lazy(self._source, self.start, self.end)
 
     def json_chunks(self) -> Iterator[bytes | memoryview]:
@@ -161,13 +161,13 @@ class LazyJSON(SerializedJSON):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChunkSource:
-    """Payload that may be too large for memory; each iteration yields its chunks from the start."""
+    """Payload that may be too large for memory. Each iteration yields its chunks from the start."""
 
     open: Callable[[], Iterator[bytes | memoryview]]
     max_size: int
     """Maximum size of the payload in bytes."""
     folder: str | None = None
-    """Folder that has room for a copy."""
+    """Folder that has room for a copy of the payload."""
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         return self.open()
@@ -180,23 +180,25 @@ class ChunkSource:
         return b"".join(self)
 
 
-def parse(raw: Message) -> Any:
-    """Parse a JSON-RPC message in which large or lossy values stay `LazyJSON`; `None` if it is not JSON.
+def parse(raw_message: Message) -> Any:
+    """Parse a JSON-RPC message like `parse_lazy`; return `None` if it is not JSON.
 
-    The members of JSON-RPC are always found, however large the others are and whatever they are called.
+    The members of JSON-RPC are always found, even if other members are very large or have invalid names.
     """
     try:
-        message = parse_lazy(raw)
+        message = parse_lazy(raw_message)
         if _has_lazy_body(message):
-            message = parse_lazy(raw, max_container_bytes=_MAX_ENVELOPE_BYTES)
-        return _parse_members(raw) if isinstance(message, LazyJSON) else message
+            message = parse_lazy(raw_message, max_container_bytes=_MAX_ENVELOPE_BYTES)
+        return _parse_members(raw_message) if isinstance(message, LazyJSON) else message
     except InvalidJSON:
         return None
 
 
-def parse_fully(raw: Message) -> dict[str, Any]:
+def parse_fully(raw_message: Message) -> dict[str, Any]:
     """Parse a message of any size; only numbers and strings that Python cannot represent stay `LazyJSON`."""
-    message = parse_lazy(raw, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_PARSE_DEPTH)
+    message = parse_lazy(
+        raw_message, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_PARSE_DEPTH
+    )
     return message if isinstance(message, dict) else {}
 
 
@@ -238,14 +240,14 @@ def _has_lazy_body(message: Any) -> bool:
     return isinstance(message, LazyJSON)
 
 
-def _parse_members(raw: Message) -> dict[str, Any] | None:
-    """Parse only the members of JSON-RPC, if other names cannot be decoded, such as half of a surrogate pair."""
-    members = as_lazy(raw).members(_MEMBER_NAMES)
+def _parse_members(raw_message: Message) -> dict[str, Any] | None:
+    """Parse only the members of JSON-RPC, for messages with other names that cannot be decoded."""
+    members = as_lazy(raw_message).members(_MEMBER_NAMES)
     return {name: member.parse() for name, member in members.items()} or None
 
 
 def _fill_holes(skeleton: Any, holes: list[LazyJSON]) -> Any:
-    """Replace each placeholder by its `LazyJSON`. Without recursion: JSON may be deeper than Python's stack."""
+    """Replace each placeholder by its `LazyJSON`, without recursion, because JSON may be nested very deeply."""
     root = [skeleton]
     stack: list[Any] = [root] if holes else []
     while stack:
@@ -267,7 +269,7 @@ def dump(value: object) -> bytes:
 
 
 def dump_chunks(value: object) -> bytes | ChunkSource:
-    """Return a value as JSON like `dump`, or as chunks if some of it is spooled."""
+    """Return a value as JSON like `dump`, or as chunks if a part of it is spooled."""
     holes: list[LazyJSON] = []
 
     def add_hole(nested_value: object) -> object:
@@ -294,7 +296,7 @@ def dump_chunks(value: object) -> bytes | ChunkSource:
 
 @contextlib.contextmanager
 def open_span(value: object) -> Iterator[SourceSpan]:
-    """Provide a value as a span for `_core`; if parts of it are spooled, it is written to another spool first."""
+    """Yield a value as a span for `_core`. If a part of it is spooled, the value is written to a new spool first."""
     if isinstance(value, LazyJSON):
         yield value.span
         return
@@ -344,6 +346,6 @@ def get_meta(params: object) -> dict[str, Any]:
 
 
 def protocol_version(params: object) -> str | None:
-    """Return the protocol version that a request names in its `_meta`, as requests do since `MODERN_VERSION`."""
+    """Return the protocol version in the `_meta` of a request, as sent since `MODERN_VERSION`; `None` if missing."""
     version = get_meta(params).get(PROTOCOL_VERSION_KEY)
     return version if isinstance(version, str) else None

@@ -40,7 +40,7 @@ _CACHEABLE_METHODS = {"tools/list", "resources/list", "resources/templates/list"
 
 
 def is_modern(version: str) -> bool:
-    """Return whether a protocol version works without a handshake and lasting connections."""
+    """Return whether a protocol version works without a handshake."""
     return version >= MODERN_VERSION
 
 
@@ -56,7 +56,7 @@ def add_result_fields(
 
 
 def next_cursor(page: Mapping[str, Any]) -> Any:
-    """Return the cursor of the next page, `None` after the last one. Some servers end a list with an empty cursor."""
+    """Return the cursor of the next page, or `None` after the last page, where some servers send an empty cursor."""
     cursor = page.get("nextCursor")
     return None if cursor == "" else cursor
 
@@ -77,10 +77,10 @@ class PageCursors:
     def __init__(self, max_pages: int = MAX_LIST_PAGES) -> None:
         self._max_pages = max_pages
         self._cursor: Any = None
-        # A list: nothing keeps a server from sending a cursor that is not hashable.
+        # A list, because a server may send a cursor that is not hashable.
         self._requested: list[Any] = []
         self.is_truncated = False
-        """Whether iteration stopped at `max_pages` although the list goes on."""
+        """Whether iteration stopped at `max_pages` although more pages follow."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self
@@ -95,5 +95,5 @@ class PageCursors:
         return {} if self._cursor is None else {"cursor": self._cursor}
 
     def follow(self, page: Mapping[str, Any]) -> None:
-        """Continue with the page that follows this one."""
+        """Take the cursor of the next request from a page."""
         self._cursor = next_cursor(page)

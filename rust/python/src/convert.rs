@@ -1,4 +1,4 @@
-//! Converters of arguments. Each knows the name of its argument, for the message of an error.
+//! Converters of arguments. Each has the name of its argument, for error messages.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// PyO3 does not tell a converter which argument it converts, so there is one for each: `int::max_bytes`.
+/// PyO3 does not tell a converter the name of the argument, so each argument has its own: `int::max_bytes`.
 macro_rules! converters {
     ($($convert:ident -> $returned:ty: $($name:ident)+;)+) => {$(
         pub mod $convert {
@@ -30,7 +30,7 @@ converters! {
     optional_text -> Option<&'a str>: path;
 }
 
-/// Converts an integer of any size. One beyond 64 bits becomes the largest or smallest.
+/// Converts an integer of any size. Beyond 64 bits it becomes the largest or smallest 64-bit integer.
 fn int(name: &str, object: &Bound<'_, PyAny>) -> PyResult<i64> {
     let py = object.py();
     match object.extract::<i64>() {
@@ -55,7 +55,7 @@ fn optional_text<'a>(name: &str, object: &'a Bound<'_, PyAny>) -> PyResult<Optio
     if object.is_none() { Ok(None) } else { text(name, object).map(Some) }
 }
 
-/// Converts any iterable of fields but a `str`, which iterates over its characters.
+/// Converts an iterable of fields. A `str` is refused, because it would give its characters.
 pub fn fields(object: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let is_text = object.is_instance_of::<PyString>();
     let Some(iterator) = object.try_iter().ok().filter(|_| !is_text) else {

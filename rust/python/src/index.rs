@@ -19,7 +19,7 @@ pub struct Span {
     start: u64,
     /// Offset after the last byte to read.
     end: u64,
-    /// Position of the item that starts at byte `start`. The first requested item follows within one block.
+    /// Number of the item that starts at byte `start`. The first requested item is in the same block.
     first: u64,
     /// How many of the requested items exist.
     count: u64,
@@ -42,17 +42,17 @@ pub struct ItemIndex(pub index::ItemIndex);
 
 #[pymethods]
 impl ItemIndex {
-    /// Load an index that `to_bytes` wrote, from any buffer.
+    /// Load an index that `to_bytes` wrote.
     ///
     /// Raise `CorruptIndex` for any other bytes.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, data: PyBuffer<u8>) -> PyResult<Self> {
-        // An index is small, so a copy is cheaper than finding out who else may write to the buffer.
+        // A copy, because someone else may write to the buffer. An index is small.
         let index = index::ItemIndex::from_bytes(&data.to_vec(py)?).map_err(CoreError::from)?;
         Ok(Self(index))
     }
 
-    /// Return the index in a form to store, a few bytes per entry.
+    /// Return the index as bytes, a few per entry.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.to_bytes())
     }
@@ -110,7 +110,7 @@ impl ItemIndex {
     }
 }
 
-/// Indexer of a payload that arrives in pieces. The result does not depend on where it is cut.
+/// Indexer of a payload that arrives in pieces. The result does not depend on how the payload is cut.
 #[pyclass(frozen, module = "forebay._core")]
 pub struct ItemIndexer(Slot);
 
@@ -128,9 +128,9 @@ impl ItemIndexer {
         Ok(Self(Mutex::new(Some(index::ItemIndexer::new(path, validate)?))))
     }
 
-    /// Feed the next piece.
+    /// Index the next piece of the payload.
     ///
-    /// Raise `InvalidJSON` within 64 bytes of the first invalid byte, or at the latest in `finish`.
+    /// Raise `InvalidJSON` for invalid JSON, in some cases only with a later piece or with `finish`.
     fn feed(&self, py: Python<'_>, data: Payload) -> Result<(), CoreError> {
         Ok(data.detach(py, |data| {
             let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +141,7 @@ impl ItemIndexer {
         })?)
     }
 
-    /// Return the index of all pieces. Nothing can be fed after it.
+    /// Return the index of all pieces. After this, `feed` raises `InvalidArgument`.
     fn finish(&self, py: Python<'_>) -> Result<ItemIndex, CoreError> {
         // Another thread may be feeding a large piece.
         Ok(ItemIndex(py.detach(|| {

@@ -43,7 +43,7 @@ impl ItemPage {
 /// Return whole items from number `offset` on, at most `limit`, as a JSON array of at most `max_bytes`.
 ///
 /// `last=n` starts at the n-th item from the end instead. An item that alone exceeds the budget is truncated,
-/// returned alone, and listed in `truncated`. The index must be that of this payload.
+/// returned alone, and listed in `truncated`. The index must belong to this payload.
 #[pyfunction]
 #[pyo3(signature = (data, index, offset = 0, limit = 200, max_bytes = 65536, *, last = None, base = 0))]
 #[allow(clippy::too_many_arguments)]

@@ -17,7 +17,7 @@ pub struct LinePage {
     offset: u64,
     /// How many lines are returned.
     returned: u64,
-    /// How many lines the payload has, if an index was given or the page is the last one.
+    /// Number of lines in the payload; `None` without an index, unless the page is the last one.
     total: Option<u64>,
     /// Number of the line after the last one returned; `None` at the end.
     next_offset: Option<u64>,
@@ -40,9 +40,9 @@ impl LinePage {
 
 /// Return whole lines from number `offset` on, at most `limit`, that take at most `max_bytes` once escaped.
 ///
-/// `escape_levels` is how many times they will be JSON-escaped. `last=n` starts at the n-th line from the end
-/// instead. With an index (`index_lines`) the cost does not depend on `offset`. A line that alone exceeds the
-/// budget is cut, returned alone, and listed in `truncated`.
+/// `escape_levels` is how many times the lines will be JSON-escaped. `last=n` starts at the n-th line from
+/// the end instead. With an index (`index_lines`) the cost does not depend on `offset`. A line that alone
+/// exceeds the budget is cut, returned alone, and listed in `truncated`.
 #[pyfunction]
 #[pyo3(signature = (data, offset = 0, limit = 200, max_bytes = 65536, *, last = None, index = None, escape_levels = 0))]
 #[allow(clippy::too_many_arguments)]

@@ -79,8 +79,9 @@ type Spans = Vec<(u64, u64)>;
 
 /// Split a message into a skeleton, in which hole `n` is the string `token:n`, and the spans of its holes.
 ///
-/// A hole is a string or container that is too large, a number that would change if it were parsed and
-/// written again, or a string that is not text. `token` must be unpredictable for the author of the message.
+/// A hole is a value that is left unparsed: a string or container that is too large, a number that would
+/// change if it were parsed and written again, or a string that is not valid text. `token` must be random, so
+/// that the message cannot contain it.
 #[pyfunction]
 #[pyo3(signature = (part, token, *, max_string_bytes = 1024, max_container_bytes = 8192, max_depth = 64))]
 pub fn dissect<'py>(
@@ -108,7 +109,7 @@ pub fn unescape<'py>(py: Python<'py>, content: Payload) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &text)
 }
 
-/// Decoder like `unescape`, for content that arrives in pieces, cut anywhere.
+/// Decoder like `unescape`, for content that arrives in pieces. It may be cut anywhere.
 #[pyclass(frozen, module = "forebay._core")]
 pub struct Unescaper(Mutex<message::Unescaper>);
 
@@ -129,7 +130,7 @@ impl Unescaper {
         PyBytes::new(py, &text)
     }
 
-    /// Return the incomplete escape that is left, if there is one.
+    /// Return the incomplete escape at the end of the content, or `b""` if there is none.
     fn finish<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut text = Vec::new();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).finish(&mut text);
@@ -151,10 +152,11 @@ pub fn same_json(py: Python<'_>, text: Part, value: Part) -> std::result::Result
     text.compare(py, &value, message::same_json)
 }
 
-/// Return whether each text of `content` equals its item of `items`, or is JSON that does.
+/// Return whether each text of `content` equals the item at the same position of `items`, or is that item as
+/// JSON.
 ///
-/// `content` must be an array of `{"type": "text", "text": ...}` without other members, `items` one of as
-/// many values.
+/// `content` must be an array of `{"type": "text", "text": ...}` without other members, and `items` an array
+/// of the same length.
 #[pyfunction]
 pub fn texts_match_items(py: Python<'_>, content: Part, items: Part) -> std::result::Result<bool, CoreError> {
     content.compare(py, &items, message::texts_match_items)

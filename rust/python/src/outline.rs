@@ -8,8 +8,8 @@ use crate::payload::Payload;
 
 /// Return the shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`.
 ///
-/// It takes at most `max_bytes` (at least 8), and a larger budget never shows less. Only what is read is
-/// validated: the first 100 items of an array, 32 levels.
+/// The outline takes at most `max_bytes` (at least 8), and a larger budget never shows less. Only the values
+/// that are read are validated: the first 100 items of an array, 32 levels.
 #[pyfunction]
 #[pyo3(signature = (data, max_bytes = 512))]
 pub fn outline(

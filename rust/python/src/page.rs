@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 pub struct Cut {
     /// Number of the item or line.
     index: u64,
-    /// Its full size in bytes.
+    /// Full size of the item or line in bytes.
     size_bytes: u64,
-    /// Where to continue reading: an item's first byte, or the byte after the shown part of a line.
+    /// Offset to continue reading at: an item's first byte, or the byte after the shown part of a line.
     byte_offset: u64,
 }
 

@@ -12,9 +12,9 @@ use crate::payload::Payload;
 
 /// Return the value at a JSON Pointer (`/users/0/name`), copied verbatim.
 ///
-/// Raise `PathNotFound` if there is none. `""` is the whole payload; of equal keys the first one counts; in
-/// NDJSON the first token is the number of a value. The value is validated, but nothing that was skipped on
-/// the way to it.
+/// Raise `PathNotFound` if there is no value. `""` is the whole payload. If a key is repeated, the first one
+/// counts. In NDJSON the first token of the pointer is the number of a value. Only the value is validated,
+/// not the bytes before it.
 #[pyfunction]
 pub fn get<'py>(
     py: Python<'py>,
@@ -25,7 +25,7 @@ pub fn get<'py>(
     Ok(PyBytes::new(py, &data.as_slice(py)[span]))
 }
 
-/// Return the span of the value that `get` returns: it is `data[start:end]`.
+/// Return the span of the value that `get` returns, `data[start:end]`.
 #[pyfunction]
 pub fn locate(
     py: Python<'_>,

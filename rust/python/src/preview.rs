@@ -8,9 +8,9 @@ use crate::payload::Payload;
 
 /// Return the longest whole prefix of at most `max_bytes`; `None` for binary data.
 ///
-/// Whole: not cut inside a character or a JSON escape, nor inside a grapheme cluster where avoiding that
-/// costs at most 64 bytes. `max_escaped_bytes` also bounds the prefix once it is JSON-escaped `escape_levels`
-/// times (1 or 2).
+/// "Whole" means not cut inside a character or a JSON escape, nor inside a grapheme cluster, unless that
+/// would make the prefix more than 64 bytes shorter. `max_escaped_bytes` also limits the size of the prefix
+/// after JSON-escaping it `escape_levels` times (1 or 2).
 #[pyfunction]
 #[pyo3(signature = (data, max_bytes = 2048, *, max_escaped_bytes = None, escape_levels = 1))]
 pub fn preview<'py>(

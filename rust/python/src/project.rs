@@ -1,4 +1,4 @@
-//! `project`: items with some of their fields; `has_fields`: whether they have any.
+//! `project`: items with only some of their fields; `has_fields`: whether items have any of some fields.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -10,8 +10,8 @@ use crate::payload::Payload;
 /// Return the items of an array, an object or NDJSON with the named fields only.
 ///
 /// A field is a path of keys joined by dots (`user.name`; `\.` is a dot in a key, `\\` a backslash), or a
-/// JSON Pointer. The shape and the number of items stay: an item that is not an object becomes `null`. What
-/// is returned is validated, what is left out is not.
+/// JSON Pointer. Nesting and the number of items are kept: an item that is not an object becomes `null`.
+/// Only the returned values are validated.
 #[pyfunction]
 pub fn project<'py>(
     py: Python<'py>,

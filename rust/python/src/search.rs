@@ -9,15 +9,15 @@ use crate::payload::Payload;
 /// A match of a pattern.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct Match {
-    /// Offset of its first byte.
+    /// Offset of the match's first byte.
     start: usize,
-    /// Offset of the byte after it.
+    /// Offset of the byte after the match.
     end: usize,
-    /// Number of the line it starts in, from 0; `None` if an item index was given.
+    /// Number of the line in which the match starts, from 0; `None` if an item index was given.
     line: Option<u64>,
-    /// Number of the item it starts in; `None` without an item index, or outside the items.
+    /// Number of the item in which the match starts; `None` without an item index, or outside the items.
     item: Option<u64>,
-    /// Whole characters around and including the match; `None` if the match is not text.
+    /// The match and the text around it, in whole characters; `None` if the match is not text.
     context: Option<String>,
     /// Offset of the context's first byte.
     context_start: usize,
@@ -58,8 +58,8 @@ impl SearchResult {
 
 /// Find a literal or a regular expression, a page of `limit` matches at a time.
 ///
-/// Following `next_start` gives exactly the matches of one unlimited search. Finding a match takes at most
-/// linear time in the payload, whatever the pattern; for untrusted patterns keep `limit` small. Raise
+/// Following `next_start` gives exactly the matches of one unlimited search. Finding one match takes at
+/// most linear time in the size of the payload; keep `limit` small for untrusted patterns. Raise
 /// `InvalidPattern` if the pattern does not compile or compiles to something too large.
 #[pyfunction]
 #[pyo3(signature = (data, pattern, *, regex = false, ignore_case = false, start = 0, limit = 50, context = 80, index = None))]

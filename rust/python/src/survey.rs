@@ -14,13 +14,14 @@ use crate::payload::Payload;
 pub struct Findings {
     /// Type of the payload: "json", "ndjson", "text" or "binary".
     nature: &'static str,
-    /// Index of its items, if it is JSON or NDJSON.
+    /// Index of the payload's items; `None` unless it is JSON or NDJSON.
     items: Option<Py<ItemIndex>>,
-    /// Index of its lines, unless it is binary.
+    /// Index of the payload's lines; `None` if it is binary.
     lines: Option<Py<ItemIndex>>,
 }
 
-/// Detector of the type of a payload that arrives in pieces. The result does not depend on where it is cut.
+/// Detector of the type of a payload that arrives in pieces. The result does not depend on how the payload
+/// is cut.
 #[pyclass(frozen, module = "forebay._core")]
 pub struct Survey(Mutex<Option<survey::Survey>>);
 
@@ -32,7 +33,7 @@ impl Survey {
         Self(Mutex::new(Some(survey::Survey::new(is_json))))
     }
 
-    /// Feed the next piece.
+    /// Examine the next piece of the payload.
     fn feed(&self, py: Python<'_>, data: Payload) -> Result<(), CoreError> {
         Ok(data.detach(py, |data| {
             let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +42,7 @@ impl Survey {
         })?)
     }
 
-    /// Return the result for all pieces. Nothing can be fed after it.
+    /// Return the result for all pieces. After this, `feed` raises `InvalidArgument`.
     fn finish(&self, py: Python<'_>) -> PyResult<Findings> {
         let survey = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let survey::Findings { nature, items, lines } =
@@ -62,7 +63,7 @@ fn finished_error() -> Error {
     Error { kind: ErrorKind::InvalidArgument(why.to_owned()), index: 0 }
 }
 
-/// Return the XXH64 of `data`, the checksum of zstd: its frames end with the lower four bytes.
+/// Return the XXH64 checksum of `data`. A zstd frame ends with the lower four bytes of it.
 #[pyfunction]
 pub fn checksum(py: Python<'_>, data: Payload) -> u64 {
     data.detach(py, forebay_core::checksum)

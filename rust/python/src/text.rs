@@ -11,11 +11,11 @@ use crate::payload::Payload;
 pub struct TextPage {
     /// The text `data[start:end]`.
     text: Py<PyString>,
-    /// Offset of the text. A requested offset inside a character moves back to its first byte.
+    /// Offset of the text. A requested offset inside a character moves back to the character's first byte.
     start: usize,
     /// Offset of the byte after the text.
     end: usize,
-    /// `end`; `None` at the end of the payload.
+    /// The same as `end`, or `None` at the end of the payload.
     next_offset: Option<u64>,
 }
 

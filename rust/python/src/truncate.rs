@@ -10,8 +10,9 @@ use crate::payload::Payload;
 
 /// Return an overview of a JSON document: valid JSON, never longer than `max_bytes`.
 ///
-/// Long arrays become `{"items": […], "totalCount": n, "showing": k}`, long strings end in `...`, and what is
-/// too deep becomes `"[truncated]"`. A larger budget never shows less. What is left out is not validated.
+/// Long arrays become `{"items": […], "totalCount": n, "showing": k}`, long strings end in `...`, and values
+/// that are too deep become `"[truncated]"`. A larger budget never shows less. Only the shown parts are
+/// validated.
 #[pyfunction]
 #[pyo3(signature = (data, *, max_bytes=10240, max_array_items=10, max_string_chars=500, max_depth=4, max_object_keys=100))]
 pub fn truncate<'py>(

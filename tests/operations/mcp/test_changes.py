@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from forebay.operations.mcp import changes
+from forebay.operations.mcp import connection
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
@@ -35,7 +35,7 @@ class _RefusingClient:
 async def _is_refreshed(code: int) -> bool:
     announced: asyncio.Queue[bool] = asyncio.Queue()
     client: Any = _RefusingClient(code)
-    following = asyncio.create_task(changes.follow_changes(client, announced.put, lambda: True))
+    following = asyncio.create_task(connection.follow_changes(client, announced.put, lambda: True))
     try:
         async with asyncio.timeout(1):
             return await announced.get()
@@ -47,6 +47,6 @@ async def _is_refreshed(code: int) -> bool:
 
 @pytest.mark.slow
 def test_a_server_that_is_just_being_started_is_listened_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "_MIN_DELAY_SECONDS", 0)
+    monkeypatch.setattr(connection, "_MIN_DELAY_SECONDS", 0)
     assert asyncio.run(_is_refreshed(INTERNAL_ERROR))
     assert not asyncio.run(_is_refreshed(METHOD_NOT_FOUND))

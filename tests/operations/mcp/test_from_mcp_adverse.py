@@ -15,7 +15,7 @@ from fastmcp import FastMCP
 from forebay import InvalidArgument
 from forebay.envelope import unwrap
 from forebay.operations import CallError, OperationRegistry, OperationSpec
-from forebay.operations.mcp import changes
+from forebay.operations.mcp import connection
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters
 from mcp_server import make_server
@@ -46,10 +46,10 @@ def stdio() -> Any:
 )
 def test_a_tools_own_words_neither_run_it_twice_nor_end_the_connection(transport: str, error: Any, era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
-        before = server._shared._connection
+        before = server._shared_connection._connection
         assert (await call_error(registry, "up.refuses", {"error": error})).code == "EXECUTION_ERROR"
         assert (await server_state(registry))["refuses"] == 1
-        assert server._shared._connection is before
+        assert server._shared_connection._connection is before
 
     with open_target("raw_server.py", transport) as target:
         run_with_tools(target, test, mode=era, namespace="up")
@@ -173,10 +173,13 @@ def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: 
 def test_calls_that_wait_for_a_connection_are_aborted_by_closing(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         await call_error(registry, "up.dies")
-        server._shared._target = from_mcp(["sleep", "60"])._shared._target
+        server._shared_connection._target = from_mcp(["sleep", "60"])._shared_connection._target
         calls = [asyncio.create_task(registry.execute("up.told", {})) for _ in range(3)]
         await wait_until_async(
-            lambda: server._shared._connect_task is not None and not server._shared._connect_task.done()
+            lambda: (
+                server._shared_connection._connect_task is not None
+                and not server._shared_connection._connect_task.done()
+            )
         )
         cancelled = calls.pop()
         cancelled.cancel()
@@ -208,7 +211,7 @@ def test_a_call_that_is_under_way_is_aborted_by_closing(stdio: Any, era: str) ->
 
 def test_asking_for_the_tools_has_an_end(stdio: Any) -> None:
     async def test(_: OperationRegistry, server: MCPOperations) -> None:
-        server._shared.timeout = 0.000001
+        server._shared_connection.timeout = 0.000001
         with pytest.raises(CallError, match="the list of tools") as caught:
             await server.refresh()
         assert caught.value.code == "TIMEOUT"
@@ -268,7 +271,7 @@ def test_one_bad_tool_hides_no_other(stdio: Any, era: str, caplog: pytest.LogCap
 
 
 def test_a_storm_of_changes_is_not_followed_one_by_one(stdio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "_LISTING_INTERVAL_SECONDS", 3600.0)
+    monkeypatch.setattr(connection, "_LISTING_INTERVAL_SECONDS", 3600.0)
     changed = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
@@ -342,7 +345,7 @@ def test_a_server_that_cannot_be_connected_is_named() -> None:
 def test_a_lost_connection_that_cannot_be_made_again_is_no_call_that_may_have_run(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         assert "may or may not have run" in str(await call_error(registry, "up.dies"))
-        server._shared._target = from_mcp(["true"])._shared._target
+        server._shared_connection._target = from_mcp(["true"])._shared_connection._target
         error = await call_error(registry, "up.told")
         assert "the command true ended" in str(error)
 
@@ -404,12 +407,12 @@ def test_a_scope_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, stdio: 
 
 def test_connecting_in_vain_takes_nothing_from_whoever_is_connected(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
-        upstream = server._shared._target
+        upstream = server._shared_connection._target
         await call_error(registry, "up.dies")
-        server._shared._target = from_mcp(["false"])._shared._target
+        server._shared_connection._target = from_mcp(["false"])._shared_connection._target
         with pytest.raises(CallError):
             await server.connect()
-        server._shared._target = upstream
+        server._shared_connection._target = upstream
         assert "up.told" in registry
         assert (await registry.execute("up.told", {})).meta.source == "mcp"
 
@@ -429,7 +432,7 @@ def test_whoever_overhears_can_leave_in_any_order() -> None:
         async with Client(make_server(), message_handler=make_observer("own")) as client:
             session = client.session
             own = session._message_handler
-            stops = [changes.observe_messages(session, make_observer(name)) for name in ("first", "middle", "last")]
+            stops = [connection.observe_messages(session, make_observer(name)) for name in ("first", "middle", "last")]
             await session._message_handler(RuntimeError("told"))
             assert messages == ["last", "middle", "first", "own"]
             stops[1]()

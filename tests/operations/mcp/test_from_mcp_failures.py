@@ -140,8 +140,8 @@ def test_a_process_that_died_in_between_costs_no_call(era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         before = (await server_state(registry))["pid"]
         os.kill(before, signal.SIGKILL)
-        assert server._shared._connection is not None
-        lost = server._shared._connection
+        assert server._shared_connection._connection is not None
+        lost = server._shared_connection._connection
         await wait_until_async(lambda: not lost.is_open)
         assert (await server_state(registry))["pid"] != before
 

@@ -2,18 +2,11 @@
 
 import gzip
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from http_api import API, Answer, http_api
+from http_api import API, Answer
 from openapi_calls import call, call_error
-
-
-@pytest.fixture
-def api() -> Iterator[API]:
-    with http_api() as server:
-        yield server
 
 
 @pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])

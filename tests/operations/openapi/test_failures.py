@@ -4,23 +4,15 @@ import asyncio
 import gzip
 import json
 import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 import forebay
 import httpx2
 import pytest
 from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
-from http_api import API, Answer, document, http_api, single_operation
+from http_api import API, Answer, document, single_operation
 from openapi_calls import call_error
-
-
-@pytest.fixture
-def api() -> Iterator[API]:
-    with http_api() as server:
-        yield server
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -33,12 +25,6 @@ def test_redirect_without_location_is_an_error(api: API, status: int) -> None:
 
 def test_refused_connection_error_names_the_address(api: API) -> None:
     assert "failed at 127.0.0.1:1: ConnectError" in str(call_error(api, base_url="http://127.0.0.1:1"))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[forebay.Store]:
-    with forebay.open_store(tmp_path / "store") as opened:
-        yield opened
 
 
 def drop_in_body(handler: BaseHTTPRequestHandler) -> None:

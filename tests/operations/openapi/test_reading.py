@@ -15,14 +15,8 @@ import yaml
 from forebay import InvalidArgument
 from forebay.operations import CallError, OperationRegistry, from_openapi
 from forebay.operations.openapi import HTTPOperations
-from http_api import API, Answer, document, http_api, single_operation
+from http_api import API, Answer, document, single_operation
 from openapi_specs import BASE_URL, PETS, content, read_operations, read_output_schema, read_specs
-
-
-@pytest.fixture
-def api() -> Iterator[API]:
-    with http_api() as server:
-        yield server
 
 
 @pytest.mark.slow

@@ -1,26 +1,13 @@
 """Redirects: which are followed, and what is sent along."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
 from forebay.operations import CallError, OperationRegistry, from_openapi
-from http_api import API, Answer, document, http_api, single_operation
+from http_api import API, Answer, document, single_operation
 from openapi_secrets import PLAIN_SECRET, call, secured_document
-
-
-@pytest.fixture
-def api() -> Iterator[API]:
-    with http_api() as server:
-        yield server
-
-
-@pytest.fixture
-def other_host() -> Iterator[API]:
-    with http_api() as server:
-        yield server
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])

@@ -3,9 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 import forebay
@@ -15,15 +13,8 @@ import pytest
 from forebay.envelope import Body, HTTPResponseMeta, ResponseEnvelope
 from forebay.operations import CallContext, CallError, Identity, OperationRegistry, from_openapi
 from forebay.operations.responses import to_http_response
-from http_api import API, Answer, document, http_api, single_operation
+from http_api import API, Answer, document, single_operation
 from openapi_calls import call, call_error
-
-
-@pytest.fixture
-def api() -> Iterator[API]:
-    with http_api() as server:
-        yield server
-
 
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -209,12 +200,6 @@ def test_body_with_an_output_schema_is_parsed_once(api: API, monkeypatch: pytest
 
     assert asyncio.run(run()).data == {"n": 1}
     assert inputs == [b'{"n": 1}']
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[forebay.Store]:
-    with forebay.open_store(tmp_path / "store") as opened:
-        yield opened
 
 
 def test_large_body_is_stored(api: API, store: forebay.Store) -> None:

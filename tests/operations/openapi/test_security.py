@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -12,20 +11,8 @@ import httpx2
 import pytest
 from forebay import InvalidArgument
 from forebay.operations import CallError, OperationRegistry, from_openapi
-from http_api import API, Answer, document, http_api
+from http_api import API, Answer, document
 from openapi_secrets import PLAIN_SECRET, SCHEMES, SECRET, call, secured_document
-
-
-@pytest.fixture
-def api() -> Iterator[API]:
-    with http_api() as server:
-        yield server
-
-
-@pytest.fixture
-def other_host() -> Iterator[API]:
-    with http_api() as server:
-        yield server
 
 
 async def get_secret_async() -> str:

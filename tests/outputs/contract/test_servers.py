@@ -13,7 +13,7 @@ import orjson
 import pytest
 from forebay.adapters.mcp import Forebay
 from forebay.outputs.contract import Response, ResponseLimits, contracted, wrap_response
-from forebay.outputs.contract.rules import ToolContracts
+from forebay.outputs.contract.limits import ToolContracts
 from forebay.store.handles import extract_handle
 from invariants import check
 from mcp import Client

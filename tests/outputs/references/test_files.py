@@ -13,23 +13,6 @@ from forebay.outputs.references.files import FileRoots, is_pseudo_device
 from refs_files import SECRET, read, read_refused
 
 
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "file").write_bytes(SECRET)
-    return folder
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "root"
-    (root / "a" / "b").mkdir(parents=True)
-    (root / "file").write_bytes(b"top")
-    (root / "a" / "b" / "file").write_bytes(b"deep")
-    return root
-
-
 @pytest.mark.parametrize("path", ["a/b/file", "./a/b/file", "a//b/./file", "a/b/file/"])
 def test_a_path_is_relative_to_the_first_root(root: Path, outside: Path, path: str) -> None:
     assert read(FileRoots([root, outside], None), path) == b"deep"

@@ -113,20 +113,20 @@ def test_deep_values_are_searched() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "kind"),
+    ("key", "valid_key"),
     [
         *((key, "$file") for key in ("$flie", "$File", "$FILE", "$fil", "$files", "$ifle", "$fille", "$fule")),
         *((key, "$handle") for key in ("$hanlde", "$handel", "$andle", "$handles", "$Handle", "$output_handle")),
     ],
 )
-def test_a_misspelled_key_is_refused_with_the_right_one(key: str, kind: str) -> None:
+def test_a_misspelled_key_is_refused_with_the_right_one(key: str, valid_key: str) -> None:
     for options in ({}, {"encoding": "base64"}, {"lines": [0, 1]}):
         value = {key: "x", **options}
         assert contains_references([{"a": value}])
         with pytest.raises(InvalidArgument) as caught:
             parse_reference(value)
         assert str(caught.value) == (
-            f'there is no reference "{key}"; did you mean "{kind}"? To pass the object as it is, write "${key}"'
+            f'there is no reference "{key}"; did you mean "{valid_key}"? To pass the object as it is, write "${key}"'
         )
     # Escaped, the object passes.
     assert contains_references({f"${key}": "x"})

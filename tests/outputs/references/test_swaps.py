@@ -16,23 +16,6 @@ from refs_files import SECRET, read, read_refused
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "file").write_bytes(SECRET)
-    return folder
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "root"
-    (root / "a" / "b").mkdir(parents=True)
-    (root / "file").write_bytes(b"top")
-    (root / "a" / "b" / "file").write_bytes(b"deep")
-    return root
-
-
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
 def test_a_file_swapped_after_the_check_is_refused(
     root: Path, outside: Path, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""The answering side of the call protocol: runs requested operations and publishes their outcomes.
+"""The handler's side of the call protocol: runs the requested operations and publishes their outcomes.
 
 calls = PendingRequestMap()
 async with CallHandler(registry, calls):
@@ -14,35 +14,32 @@ from typing import Any, Self, TypeAlias, cast
 
 from forebay.envelope import ResponseEnvelope
 from forebay.errors import InvalidArgument
-from forebay.operations.bus.events import context_from_event
+from forebay.operations.bus.events import Unsubscribe, context_from_event, subscribe_all
 from forebay.operations.bus.pending import PendingRequestMap
-from forebay.operations.bus.pubsub import Unsubscribe, subscribe_all
-from forebay.operations.cleanup import CLEANUP_SECONDS, wait_shielded
-from forebay.operations.deadlines import DeadlineScope
-from forebay.operations.env import build_env
+from forebay.operations.deadlines import CLEANUP_SECONDS, DeadlineScope, wait_shielded
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry, run_operation
-from forebay.operations.spec import CallContext, Identity, OperationSpec
+from forebay.operations.spec import CallContext, Identity, OperationSpec, build_env
 
 __all__ = ["CallHandler"]
 
 _log = logging.getLogger("forebay")
 
 _MAX_SETTLED_IDS = 4096
-"""Maximum number of ids of settled calls to remember, so that a request that is delivered again is ignored."""
+"""Maximum number of settled calls to remember by their ids. Their requests are ignored if delivered again."""
 
 _Task: TypeAlias = asyncio.Task[None]
 
 _enclosing_calls: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar(
     "enclosing_calls", default=frozenset()
 )
-"""Tasks of the calls that the current code runs in: the innermost call and all calls around it."""
+"""Tasks of the call that the current code runs in, and of all calls around that call."""
 
 
 class CallHandler:
-    """Runs the requested operations of a registry, each in its own task. Handlers return values and never publish.
+    """Runs the operations of a registry that are requested over the bus, each in its own task.
 
-    Nested calls through `context.env` go over the bus too, so the access of the original caller is checked again.
+    Nested calls through `context.env` go over the bus too, so that the access of the original caller is checked again.
     """
 
     def __init__(self, registry: OperationRegistry, call_map: PendingRequestMap) -> None:
@@ -54,7 +51,7 @@ class CallHandler:
         self._tasks: dict[_Task, frozenset[_Task]] = {}
         """All unfinished tasks, aborted ones included, each with its enclosing tasks and itself."""
         self._closing_tasks: set[_Task] = set()
-        """Tasks of calls that close this handler themselves. Without it, two of them would wait for each other."""
+        """Tasks of calls that close this handler themselves. Two such calls must not wait for each other."""
         self._deadline_scopes: dict[_Task, DeadlineScope] = {}
         """Deadlines of the running calls that have one."""
         self._settled_ids: dict[str, None] = {}
@@ -73,21 +70,21 @@ class CallHandler:
                 )
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """Accept no more calls, and abort those that still run after `timeout` seconds; without one, wait for them.
+        """Accept no more calls, and abort calls that still run after `timeout` seconds, or wait for them with `None`.
 
-        They are also aborted if this is cancelled. An operation that closes its own handler is not aborted.
+        Cancelling `close` aborts them too. An operation that closes its own handler is not aborted.
         """
         self._is_closing = True
-        spared = self._tasks_to_spare()
+        spared_tasks = self._find_closing_tasks()
         try:
-            if others := self._tasks.keys() - spared:
+            if others := self._tasks.keys() - spared_tasks:
                 # Still subscribed, because running calls may make nested calls.
                 await asyncio.wait(others, timeout=timeout)
         finally:
-            await wait_shielded(self._shut_down(spared))
+            await wait_shielded(self._shut_down(spared_tasks))
 
-    def _tasks_to_spare(self) -> Set[_Task]:
-        """Return the tasks that wait for this handler to close; the set grows if more of them do."""
+    def _find_closing_tasks(self) -> Set[_Task]:
+        """Return the tasks that wait for this handler to close. The set grows when further tasks close it."""
         if not (enclosing := _enclosing_calls.get() & self._tasks.keys()):
             return frozenset()
         self._closing_tasks |= enclosing
@@ -96,10 +93,10 @@ class CallHandler:
     async def _shut_down(self, spared_tasks: Set[_Task]) -> None:
         try:
             if others := self._tasks.keys() - spared_tasks:
-                # Let new tasks start: one cancelled before its start would never publish its outcome.
+                # Let new tasks start: a task that is cancelled before its start never publishes its outcome.
                 await asyncio.sleep(0)
                 for task in others & {*self._running.values()}:
-                    self._lift_deadline(task)
+                    self._remove_deadline(task)
                     task.cancel()
                 await asyncio.wait(others)
         finally:
@@ -112,8 +109,8 @@ class CallHandler:
         await self.start()
         return self
 
-    async def __aexit__(self, error: object, *_: object) -> None:
-        await self.close(timeout=None if error is None else 0)
+    async def __aexit__(self, error_type: object, *_: object) -> None:
+        await self.close(timeout=None if error_type is None else 0)
 
     def _on_requested(self, event: Any) -> None:
         match event:
@@ -137,10 +134,10 @@ class CallHandler:
         task.add_done_callback(on_done)
 
     def _find_caller_tasks(self, event: Mapping[str, Any]) -> frozenset[_Task]:
-        """Return the tasks that wait for a call: by its parent id, or by the current context."""
+        """Return the tasks that wait for a requested call, found by its parent id or by the current context."""
         match event:
-            case {"parentRequestId": str(parent)} if parent in self._running:
-                return self._tasks[self._running[parent]]
+            case {"parentRequestId": str(parent_id)} if parent_id in self._running:
+                return self._tasks[self._running[parent_id]]
         return _enclosing_calls.get() & self._tasks.keys()
 
     def _remember_settled(self, request_id: str) -> None:
@@ -151,16 +148,19 @@ class CallHandler:
     def _on_aborted(self, event: Any) -> None:
         match event:
             case {"requestId": str(request_id)}:
-                # Also ignore a request of this call that arrives later, or again.
+                # The request of this call may arrive later or again; it is ignored then.
                 self._remember_settled(request_id)
                 task = self._running.pop(request_id, None)
-                # If its deadline has passed, it is ending already, and a second cancellation would disturb its cleanup.
-                if task is not None and self._lift_deadline(task):
+                # After its deadline, a call is ending already; a second cancellation would interrupt its cleanup.
+                if task is not None and self._remove_deadline(task):
                     task.cancel()
 
-    def _lift_deadline(self, task: _Task) -> bool:
-        """Lift the deadline of a call before it is cancelled, as it would cancel the cleanup too."""
-        return task not in self._deadline_scopes or self._deadline_scopes[task].lift()
+    def _remove_deadline(self, task: _Task) -> bool:
+        """Remove the deadline of a call that will be cancelled, because the deadline would interrupt the cleanup.
+
+        Return `False` if the deadline has passed.
+        """
+        return task not in self._deadline_scopes or self._deadline_scopes[task].remove()
 
     async def _handle_call(self, request_id: str, event: Mapping[str, Any], *, is_closing: bool) -> None:
         operation_id, failure = event["operationId"], None
@@ -171,7 +171,7 @@ class CallHandler:
         except asyncio.CancelledError:
             outcome = CallError("ABORTED", f"{operation_id} was cancelled where it ran; call it again")
         except BaseException as error:
-            # Any outcome has to be published: the caller waits for it.
+            # The caller waits for an outcome, whatever happened.
             _log.exception("forebay: %s ended in a way that no handler should", operation_id)
             outcome, failure = CallError("EXECUTION_ERROR", f"{operation_id} ended with {type(error).__name__}"), error
         # The caller of an aborted call does not wait any more.
@@ -232,7 +232,7 @@ def _check_access(spec: OperationSpec, identity: Identity | None) -> None:
     control = spec.access_control
     if control.allows(identity):
         return
-    who = "nobody in particular" if identity is None else f"{identity.id!r:.128}"
+    caller = "nobody in particular" if identity is None else f"{identity.id!r:.128}"
     needed = [f"all of {', '.join(sorted(control.required_scopes))}"] if control.required_scopes else []
     needed += [f"one of {', '.join(sorted(control.required_scopes_any))}"] if control.required_scopes_any else []
-    raise CallError("ACCESS_DENIED", f"{spec.id} may not be called by {who}: it needs {' and '.join(needed)}")
+    raise CallError("ACCESS_DENIED", f"{spec.id} may not be called by {caller}: it needs {' and '.join(needed)}")

@@ -1,4 +1,4 @@
-"""The caller's side of the call protocol: pending requests, and the events that settle them."""
+"""The caller's side of the call protocol: sends requests and waits for the events that answer them."""
 
 import asyncio
 import logging
@@ -10,10 +10,23 @@ from typing import Any, Self, TypeAlias, cast
 from forebay.arguments import short_repr
 from forebay.envelope import ResponseEnvelope, is_response_envelope
 from forebay.errors import InvalidArgument
-from forebay.operations.bus.events import CallAbortedEvent, CallErrorEvent, build_requested_event
-from forebay.operations.bus.pubsub import InProcessPubSub, PubSub, Unsubscribe, subscribe_all
-from forebay.operations.cleanup import CLEANUP_SECONDS, wait_bounded, wait_shielded
-from forebay.operations.deadlines import DeadlineScope, deadline_after, earliest_deadline
+from forebay.operations.bus.events import (
+    CallAbortedEvent,
+    CallErrorEvent,
+    InProcessPubSub,
+    PubSub,
+    Unsubscribe,
+    build_requested_event,
+    subscribe_all,
+)
+from forebay.operations.deadlines import (
+    CLEANUP_SECONDS,
+    DeadlineScope,
+    deadline_after,
+    earliest_deadline,
+    wait_bounded,
+    wait_shielded,
+)
 from forebay.operations.errors import CODES, CallCode, CallError
 from forebay.operations.spec import CallContext, Identity
 
@@ -27,9 +40,9 @@ _Outcome: TypeAlias = ResponseEnvelope[Any] | CallError
 
 
 class PendingRequestMap:
-    """Requests calls over a `PubSub` and waits for their responses. Responses after the first are ignored.
+    """Calls operations over a `PubSub` and waits for their responses. Responses after the first are ignored.
 
-    A call waits until its deadline or `timeout`; without either, until it is answered.
+    A call waits until its deadline or for `timeout` seconds; without either, until it is answered.
     """
 
     def __init__(self, pubsub: PubSub | None = None, *, timeout: float | None = None) -> None:
@@ -50,10 +63,10 @@ class PendingRequestMap:
         timeout: float | None = None,
         parent_request_id: str | None = None,
     ) -> ResponseEnvelope[Any]:
-        """Request a call and return its envelope. Raises `CallError` if it fails.
+        """Call an operation and return its envelope. Raises `CallError` if the call fails.
 
         `deadline` is in seconds of `time.monotonic()`; with a `timeout` too, the earlier one counts. When the deadline
-        passes or the caller is cancelled, the call is aborted on the other side too.
+        passes or the caller is cancelled, the handler is aborted too.
         """
         if not isinstance(operation_id, str):
             raise InvalidArgument(
@@ -70,7 +83,7 @@ class PendingRequestMap:
         return outcome
 
     async def call_nested(self, parent: CallContext, operation_id: str, input_data: Any, /) -> ResponseEnvelope[Any]:
-        """Request a call on behalf of another call, with its identity and deadline."""
+        """Call an operation on behalf of the `parent` call, with its identity and deadline."""
         return await self.call(
             operation_id,
             input_data,
@@ -80,7 +93,7 @@ class PendingRequestMap:
         )
 
     async def respond(self, request_id: str, envelope: ResponseEnvelope[Any] | Mapping[str, Any]) -> None:
-        """Publish the envelope of a call. Raises `InvalidArgument` for anything that is not an envelope."""
+        """Publish the response to a call. Raises `InvalidArgument` if the response is not an envelope."""
         if not is_response_envelope(envelope):
             raise InvalidArgument(f"a call is answered with an envelope, not {type(envelope).__name__}; wrap it first")
         output = envelope.to_dict() if isinstance(envelope, ResponseEnvelope) else envelope
@@ -103,7 +116,7 @@ class PendingRequestMap:
         await self.pubsub.publish("call.aborted", event)
 
     async def close(self) -> None:
-        """Settle all pending calls with `ABORTED`, and accept no more."""
+        """End all pending calls with `ABORTED`, and accept no more calls."""
         self._is_closed = True
         request_ids = [*self._pending]
         for request_id in request_ids:
@@ -133,7 +146,7 @@ class PendingRequestMap:
             await self.pubsub.publish("call.requested", build_requested_event(operation_id, input_data, context))
             return await response
         except asyncio.CancelledError:
-            # The caller was cancelled, or the deadline passed, which cancels this too.
+            # The caller was cancelled, or the deadline has passed: `DeadlineScope` cancels too.
             is_late = context.deadline is not None and time.monotonic() >= context.deadline
             reason = "its deadline passed" if is_late else "its caller was cancelled"
             await wait_shielded(self._publish_abort(request_id, reason))
@@ -185,7 +198,7 @@ class PendingRequestMap:
 
 
 def _parse_output(output: Any) -> _Outcome:
-    """Return the envelope of a response; transports may deliver it as a dict."""
+    """Return the envelope of a response. Transports may deliver the envelope as a dict."""
     if isinstance(output, ResponseEnvelope):
         return output
     try:

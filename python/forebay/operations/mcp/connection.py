@@ -1,19 +1,25 @@
-"""A connection to an MCP server that any task may use, and that returns results with their wire keys."""
+"""A connection to an MCP server that any task may use. Results keep their wire keys, and changes of tools are seen."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
 
 from mcp import Client
 from mcp.client import ClientSession
-from mcp.client.session import IncomingMessage
+from mcp.client.session import IncomingMessage, MessageHandlerFnT
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     ErrorData,
@@ -21,41 +27,56 @@ from mcp_types import (
     InputResponses,
     ListToolsResult,
     Tool,
+    ToolListChangedNotification,
 )
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from forebay.adapters import sdk_internals
-from forebay.operations.mcp.changes import RefreshCallback, follow_changes, observe_messages
 from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
 from forebay.operations.mcp.targets import HTTPRefusal, Refusals, ServerTarget, is_connected
-from forebay.wire.protocol import next_cursor
+from forebay.wire import protocol
+from forebay.wire.protocol import PageCursors, next_cursor
 
-__all__ = ["FIRST_REQUEST_ID", "ClientConnection", "fail_unreadable_response"]
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+__all__ = [
+    "FIRST_REQUEST_ID",
+    "ClientConnection",
+    "RefreshCallback",
+    "fail_unreadable_response",
+    "follow_changes",
+    "observe_messages",
+]
 
 _log = logging.getLogger("forebay")
 
 FIRST_REQUEST_ID = 1_000_000
-"""The first id of requests sent here; the SDK's own ids start at 1. Ids are numbers: some servers reject others."""
-
-_MAX_PAGES = 1000
-"""Maximum number of pages of tools to read: the lists of some servers never end."""
+"""First id of the requests sent here; the SDK's own ids start at 1. Some servers reject ids that are not numbers."""
 
 _PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
-
-_NOT_FOUND = 404
+"""Keys of one page of tools; all other keys belong to the whole list."""
 
 _SESSION_LOST_PATTERN = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
 
-_SDK_PLACEHOLDERS = ("Server returned an error response", "Not Found")
-"""Messages the SDK makes up for an HTTP status without a JSON-RPC error."""
+_SDK_PLACEHOLDER_MESSAGES = ("Server returned an error response", "Not Found")
+"""Messages that the SDK invents for an HTTP status without a JSON-RPC error."""
+
+_MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 60.0
+"""Minimum and maximum delay before a lost subscription is opened again."""
+
+_LISTING_INTERVAL_SECONDS = 1.0
+"""Minimum time between two listings of the tools, however many changes a server announces."""
+
+_UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
+"""Error codes of servers that do not support subscriptions."""
+
+RefreshCallback = Callable[[bool], Awaitable[None]]
+"""Function that lists the tools again. Its argument tells whether the server announced a change."""
+
+_Observer = Callable[[IncomingMessage], Awaitable[None]]
 
 
 class ClientConnection:
-    """One connection of an SDK client, in its own task: the SDK requires that the same task enters and exits it."""
+    """One connection of an SDK client, in its own task, because the same task has to enter and exit a client."""
 
     def __init__(self, client: Client, refusals: Refusals | None = None, *, has_custom_transport: bool = False) -> None:
         self.client = client
@@ -63,7 +84,7 @@ class ClientConnection:
         self.listed_tools: list[dict[str, Any]] = []
         """The tools of the latest listing, with their wire keys."""
         self.listing_extras: dict[str, Any] = {}
-        """Other keys of the latest listing, without those of single pages."""
+        """Other keys of the latest listing, except keys of a single page."""
         self._refusals: Refusals = {} if refusals is None else refusals
         self._has_custom_transport = has_custom_transport
         self._request_ids = itertools.count(FIRST_REQUEST_ID)
@@ -74,9 +95,9 @@ class ClientConnection:
 
     @classmethod
     def from_client(cls, client: Client) -> "ClientConnection":
-        """Use a client that its owner has connected and will disconnect."""
+        """Return a connection of a client that its owner has connected and will disconnect."""
         connection = cls(client)
-        connection._observe_unreadable()
+        connection._observe_unreadable_responses()
         return connection
 
     @classmethod
@@ -97,7 +118,7 @@ class ClientConnection:
     async def _run_client(self, connected: "asyncio.Future[None]") -> None:
         try:
             async with self.client:
-                self._observe_unreadable()
+                self._observe_unreadable_responses()
                 connected.set_result(None)
                 await self._close_requested.wait()
         except BaseException as error:
@@ -123,7 +144,7 @@ class ClientConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether a request can be sent, as far as is known."""
+        """Whether requests can be sent: the connection is not known to be lost or closed."""
         if self.is_lost or not is_connected(self.client):
             return False
         return not sdk_internals.is_dispatcher_closed(self.client.session)
@@ -135,12 +156,10 @@ class ClientConnection:
         extras: dict[str, Any] = {}
         info = self.client.server_info
         name = info.name if info is not None else None
-        cursor: object = None
-        seen_cursors: set[object] = set()
-        while cursor not in seen_cursors and len(seen_cursors) < _MAX_PAGES:
-            seen_cursors.add(cursor)
+        cursors = PageCursors()
+        for params in cursors:
             try:
-                page = await self.request("tools/list", {} if cursor is None else {"cursor": cursor}, timeout)
+                page = await self.request("tools/list", params, timeout)
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND:
                     break
@@ -149,17 +168,17 @@ class ClientConnection:
             listed += [tool for tool in page.get("tools") or () if isinstance(tool, dict)]
             extras |= {key: value for key, value in page.items() if key not in _PAGE_KEYS}
             name = name or _get_server_name(page.get("_meta"))
-            cursor = next_cursor(page)
-            if not isinstance(cursor, str):
+            if not isinstance(next_cursor(page), str):
                 break
+            cursors.follow(page)
         self.listed_tools, self.listing_extras = listed, extras
         return tools, name
 
-    async def call_tool(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+    async def call_tool(self, tool_name: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
         """Call a tool and return its result with wire keys. Cancelling this cancels the call on the server."""
 
         async def send(responses: InputResponses | None, state: str | None) -> dict[str, Any] | InputRequiredResult:
-            params: dict[str, Any] = {"name": tool, "arguments": arguments}
+            params: dict[str, Any] = {"name": tool_name, "arguments": arguments}
             if responses is not None:
                 params["inputResponses"] = {
                     key: response.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -193,23 +212,23 @@ class ClientConnection:
 
     def _raise_connection_error(self, error: MCPError, refusal: HTTPRefusal | None) -> None:
         """Raise the connection error behind an SDK error, if there is one."""
-        if refusal is not None and refusal.had_session and refusal.status == _NOT_FOUND:
+        if refusal is not None and refusal.had_session and refusal.status == HTTPStatus.NOT_FOUND:
             self.is_lost = True
             raise SessionExpired from error
-        if refusal is not None and error.message in _SDK_PLACEHOLDERS:
+        if refusal is not None and error.message in _SDK_PLACEHOLDER_MESSAGES:
             raise HTTPStatusError(refusal.status) from error
         if error.code == CONNECTION_CLOSED and (not self.is_open or error.message.startswith("SSE stream ")):
             raise ConnectionLost(error.message) from error
-        # With a custom transport the HTTP status is unknown, and only the message can show that a session expired. It
-        # may be a tool's own message, so the request is not repeated: the next one opens a new connection.
+        # With a custom transport the HTTP status is unknown, and only the message can show that a session expired. The
+        # message may come from a tool, so this request is not repeated: the next request opens a new connection.
         if self._has_custom_transport and _SESSION_LOST_PATTERN.search(error.message):
             self.is_lost = True
 
-    def start_following(self, refresh: RefreshCallback) -> None:
+    def follow_tool_changes(self, refresh: RefreshCallback) -> None:
         """Await `refresh` whenever the tools may have changed, until the connection is closed."""
         self._changes_task = asyncio.create_task(follow_changes(self.client, refresh, lambda: self.is_open))
 
-    def _observe_unreadable(self) -> None:
+    def _observe_unreadable_responses(self) -> None:
         session = self.client.session
 
         async def on_message(message: IncomingMessage) -> None:
@@ -233,15 +252,15 @@ def _select_valid_tools(page: dict[str, Any]) -> ListToolsResult:
 
 
 def _get_server_name(meta: Any) -> str | None:
-    """Return the server's name from the `_meta` of a result, where versions without a handshake have it."""
+    """Return the server's name from the `_meta` of a result: versions without a handshake send it there."""
     match meta:
-        case {"io.modelcontextprotocol/serverInfo": {"name": str(name)}}:
+        case {protocol.SERVER_INFO_KEY: {"name": str(name)}}:
             return name
     return None
 
 
 def _find_root_cause(error: BaseException) -> BaseException:
-    """Return the first exception inside the groups that the SDK's tasks raise."""
+    """Return the first exception in the exception groups that the SDK's tasks raise."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error if isinstance(error, Exception) else ConnectionError("the connection broke off before it was made")
@@ -259,7 +278,7 @@ def fail_unreadable_response(session: ClientSession, error: Exception) -> None:
     reason = problem["msg"] if problem["type"] == "json_invalid" else "it is neither a result nor an error"
     failure = ErrorData(code=PARSE_ERROR, message=f"its answer cannot be read: {reason:.200}")
     match _parse_message(message):
-        case {"id": str() | int() as request_id, **rest} if "method" not in rest:
+        case {"id": str() | int() as request_id, **others} if "method" not in others:
             sdk_internals.fail_request(session, request_id, failure)
         case None if isinstance(message, str) and '"jsonrpc"' in message:
             for request_id in sdk_internals.get_pending_ids(session):
@@ -274,3 +293,109 @@ def _parse_message(message: Any) -> Any:
         return json.loads(message) if isinstance(message, str) else message
     except (ValueError, RecursionError):
         return None
+
+
+class _ChangeSignal:
+    """A signal that the tools may have changed, with a flag whether the server announced the change."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._is_announced = False
+
+    def notify(self, *, is_announced: bool) -> None:
+        self._is_announced |= is_announced
+        self._event.set()
+
+    async def wait(self) -> bool:
+        """Wait for the next notification; return whether the server announced a change."""
+        await self._event.wait()
+        self._event.clear()
+        is_announced, self._is_announced = self._is_announced, False
+        return is_announced
+
+
+async def follow_changes(client: Client, refresh: RefreshCallback, is_open: Callable[[], bool]) -> None:
+    """Await `refresh` whenever the tools may have changed, until cancelled."""
+    signal = _ChangeSignal()
+    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_listen_for_changes(client, signal, is_open))
+            await _refresh_on_change(signal, refresh)
+    else:
+        stop = _observe_changes(client.session, signal)
+        try:
+            await _refresh_on_change(signal, refresh)
+        finally:
+            stop()
+
+
+async def _refresh_on_change(signal: _ChangeSignal, refresh: RefreshCallback) -> None:
+    while True:
+        await refresh(await signal.wait())
+        await asyncio.sleep(_LISTING_INTERVAL_SECONDS)
+
+
+def _observe_changes(session: ClientSession, signal: _ChangeSignal) -> Callable[[], object]:
+    """Observe the notifications that servers send without a subscription, up to protocol version 2025-11-25.
+
+    Return a function that stops observing.
+    """
+
+    async def on_message(message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            signal.notify(is_announced=True)
+
+    return observe_messages(session, on_message)
+
+
+def observe_messages(session: ClientSession, observer: _Observer) -> Callable[[], object]:
+    """Await `observer` with every message, before earlier observers. Return a function that removes the observer."""
+    handler = sdk_internals.get_message_handler(session)
+    if not isinstance(handler, _ObservedHandler):
+        handler = _ObservedHandler(handler)
+        sdk_internals.set_message_handler(session, handler)
+    handler.observers.insert(0, observer)
+
+    def stop() -> None:
+        with contextlib.suppress(ValueError):
+            handler.observers.remove(observer)
+        if not handler.observers and sdk_internals.get_message_handler(session) is handler:
+            sdk_internals.set_message_handler(session, handler.original)
+
+    return stop
+
+
+class _ObservedHandler:
+    """A message handler that awaits each observer, then the original handler."""
+
+    def __init__(self, original_handler: MessageHandlerFnT) -> None:
+        self.original = original_handler
+        self.observers: list[_Observer] = []
+
+    async def __call__(self, message: IncomingMessage) -> None:
+        for observer in [*self.observers]:
+            await observer(message)
+        await self.original(message)
+
+
+async def _listen_for_changes(client: Client, signal: _ChangeSignal, is_open: Callable[[], bool]) -> None:
+    """Subscribe to changes, as protocol versions since 2026-07-28 require.
+
+    Servers do not repeat changes from between two subscriptions, so each new subscription counts as a change.
+    """
+    delay = _MIN_DELAY_SECONDS
+    while is_open():
+        try:
+            async with client.listen(tools_list_changed=True) as subscription:
+                signal.notify(is_announced=False)
+                async for _ in subscription:
+                    signal.notify(is_announced=True)
+                    delay = _MIN_DELAY_SECONDS
+        except (SubscriptionLost, TimeoutError):
+            pass
+        except MCPError as error:
+            _log.debug("forebay: changes of tools cannot be listened to", exc_info=True)
+            if error.error.code in _UNSUPPORTED_CODES:
+                return
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, _MAX_DELAY_SECONDS)

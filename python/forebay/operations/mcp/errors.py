@@ -1,6 +1,7 @@
 """Errors of connections to MCP servers, and their conversion to `CallError`."""
 
 import re
+from http import HTTPStatus
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
@@ -14,16 +15,14 @@ __all__ = ["ConnectionLost", "HTTPStatusError", "SessionExpired", "to_call_error
 
 _MAX_MESSAGE_CHARS = 1000
 _MAX_DATA_BYTES = 4096
-"""Maximum bytes of a server's error message, and of its error data, to pass on."""
+"""Maximum size of a server's error message, and of its error data, to pass on."""
 
 _SDK_TIMEOUT_PATTERN = re.compile(r"Request '[a-z/]+' timed out")
 """The SDK's message for a timeout. Other SDKs use the same code for other errors."""
 
 _UNKNOWN_TOOL_PATTERN = re.compile(r"unknown tool|tool .{0,300}not found|no such tool", re.IGNORECASE | re.DOTALL)
 
-_NOT_FOUND = 404
-
-_UNAUTHORIZED = (401, 403)
+_UNAUTHORIZED_STATUSES = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class ConnectionLost(Exception):
@@ -31,7 +30,7 @@ class ConnectionLost(Exception):
 
 
 class SessionExpired(Exception):
-    """The server does not know the session, and so has not run the request."""
+    """The server does not know the session, so it has not run the request."""
 
 
 class HTTPStatusError(Exception):
@@ -53,11 +52,11 @@ def to_connect_error(error: BaseException, target: ServerTarget, status: int | N
         )
     if isinstance(error, HTTPStatusError):
         status = error.status
-    if status == _NOT_FOUND:
+    if status == HTTPStatus.NOT_FOUND:
         return _make_execution_error(
             f"there is no MCP server at {label}; check the path of the URL", {"status": status}
         )
-    if status in _UNAUTHORIZED:
+    if status in _UNAUTHORIZED_STATUSES:
         hint = "give from_mcp() an mcp.Client whose transport sends what the server asks for"
         return _make_execution_error(f"{label} answered HTTP {status}; {hint}", {"status": status})
     if status is not None:
@@ -92,11 +91,11 @@ def to_call_error(error: BaseException, operation_id: str) -> CallError:
         case HTTPStatusError(status=status):
             return _make_execution_error(f"{operation_id} failed: {cause}", {"status": status})
         case MCPError():
-            return _protocol_to_call_error(error, cause, operation_id)
+            return _convert_mcp_error(error, cause, operation_id)
     return _make_execution_error(f"{operation_id} could not be called: {cause}", {"type": type(error).__name__})
 
 
-def _protocol_to_call_error(error: MCPError, message: str, operation_id: str) -> CallError:
+def _convert_mcp_error(error: MCPError, message: str, operation_id: str) -> CallError:
     details: dict[str, Any] = {"code": error.code}
     if error.data is not None and len(encode(error.data)) <= _MAX_DATA_BYTES:
         details["data"] = error.data

@@ -40,18 +40,18 @@ _DEFAULT_NAMESPACE = "mcp"
 class MCPOperations:
     """The tools of a server as operations. Use it with `async with`, or call `connect` and `close`.
 
-    When the server's list of tools changes, all registries they were registered into are updated.
+    When the server's list of tools changes, all registries that have these operations are updated.
 
     `target` is a URL, a command as a list, `StdioServerParameters`, a server object, a transport, a function that
-    returns a transport, or an `mcp.Client`. An unconnected client is the template of every connection. A connected
-    client stays its owner's; like a transport, it cannot be reconnected once it is lost.
+    returns a transport, or an `mcp.Client`. An unconnected client is copied for every connection. A connected client
+    still belongs to its owner; like a transport, it cannot be reconnected once it is lost.
 
     `namespace` defaults to the server's name. `mode` is that of `mcp.Client`. With `parse_json`, the text of a tool
     that has an output schema and returns a single JSON text without structured content is parsed.
 
     A lost connection is reopened by the next call, in up to `connect_attempts` attempts of `connect_timeout` seconds.
-    Calls without a deadline have `call_timeout` seconds, or no limit with `None`. `on_change` is called when a listing
-    differs from the one before, or the server announces a change.
+    Calls without a deadline have `call_timeout` seconds, or no limit with `None`. `on_change` is called when the listed
+    tools have changed, or the server announces a change.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class MCPOperations:
             raise InvalidArgument("call_timeout must be more than 0")
         if namespace is not None:
             OperationSpec(namespace=namespace, name="any")
-        self._shared = SharedConnection(
+        self._shared_connection = SharedConnection(
             target, mode, timeout=connect_timeout, attempts=connect_attempts, on_open=self._on_open
         )
         self._parse_json = parse_json
@@ -78,7 +78,7 @@ class MCPOperations:
         self.namespace = namespace
         """Namespace of the operations; `None` before the first connection, unless it was passed."""
         self._operations: dict[str, Operation] = {}
-        self._registered: list[tuple[OperationRegistry, dict[str, Operation]]] = []
+        self._registrations: list[tuple[OperationRegistry, dict[str, Operation]]] = []
         self._on_change = on_change
         self._refresh_lock = asyncio.Lock()
 
@@ -87,17 +87,17 @@ class MCPOperations:
         """The listed tools as operations."""
         return [*self._operations.values()]
 
-    def find(self, tool: str) -> Operation | None:
+    def find(self, tool_name: str) -> Operation | None:
         """Return the operation of a tool, or `None`."""
-        return self._operations.get(tool)
+        return self._operations.get(tool_name)
 
     async def connect(self) -> Self:
-        """Connect and list the tools, unless connected. Raises `CallError` if that fails."""
+        """Connect and list the tools, unless connected already. Raises `CallError` if that fails."""
         try:
-            await self._shared.get_connection(attempts=1)
+            await self._shared_connection.get_connection(attempts=1)
         except BaseException:
-            # A caller that failed to connect will not call `close`; but other callers may use the connection.
-            if not self._shared.is_in_use:
+            # A caller that failed to connect will not call `close`, but other callers may use the connection.
+            if not self._shared_connection.is_in_use:
                 await self.close()
             raise
         return self
@@ -106,49 +106,49 @@ class MCPOperations:
         """Disconnect, and remove the operations from the registries."""
         self._operations = {}
         self._sync_registries()
-        self._registered.clear()
-        await self._shared.close()
+        self._registrations.clear()
+        await self._shared_connection.close()
 
     async def __aenter__(self) -> Self:
         return await self.connect()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
 
     def register_into(self, registry: OperationRegistry) -> None:
         """Register the operations, and keep the registry up to date with the server's list.
 
-        Raises `InvalidArgument` and registers nothing if one of the ids is taken.
+        Raises `InvalidArgument` and registers nothing if one of the ids is in use.
         """
-        if not self._shared.has_connected:
+        if not self._shared_connection.has_connected:
             raise InvalidArgument("it is not connected; use async with from_mcp(...) as server, and register it there")
         for operation in self.operations:
             if registry.get_handler(operation.spec.id) is not None:
                 raise InvalidArgument(f"{operation.spec.id} is registered already; give from_mcp() another namespace")
-        self._registered.append((registry, {}))
+        self._registrations.append((registry, {}))
         self._sync_registries()
 
     async def get_connection(self) -> ClientConnection:
-        """Return the connection, reopened if it was lost. Raises `CallError` if that fails."""
-        return await self._shared.get_connection()
+        """Return the open connection; connect first if necessary. Raises `CallError` if that fails."""
+        return await self._shared_connection.get_connection()
 
     async def refresh(self) -> None:
         """List the tools now. This happens automatically when the server announces a change."""
         try:
-            await self._refresh(await self._shared.get_connection())
+            await self._refresh(await self._shared_connection.get_connection())
         except Exception as error:
-            raise to_call_error(error, f"the list of tools of {self._shared.label}") from error
+            raise to_call_error(error, f"the list of tools of {self._shared_connection.label}") from error
 
     async def _on_open(self, connection: ClientConnection) -> None:
         await self._refresh(connection)
-        connection.start_following(functools.partial(self._try_refresh, connection))
+        connection.follow_tool_changes(functools.partial(self._try_refresh, connection))
 
     async def _refresh(self, connection: ClientConnection, is_announced: bool = False) -> None:
         # One at a time: of two concurrent listings, the later one must win.
         async with self._refresh_lock:
-            tools, name = await connection.list_tools(self._shared.timeout)
+            tools, name = await connection.list_tools(self._shared_connection.timeout)
             if self.namespace is None:
                 self.namespace = _to_namespace(name)
             listed: dict[str, Operation] = {}
@@ -182,9 +182,9 @@ class MCPOperations:
         return Operation(spec, functools.partial(self._call, spec))
 
     def _sync_registries(self) -> None:
-        """Update the registries to the listed tools, without touching operations of other sources."""
+        """Register new tools and unregister removed ones, without touching operations of other sources."""
         listed = {operation.spec.id: operation for operation in self._operations.values()}
-        for registry, registered in self._registered:
+        for registry, registered in self._registrations:
             for operation_id, operation in [*registered.items()]:
                 if listed.get(operation_id) != operation:
                     # The operation may have been replaced by another one.
@@ -212,7 +212,7 @@ class MCPOperations:
         try:
             result = await self._send_call(spec, arguments, context)
         except ConnectionLost as error:
-            if self._shared.is_closed:
+            if self._shared_connection.is_closed:
                 raise CallError("ABORTED", f"{spec.id} may or may not have run: its server was closed") from error
             raise to_call_error(error, spec.id) from error
         except Exception as error:
@@ -230,17 +230,17 @@ class MCPOperations:
 
     async def _send_once(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         async with asyncio.timeout(_get_seconds_left(context)):
-            connection = await self._shared.get_connection()
+            connection = await self._shared_connection.get_connection()
         timeout = _get_seconds_left(context) or connection.client.read_timeout_seconds or self._call_timeout
         return await connection.call_tool(spec.name, arguments, timeout)
 
 
 from_mcp = MCPOperations
-"""Alias that reads like `from_openapi`."""
+"""Alias of `MCPOperations`, named like `from_openapi`."""
 
 
 def _check_arguments(spec: OperationSpec, input_data: Any) -> dict[str, Any]:
-    """Return the arguments of a tool. Raises `CallError` if they are not JSON: the SDK's connection would break."""
+    """Return the arguments of a tool. Raises `CallError` if they are not JSON, which the SDK's connection requires."""
     if not isinstance(input_data, Mapping):
         raise CallError("VALIDATION_ERROR", f"{spec.id} takes an object, with its arguments by their names")
     try:
@@ -252,7 +252,7 @@ def _check_arguments(spec: OperationSpec, input_data: Any) -> dict[str, Any]:
 
 
 def _get_seconds_left(context: CallContext) -> float | None:
-    """Return the seconds until the deadline, or `None` without one. Raises `TimeoutError` if it has passed."""
+    """Return the seconds until the deadline, or `None` for no deadline. Raises `TimeoutError` if it has passed."""
     if context.deadline is None:
         return None
     remaining = context.deadline - time.monotonic()
@@ -261,11 +261,11 @@ def _get_seconds_left(context: CallContext) -> float | None:
     return remaining
 
 
-def _is_unknown_tool(result: dict[str, Any], tool: str) -> bool:
+def _is_unknown_tool(result: dict[str, Any], tool_name: str) -> bool:
     """Return whether a result is the error that the SDK's servers return for an unknown tool."""
     match result:
         case {"isError": True, "content": [{"type": "text", "text": str(text)}]}:
-            return text == f"Unknown tool: {tool}"
+            return text == f"Unknown tool: {tool_name}"
     return False
 
 
@@ -287,7 +287,7 @@ def result_to_envelope(result: dict[str, Any], spec: OperationSpec, *, parse_jso
 
 
 def _parse_single_text(blocks: list[MCPContentBlock]) -> Any:
-    """Return the value of a single text block that is JSON, else the blocks."""
+    """Return the parsed text if the only block is JSON text, else the blocks."""
     match blocks:
         case [{"type": "text", "text": str(text)}]:
             try:
@@ -298,5 +298,5 @@ def _parse_single_text(blocks: list[MCPContentBlock]) -> Any:
 
 
 def _to_namespace(name: str | None) -> str:
-    """Make a valid namespace of a server's name."""
+    """Return a valid namespace from a server's name."""
     return re.sub(r"[^A-Za-z0-9_./-]+", "_", name or "").lstrip("./")[:128] or _DEFAULT_NAMESPACE

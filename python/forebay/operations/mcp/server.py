@@ -34,15 +34,14 @@ from forebay.arguments import short_repr
 from forebay.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import deadline_after
-from forebay.operations.dialect import is_openapi_3_0, modernize
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.responses import error_to_call_tool_result, needs_result_wrapper, to_call_tool_result
 from forebay.operations.results import is_large
 from forebay.operations.spec import CallContext, Identity, OperationSpec
-from forebay.operations.validation import Schema, has_rules
-from forebay.outputs.listing import allow_alternative
+from forebay.operations.validation import Schema, is_openapi_3_0, modernize
 from forebay.outputs.result import UNSTRUCTURED
+from forebay.outputs.schemas import allow_alternative
 from forebay.store.threads import run_in_pool
 
 __all__ = ["OperationTools", "assign_tool_names", "serve_operations"]
@@ -54,6 +53,7 @@ _Context = ServerRequestContext[Any, Any]
 _MAX_NAME_CHARS = 128
 
 _INPUT_KEY = "input"
+"""Argument that holds an input which is not an object."""
 
 _MAX_DEPTH = 180
 """Maximum nesting depth of structured content. The SDK writes messages up to 254 levels deep, and reads up to 200."""
@@ -66,7 +66,7 @@ _UNSTRUCTURED_SCHEMA = {
 }
 """Alternative in every listed output schema, for results that are not structured, such as an HTML page or plain text.
 
-Clients that validate results reject those that do not fit the listed schema, content included.
+Without it, clients that validate results would reject such a result, content included.
 """
 
 
@@ -110,15 +110,15 @@ def assign_tool_names(
     """
     assigned_ids, prefixes = {} if assigned_ids is None else assigned_ids, prefixes or {}
 
-    def short_name(spec: OperationSpec) -> str:
+    def make_short_name(spec: OperationSpec) -> str:
         return _to_tool_name(prefixes.get(spec.namespace, "") + spec.name)
 
     specs = [spec for spec in specs if spec.type != "subscription"]
-    short_names = collections.Counter(map(short_name, specs))
+    short_names = collections.Counter(map(make_short_name, specs))
     suffixes: collections.Counter[str] = collections.Counter()
     specs_by_name: dict[str, OperationSpec] = {}
     for spec in specs:
-        name = short_name(spec)
+        name = make_short_name(spec)
         if short_names[name] > 1 or assigned_ids.get(name, spec.id) != spec.id:
             base = name = _to_tool_name(f"{spec.namespace}_{spec.name}")
             # The counter is kept between specs, so that a thousand equal names do not take a million attempts.
@@ -143,7 +143,7 @@ class OperationTools:
         call_timeout: float | None = None,
     ) -> None:
         self._registry = registry
-        # Names depend on the order of operations, so that it must not depend on which server connected first.
+        # Names depend on the order of operations, so the order must not depend on which server connected first.
         self._namespace_ranks = {namespace: rank for rank, namespace in enumerate(namespace_order)}
         self._prefixes = prefixes
         self._identity = identity or _get_identity_from_token
@@ -188,7 +188,7 @@ class OperationTools:
         return {name: spec for name, spec in specs if spec is not None}
 
     def _find_visible(self, name: str, visible_specs: Mapping[str, OperationSpec]) -> OperationSpec | None:
-        """Find a tool by its current name, or by an earlier one from before another operation clashed with it."""
+        """Return the operation of a tool, or `None`. Names from before two operations clashed are valid too."""
         if name in visible_specs:
             return visible_specs[name]
         operation_id = self._assigned_ids.get(name)
@@ -212,7 +212,7 @@ class OperationTools:
 def _to_result(envelope: ResponseEnvelope[Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
     result = _match_listed_schema(to_call_tool_result(envelope, spec=spec, is_legacy=is_legacy), spec, is_legacy)
     if isinstance(envelope.meta, MCPResponseMeta):
-        # Handlers can build such results themselves, and the SDK's server ends when it cannot serialize one.
+        # A handler may have built this result itself, and the SDK's server ends when it cannot serialize a result.
         to_json(result)
     return result
 
@@ -221,7 +221,7 @@ def _match_listed_schema(result: dict[str, Any], spec: OperationSpec, is_legacy:
     """Return a result that fits the listed output schema, marked as unstructured if its data does not fit."""
     if _is_too_deep(result.get("structuredContent")):
         result = {key: value for key, value in result.items() if key != "structuredContent"}
-    if result["isError"] or not _lists_output_schema(spec):
+    if result["isError"] or not spec.output.has_rules:
         return result
     structured = data = result.get("structuredContent")
     if is_legacy and needs_result_wrapper(spec.output_schema) and isinstance(structured, Mapping):
@@ -242,25 +242,21 @@ def _is_too_deep(value: Any) -> bool:
     return True
 
 
-def _lists_output_schema(spec: OperationSpec) -> bool:
-    """Return whether the output schema is listed. An invalid one is not: clients would reject all results."""
-    return has_rules(spec.output_schema) and spec.output._validator is not None
-
-
 def _to_tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
     return Tool(
         name=name,
         description=_replace_surrogates(spec.description) or None,
         input_schema=_replace_surrogates(_make_input_schema(spec.input_schema)),
+        # An invalid schema is not listed, because clients would reject all results.
         output_schema=_replace_surrogates(_make_output_schema(spec.output_schema, is_legacy))
-        if _lists_output_schema(spec)
+        if spec.output.has_rules
         else None,
         annotations=ToolAnnotations(read_only_hint=spec.type == "query"),
     )
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, as in truncated text: the SDK's server ends if it cannot serialize a result."""
+    """Replace lone surrogates, as in truncated text: the SDK's server ends when it cannot serialize a result."""
     try:
         orjson.dumps(value)
     except TypeError:
@@ -271,7 +267,7 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def _make_input_schema(schema: Schema | None) -> dict[str, Any]:
-    """Return the listed input schema, which is always of an object."""
+    """Return the input schema to list. It always describes an object."""
     original = schema if isinstance(schema, Mapping) else {}
     if not _takes_input_argument(schema):
         return {**original, "type": "object"}

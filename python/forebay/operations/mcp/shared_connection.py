@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from mcp import Client
 
 from forebay.errors import InvalidArgument
-from forebay.operations.cleanup import wait_shielded
+from forebay.operations.deadlines import wait_shielded
 from forebay.operations.errors import CallError
 from forebay.operations.mcp.connection import ClientConnection
 from forebay.operations.mcp.errors import to_connect_error
@@ -19,7 +19,7 @@ __all__ = ["SharedConnection"]
 _log = logging.getLogger("forebay")
 
 _MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.1, 5.0
-"""Bounds of the delay between two attempts to connect."""
+"""Minimum and maximum delay between two attempts to connect."""
 
 
 class SharedConnection:
@@ -55,7 +55,7 @@ class SharedConnection:
 
     @property
     def has_connected(self) -> bool:
-        """Whether the server was connected and `close` was not called; a lost connection will be reopened."""
+        """Whether the server was connected and `close` was not called. A lost connection counts, as it is reopened."""
         return self._connection is not None and not self.is_closed
 
     @property
@@ -64,7 +64,7 @@ class SharedConnection:
         return self._connection is not None or self._waiter_count > 0
 
     async def get_connection(self, attempts: int | None = None) -> ClientConnection:
-        """Return the connection, reopened if it was lost. Raises `CallError` if that fails."""
+        """Return the open connection; connect first if necessary. Raises `CallError` if that fails."""
         if self.is_closed:
             raise CallError("EXECUTION_ERROR", f"{self.label} was closed; use another from_mcp()")
         loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class SharedConnection:
             return self._connection
         if self._connect_task is None or self._connect_task.done():
             if self._connection is not None:
-                self._retire(self._connection)
+                self._close_in_background(self._connection)
             self._connect_task = asyncio.create_task(self._connect(attempts or self._attempts))
             # Mark the exception as retrieved: all callers may have been cancelled.
             self._connect_task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -107,7 +107,7 @@ class SharedConnection:
             self._connect_task.cancel()
             await asyncio.wait([self._connect_task])
         if self._connection is not None:
-            self._retire(self._connection)
+            self._close_in_background(self._connection)
         while self._closing_tasks:
             await asyncio.wait(self._closing_tasks)
 
@@ -147,8 +147,8 @@ class SharedConnection:
         self._connection = connection
         return connection
 
-    def _retire(self, connection: ClientConnection) -> None:
-        """Close a connection in the background: closing a dead one may take long."""
+    def _close_in_background(self, connection: ClientConnection) -> None:
+        """Close a connection in the background, because closing a lost connection may take long."""
         connection.is_lost = True
         task = asyncio.create_task(connection.close())
         self._closing_tasks.add(task)

@@ -44,16 +44,16 @@ Refusals: TypeAlias = dict[object, HTTPRefusal]
 
 @dataclasses.dataclass(frozen=True)
 class ServerTarget:
-    """How to connect to a server, resolved from what the user passed."""
+    """How to connect to a server, made from a `Target`."""
 
     label: str
     """The server's name in errors, without secrets."""
     make_transport: Callable[[Refusals], Any]
-    """Returns what `mcp.Client` takes as its server, for one connection."""
+    """Function that returns the `server` argument of `mcp.Client` for one connection."""
     make_client: Callable[[Any], Client]
     is_command: bool = False
     has_custom_transport: bool = False
-    """Whether the user's function makes the transports, so that HTTP statuses are unknown."""
+    """Whether a function of the user creates the transports, so that HTTP statuses are unknown."""
 
     def new_client(self, refusals: Refusals) -> Client:
         """Return a client for one connection; the SDK's clients cannot connect twice."""
@@ -61,7 +61,7 @@ class ServerTarget:
 
 
 def is_connected(target: object) -> bool:
-    """Return whether the target is a client that its owner has connected already."""
+    """Return whether the target is a client that is already connected."""
     if not isinstance(target, Client):
         return False
     try:
@@ -71,7 +71,7 @@ def is_connected(target: object) -> bool:
 
 
 def resolve_target(target: Target, mode: str) -> ServerTarget:
-    """Return how to connect to a target. Raises `InvalidArgument` if it is of no supported type."""
+    """Return how to connect to a target. Raises `InvalidArgument` for an unsupported type."""
 
     def make_client(server: Any) -> Client:
         return dataclasses.replace(target, server=server) if isinstance(target, Client) else Client(server, mode=mode)
@@ -117,8 +117,8 @@ def _check_url(url: str) -> None:
 
 
 def _strip_secrets(url: str) -> str:
-    parts = urllib.parse.urlsplit(url)
-    return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    split_url = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit((split_url.scheme, split_url.netloc.rpartition("@")[2], split_url.path, "", ""))
 
 
 @contextlib.asynccontextmanager

@@ -7,8 +7,8 @@ async with await from_openapi("https://api.example.com/openapi.json", security={
     registry = operations.register_into(OperationRegistry())
     envelope = await registry.execute("example.getUser", {"id": 7})
 
-The document is read leniently, as plain data, because real documents are often slightly invalid. An error in a part
-that no operation uses is ignored; an operation that needs a missing part is left out with a warning.
+Real documents are often slightly invalid, so the document is not validated. An error that concerns no operation is
+ignored; an operation with an error is left out with a warning.
 """
 
 import asyncio
@@ -33,10 +33,17 @@ from forebay.operations.openapi.document import (
     read_document,
 )
 from forebay.operations.openapi.operations import HTTPCall, Include, read_operations
-from forebay.operations.openapi.responses import LargeBodyStore, ResponseLimits
+from forebay.operations.openapi.parameters import check_header_value
 from forebay.operations.openapi.security import AppliedSecurity, Credential, Security
-from forebay.operations.openapi.styles import check_header_value
-from forebay.operations.openapi.transport import carries_identity, iter_decoded, new_client, new_request, send
+from forebay.operations.openapi.transport import (
+    LargeBodyStore,
+    ResponseLimits,
+    carries_identity,
+    iter_decoded,
+    new_client,
+    new_request,
+    send,
+)
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import Operation
 
@@ -82,7 +89,7 @@ class HTTPOperations(Sequence[Operation]):
         return registry
 
     async def aclose(self) -> None:
-        """Unregister the operations from every registry, then close the client if it is our own."""
+        """Unregister the operations from every registry, then close the client if `from_openapi` created it."""
         while self._registrations:
             registry, operation = self._registrations.pop()
             # The id may have been registered again with another handler.
@@ -95,7 +102,7 @@ class HTTPOperations(Sequence[Operation]):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
 
@@ -124,11 +131,11 @@ async def from_openapi(
     - `timeout` bounds a whole call, in seconds.
     - `include(method, path, operation)` selects operations; it is called in a thread.
     - An error shows at most `max_error_bytes` of the response. A body larger than `max_body_bytes` is an error.
-    - With a `store`, a body larger than `store_over` bytes is streamed into it and the data is its descriptor, as a
-      dict. Nothing is parsed then, so the operations have no output schema, and the store's quotas apply instead of
-      `max_body_bytes`.
+    - With a `store`, a body larger than `store_over` bytes is streamed into the store, and the data is the descriptor
+      as a dict. Bodies are not parsed then, so the operations have no output schema, and the store's quotas apply
+      instead of `max_body_bytes`.
 
-    Raises `InvalidArgument` for an unusable document, `CallError` if it cannot be fetched.
+    Raises `InvalidArgument` for an unusable document, `CallError` if the document cannot be fetched.
     """
     _check_options(client, security, headers, timeout)
     extra_headers = {name: check_header_value(name, value) for name, value in (headers or {}).items()}
@@ -136,7 +143,7 @@ async def from_openapi(
     client = client or new_client()
     try:
         document = await _load_document(document_or_url, client, extra_headers, timeout)
-        # Setting the base URL of a client is as deliberate as `base_url`.
+        # The user chose the base URL of the client, as with `base_url`.
         base = base_url or str(client.base_url)
         # In a thread: a large document, or a small one with many aliases, takes seconds.
         descriptions = await asyncio.to_thread(
@@ -145,7 +152,7 @@ async def from_openapi(
             namespace or _get_default_namespace(document),
             check_base_url(base) if base else None,
             include,
-            has_output=store is None,
+            has_output_schemas=store is None,
         )
         if is_url(document_or_url) and not base and (headers or security or carries_identity(client)):
             check_same_origin(str(document_or_url), (description.base_url for description in descriptions))

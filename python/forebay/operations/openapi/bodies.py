@@ -9,16 +9,16 @@ from typing import Any, Literal, TypeAlias
 
 import httpx2
 
-from forebay.envelope.body import is_json_type
+from forebay.envelope.body import get_media_type, is_json_type
 from forebay.operations.errors import CallError
-from forebay.operations.openapi import styles
 from forebay.operations.openapi.document import Document
-from forebay.operations.openapi.schemas import BASE64, SchemaBundle, holds_file
+from forebay.operations.openapi.parameters import Pairs, dump_strict, format_pairs, to_text
+from forebay.operations.openapi.schemas import BASE64_SCHEMA, SchemaBundle, holds_file
 from forebay.operations.validation import Schema
 
 __all__ = ["RequestBody", "read_body"]
 
-_Kind: TypeAlias = Literal["json", "form", "multipart", "text", "binary"]
+_BodyType: TypeAlias = Literal["json", "form", "multipart", "text", "binary"]
 
 _Part: TypeAlias = tuple[str | None, bytes, str | None]
 """File name, content and content type of a part of a multipart form."""
@@ -33,9 +33,9 @@ _MAX_SCHEMA_DEPTH = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RequestBody:
-    """The request body of an operation, in the content type we send."""
+    """The request body of an operation, in the content type that is sent."""
 
-    kind: _Kind
+    body_type: _BodyType
     content_type: str
     schema: Any
     properties: Mapping[str, Any]
@@ -47,27 +47,27 @@ class RequestBody:
 
     def input_schema(self, bundle: SchemaBundle) -> Schema:
         """Return the schema of `body` in the operation's input."""
-        if self.kind == "binary":
-            return BASE64
+        if self.body_type == "binary":
+            return BASE64_SCHEMA
         converted = bundle.convert(self.schema)
-        return {"type": "string"} if self.kind == "text" and converted == {} else converted
+        return {"type": "string"} if self.body_type == "text" and converted == {} else converted
 
     def encode(self, value: Any) -> tuple[bytes, str]:
         """Return the encoded body and its content type."""
-        match self.kind:
+        match self.body_type:
             case "json":
                 return _dump_json(value), _with_utf8_charset(self.content_type)
             case "form":
                 return self._encode_form(value), self.content_type
             case "multipart":
-                return _encode_multipart(list(self._iter_parts(value)))
+                return _encode_multipart(list(self._iter_form_parts(value)))
             case "text":
                 return _encode_text(value, self.content_type)
         return _decode_bytes(value, "body"), self.content_type
 
     def _encode_form(self, form: Any) -> bytes:
-        pairs: styles.Pairs = []
-        for name, value in _iter_form_fields(form):
+        pairs: Pairs = []
+        for name, value in _get_form_fields(form):
             encoding = self._get_field_encoding(name)
             if value is None:
                 continue
@@ -75,16 +75,16 @@ class RequestBody:
                 isinstance(value, list | tuple) and is_json_type(str(encoding.get("contentType")))
             )
             if is_json and not {"style", "explode"} & encoding.keys():
-                value = styles.dump_strict(value).decode()
+                value = dump_strict(value).decode()
             style = encoding.get("style", "form")
             explode = encoding.get("explode", style in ("form", "deepObject"))
             allow_reserved = encoding.get("allowReserved") is True
-            pairs += styles.format_pairs(name, value, style, explode, allow_reserved=allow_reserved)
+            pairs += format_pairs(name, value, style, explode, allow_reserved=allow_reserved)
         return "&".join(f"{name}={value}" for name, value in pairs).encode()
 
-    def _iter_parts(self, form: Any) -> Iterator[tuple[str, _Part]]:
-        """Yield the parts of a multipart form in the shape of httpx's `files` argument."""
-        for name, value in _iter_form_fields(form):
+    def _iter_form_parts(self, form: Any) -> Iterator[tuple[str, _Part]]:
+        """Yield the parts of a multipart form as httpx's `files` argument takes them."""
+        for name, value in _get_form_fields(form):
             schema = self.properties.get(name, {})
             for item in value if isinstance(value, list | tuple) else [value]:
                 if item is not None:
@@ -103,7 +103,7 @@ class RequestBody:
                 return None, _dump_json(value), content_type or "application/json"
             case _ if is_file:
                 return name, _decode_bytes(value, name), content_type or "application/octet-stream"
-        return None, styles.to_text(value).encode("utf-8", "surrogatepass"), content_type or None
+        return None, to_text(value).encode("utf-8", "surrogatepass"), content_type or None
 
     def _get_field_encoding(self, name: str) -> Mapping[str, Any]:
         encoding = self.encoding.get(name)
@@ -111,7 +111,7 @@ class RequestBody:
 
 
 def read_body(document: Document, node: Any) -> RequestBody | None:
-    """Read the request body of an operation: as JSON if the document offers it, else in the first type it lists."""
+    """Read the request body of an operation: JSON if the document lists it, else its first content type."""
     if node is None:
         return None
     body = document.resolve(node, "a request body")
@@ -119,22 +119,22 @@ def read_body(document: Document, node: Any) -> RequestBody | None:
     content = {str(content_type): media for content_type, media in media_types.items()}
     if not content:
         return None
-    content_type = next((name for name in content if _classify(name) == "json"), next(iter(content)))
+    content_type = next((name for name in content if _get_body_type(name) == "json"), next(iter(content)))
     media = document.resolve(content[content_type] or {}, f"the content {content_type}")
-    kind, schema = _classify(content_type), media.get("schema", {})
+    body_type, schema = _get_body_type(content_type), media.get("schema", {})
     return RequestBody(
-        kind=kind,
-        content_type=_to_concrete_type(content_type, kind),
+        body_type=body_type,
+        content_type=_to_concrete_type(content_type, body_type),
         schema=schema,
-        properties=dict(_iter_form_properties(document, schema)) if kind == "multipart" else {},
+        properties=dict(_iter_form_properties(document, schema)) if body_type == "multipart" else {},
         encoding=document.resolve(media.get("encoding") or {}, "an encoding"),
         is_required=body.get("required") is True,
         description=str(body.get("description") or ""),
     )
 
 
-def _classify(content_type: str) -> _Kind:
-    name = content_type.partition(";")[0].strip().lower()
+def _get_body_type(content_type: str) -> _BodyType:
+    name = get_media_type(content_type)
     if is_json_type(name) or name in ("*/*", "application/*"):
         return "json"
     if name == "application/x-www-form-urlencoded":
@@ -144,28 +144,30 @@ def _classify(content_type: str) -> _Kind:
     return "text" if name.startswith("text/") or name.endswith("+xml") or name in _TEXT_TYPES else "binary"
 
 
-def _to_concrete_type(content_type: str, kind: _Kind) -> str:
-    """Replace wildcards in a content type, and add the charset of a text without one."""
-    if "*" not in content_type:
-        return f"{content_type}; charset=utf-8" if kind == "text" and "charset" not in content_type else content_type
-    return {"json": "application/json", "text": "text/plain; charset=utf-8"}.get(kind, "application/octet-stream")
+def _to_concrete_type(content_type: str, body_type: _BodyType) -> str:
+    """Return a content type without wildcards, and with a charset if it is text."""
+    if "*" in content_type:
+        concrete_types = {"json": "application/json", "text": "text/plain; charset=utf-8"}
+        return concrete_types.get(body_type, "application/octet-stream")
+    needs_charset = body_type == "text" and "charset" not in content_type
+    return f"{content_type}; charset=utf-8" if needs_charset else content_type
 
 
 def _iter_form_properties(document: Document, schema: Any, depth: int = _MAX_SCHEMA_DEPTH) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a form, including those from `allOf`; for an array field, the schema of its items."""
+    """Yield the name and schema of each field of a form, also from `allOf`; for an array, the schema of its items."""
     if not isinstance(schema, Mapping) or not depth:
         return
     form = document.resolve(schema, "a schema")
-    parts, properties = form.get("allOf"), form.get("properties")
-    for part in parts if isinstance(parts, list) else ():
-        yield from _iter_form_properties(document, part, depth - 1)
+    included, properties = form.get("allOf"), form.get("properties")
+    for included_schema in included if isinstance(included, list) else ():
+        yield from _iter_form_properties(document, included_schema, depth - 1)
     for name, node in properties.items() if isinstance(properties, Mapping) else ():
         field = document.resolve(node, f"property {name}") if isinstance(node, Mapping) else {}
         items = field.get("items")
         yield name, document.resolve(items, f"items of {name}") if isinstance(items, Mapping) else field
 
 
-def _iter_form_fields(form: Any) -> list[tuple[str, Any]]:
+def _get_form_fields(form: Any) -> list[tuple[str, Any]]:
     if not isinstance(form, Mapping):
         type_name = type(form).__name__
         raise CallError("VALIDATION_ERROR", f"body is a form: give an object with its fields, not {type_name}")
@@ -174,16 +176,16 @@ def _iter_form_fields(form: Any) -> list[tuple[str, Any]]:
 
 def _dump_json(value: Any) -> bytes:
     try:
-        return styles.dump_strict(value)
+        return dump_strict(value)
     except (TypeError, ValueError) as error:
         raise CallError("VALIDATION_ERROR", f"body cannot be written as JSON: {error!s:.200}") from None
 
 
 def _encode_text(value: Any, content_type: str) -> tuple[bytes, str]:
-    """Encode a text in the documented charset, or in UTF-8 if that charset is unknown or lacks a character."""
+    """Encode a text in its charset, or in UTF-8 if the charset is unknown or lacks a character."""
     if isinstance(value, bytes):
         return value, content_type
-    text, charset = styles.to_text(value), _CHARSET_PATTERN.search(content_type)
+    text, charset = to_text(value), _CHARSET_PATTERN.search(content_type)
     try:
         return text.encode(charset[1] if charset else "utf-8"), content_type
     except (LookupError, UnicodeError):

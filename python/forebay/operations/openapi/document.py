@@ -1,4 +1,4 @@
-"""OpenAPI documents: reading them, resolving their references and finding their servers."""
+"""OpenAPI documents: parsing them as JSON or YAML, resolving their references, and finding their servers."""
 
 import asyncio
 import os
@@ -10,10 +10,10 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx2
 import orjson
+import yaml
 
 from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument
-from forebay.operations.openapi.yaml_text import parse_yaml
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",
@@ -33,6 +33,26 @@ _MAX_INDEX_DIGITS = 9
 
 _SERVER_VARIABLE_PATTERN = re.compile(r"\{([^{}]+)\}")
 
+_MAX_YAML_KEYS = 100_000
+"""Maximum number of keys in one mapping. Nested merges (`<<`) can double them with each line."""
+
+_MAX_YAML_NODES = 5_000_000
+"""Maximum number of values in a document with every alias expanded: code that walks it visits each use."""
+
+_MAX_YAML_DEPTH = 250
+"""Maximum nesting depth. The C loader recurses for each level, and a stack overflow crashes the process."""
+
+# The scalars of YAML 1.2: PyYAML implements 1.1, where `no` is false and a date is not a string.
+_YAML_INTEGER_PATTERN = r"[-+]?(?:0|[1-9][0-9]*)"
+_YAML_SCALARS = [
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("tag:yaml.org,2002:int", _YAML_INTEGER_PATTERN, "-+0123456789"),
+    ("tag:yaml.org,2002:float", rf"{_YAML_INTEGER_PATTERN}(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?", "-+0123456789"),
+    ("tag:yaml.org,2002:merge", r"<<", "<"),
+]
+"""Tag, pattern and possible first characters of each scalar type; `\\0` stands for an empty scalar."""
+
 
 class Document:
     """An OpenAPI document and the URL it was fetched from, if any."""
@@ -43,10 +63,10 @@ class Document:
         self.url = url
         self.is_3_0 = str(root["openapi"]).startswith("3.0")
         self.cache: dict[Any, Any] = {}
-        """Values computed from the document and shared by its operations."""
+        """Values that are computed once and shared by all operations of the document."""
 
     def resolve(self, node: Any, label: str) -> Mapping[str, Any]:
-        """Follow the references of an object until one has no `$ref`. `label` names the object in errors."""
+        """Follow references until an object has no `$ref`, and return that object. `label` names it in errors."""
         visited: set[str] = set()
         while True:
             if not isinstance(node, Mapping):
@@ -60,12 +80,12 @@ class Document:
             node = self.lookup(ref)
 
     def lookup(self, ref: str) -> Any:
-        """Return the target of a `$ref`. Raises `InvalidArgument` if it is missing or in another document."""
+        """Return the target of a `$ref`. Raises `InvalidArgument` if the target is missing or in another document."""
         if not ref.startswith("#"):
             raise InvalidArgument(f"$ref {ref[:200]!r} leads out of this document and is not fetched; bundle it first")
         node: Any = self.root
-        for part in unquote(ref[1:]).split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
+        for step in unquote(ref[1:]).split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
             if isinstance(node, Mapping) and key in node:
                 node = node[key]
             elif isinstance(node, list) and key.isdecimal() and len(key) <= _MAX_INDEX_DIGITS and int(key) < len(node):
@@ -76,7 +96,7 @@ class Document:
 
 
 def is_url(source: object) -> bool:
-    """Whether `source` is an http or https URL, so the document has to be fetched."""
+    """Return whether `source` is an http or https URL, so that the document has to be fetched."""
     return isinstance(source, str) and source[:8].lower().startswith(("http://", "https://")) and "\n" not in source
 
 
@@ -118,7 +138,7 @@ def _parse_text(text: str) -> Any:
         if text.lstrip().startswith("{") and "\n" not in text.strip():
             # A single line that starts with "{" is most likely broken JSON, and JSON errors are more precise.
             raise InvalidArgument(f"this is not JSON: {error}") from None
-        return parse_yaml(text)
+        return _parse_yaml(text)
 
 
 def _check_version(root: Mapping[str, Any]) -> None:
@@ -137,19 +157,19 @@ def _check_version(root: Mapping[str, Any]) -> None:
 
 
 def check_base_url(url: object) -> str:
-    """Return a base URL without its trailing slash, or raise `InvalidArgument` if requests cannot be sent to it."""
+    """Return a base URL without its trailing slash. Raises `InvalidArgument` if requests cannot be sent there."""
     check_no_userinfo(url)
     try:
-        parts = urlsplit(url) if isinstance(url, str) else None
+        split_url = urlsplit(url) if isinstance(url, str) else None
     except ValueError:
-        parts = None
+        split_url = None
     if (
-        parts is None
-        or parts.scheme not in ("http", "https")
-        or not parts.netloc
-        or parts.query
-        or parts.fragment
-        or "{" in parts.netloc
+        split_url is None
+        or split_url.scheme not in ("http", "https")
+        or not split_url.netloc
+        or split_url.query
+        or split_url.fragment
+        or "{" in split_url.netloc
     ):
         raise InvalidArgument(
             f"an API is at an http or https URL without a query, not at {short_repr(url)}; give base_url"
@@ -170,7 +190,7 @@ def check_no_userinfo(url: object) -> None:
 def check_same_origin(document_url: str, server_urls: Iterable[str]) -> None:
     """Raise `InvalidArgument` if a server has another origin than the document.
 
-    A fetched document must not choose which other host receives our credentials.
+    A fetched document must not choose another host that receives the credentials.
     """
     expected = httpx2.URL(document_url).origin
     foreign = next((url for url in server_urls if httpx2.URL(url).origin != expected), None)
@@ -181,9 +201,9 @@ def check_same_origin(document_url: str, server_urls: Iterable[str]) -> None:
         )
 
 
-def find_server_url(document: Document, *levels: Any) -> str:
-    """Return the URL of the first server in the first non-empty list of servers."""
-    servers = next((level for level in levels if isinstance(level, list) and level), [{"url": "/"}])
+def find_server_url(document: Document, *server_lists: Any) -> str:
+    """Return the URL of the first server in the first list that has one, by default `/`."""
+    servers = next((servers for servers in server_lists if isinstance(servers, list) and servers), [{"url": "/"}])
     server = document.resolve(servers[0], "a server")
     return check_base_url(urljoin(document.url or "", _expand_variables(server)))
 
@@ -199,3 +219,83 @@ def _expand_variables(server: Mapping[str, Any]) -> str:
         return str(variable["default"])
 
     return _SERVER_VARIABLE_PATTERN.sub(get_default, str(server.get("url") or "/"))
+
+
+class _YAMLLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """A safe YAML loader that returns only JSON values."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+
+    def flatten_mapping(self, node: Any) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > _MAX_YAML_KEYS:
+            raise InvalidArgument(
+                f"an object of this document has more than {_MAX_YAML_KEYS} keys; write out its merges"
+            )
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
+        return {_to_json_key(key): value for key, value in super().construct_mapping(node, deep).items()}
+
+    def construct_yaml_float(self, node: Any) -> float:
+        return float(node.value)
+
+
+for _tag, _pattern, _first_characters in _YAML_SCALARS:
+    for _character in _first_characters:
+        _YAMLLoader.yaml_implicit_resolvers.setdefault("" if _character == "\0" else _character, []).append(
+            (_tag, re.compile(rf"(?:{_pattern})\Z"))
+        )
+_YAMLLoader.add_constructor("tag:yaml.org,2002:float", _YAMLLoader.construct_yaml_float)
+
+
+def _parse_yaml(text: str) -> Any:
+    """Parse YAML text. Raises `InvalidArgument` if the text is invalid, too deep or too large."""
+    try:
+        _check_yaml_depth(text)
+        document = yaml.load(text, _YAMLLoader)  # noqa: S506
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InvalidArgument(f"this is neither JSON nor YAML: {reason[:300]}") from None
+    if _count_nodes(document, {}, set()) > _MAX_YAML_NODES:
+        raise InvalidArgument(
+            f"the aliases of this document stand for more than {_MAX_YAML_NODES} values; write them out"
+        )
+    return document
+
+
+def _check_yaml_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, _YAMLLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_YAML_DEPTH:
+                raise InvalidArgument(f"this document is nested too deeply: more than {_MAX_YAML_DEPTH} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _to_json_key(key: Any) -> str:
+    """Return a YAML key as a string: the status `200` is a number in YAML."""
+    match key:
+        case str():
+            return key
+        case True | False | None:
+            return {True: "true", False: "false", None: "null"}[key]
+    return str(key)
+
+
+def _count_nodes(value: Any, counts: dict[int, int], ancestors: set[int]) -> int:
+    """Count the values of a document with every alias expanded. `counts` caches the result by object id."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) in counts:
+        return counts[id(value)]
+    if id(value) in ancestors:
+        raise InvalidArgument("an alias of this document stands for what it is in; use a $ref for what is recursive")
+    ancestors.add(id(value))
+    children = value.values() if isinstance(value, dict) else value
+    counts[id(value)] = 1 + sum(_count_nodes(child, counts, ancestors) for child in children)
+    ancestors.discard(id(value))
+    return counts[id(value)]

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from forebay.envelope import ResponseEnvelope
-from forebay.envelope.body import is_json_type
+from forebay.envelope.body import get_media_type, is_json_type
 from forebay.errors import InvalidArgument
 from forebay.operations.deadlines import DeadlineScope, deadline_after, earliest_deadline
 from forebay.operations.errors import CallError
@@ -25,11 +25,17 @@ from forebay.operations.openapi.parameters import (
     fill_path,
     read_parameters,
 )
-from forebay.operations.openapi.responses import LargeBodyStore, ResponseLimits, read_envelope, read_error
 from forebay.operations.openapi.schemas import SchemaBundle, UniqueNames
 from forebay.operations.openapi.security import AppliedSecurity, Security
-from forebay.operations.openapi.styles import merge_cookies
-from forebay.operations.openapi.transport import new_request, send
+from forebay.operations.openapi.transport import (
+    LargeBodyStore,
+    ResponseLimits,
+    merge_cookies,
+    new_request,
+    read_envelope,
+    read_error,
+    send,
+)
 from forebay.operations.spec import CallContext, OperationSpec
 from forebay.operations.validation import Schema
 
@@ -64,45 +70,50 @@ class OperationDescription:
 
 
 def read_operations(
-    document: Document, namespace: str, base_url: str | None, include: Include | None, *, has_output: bool = True
+    document: Document,
+    namespace: str,
+    base_url: str | None,
+    include: Include | None,
+    *,
+    has_output_schemas: bool = True,
 ) -> list[OperationDescription]:
-    """Read the included operations, in the order of the document.
+    """Read the operations that `include` selects, in the order of the document.
 
-    An invalid operation is skipped with a warning. Raises `InvalidArgument` if all are invalid.
+    An invalid operation is skipped with a warning. Raises `InvalidArgument` if all operations are invalid.
     """
     names, errors, descriptions = UniqueNames(), _DocumentErrors(), list[OperationDescription]()
-    for path, method, item, operation in _iter_included(document, include, errors):
-        name = names.claim(_to_name(operation.get("operationId") or f"{method}{path}"))
+    for path, method, path_item, operation in _iter_included_operations(document, include, errors):
+        name = names.claim(_to_operation_name(operation.get("operationId") or f"{method}{path}"))
         with errors.skip_invalid(f"{method.upper()} {path}"):
-            description = _read_operation(document, namespace, name, method, path, item, operation, base_url)
-            descriptions.append(description if has_output else _drop_output_schema(description))
+            description = _read_operation(document, namespace, name, method, path, path_item, operation, base_url)
+            descriptions.append(description if has_output_schemas else _drop_output_schema(description))
     if not descriptions and errors.first is not None:
         raise errors.first
     return descriptions
 
 
-def _iter_included(
+def _iter_included_operations(
     document: Document, include: Include | None, errors: "_DocumentErrors"
 ) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield path, method, path item and operation."""
+    """Yield the path, method, path item and operation object of each selected operation."""
     for path, node in document.root.get("paths", {}).items():
         if not str(path).startswith("/"):
             continue  # an extension, `x-…`
-        item: Mapping[str, Any] = {}
+        path_item: Mapping[str, Any] = {}
         with errors.skip_invalid(path):
-            item = document.resolve(node or {}, f"the path {path}")
+            path_item = document.resolve(node or {}, f"the path {path}")
         for method in _METHODS:
-            if method not in item:
+            if method not in path_item:
                 continue
             operation: Mapping[str, Any] | None = None
             with errors.skip_invalid(f"{method.upper()} {path}"):
-                operation = document.resolve(item[method], f"{method} {path}")
+                operation = document.resolve(path_item[method], f"{method} {path}")
             if operation is not None and (include is None or include(method, path, operation)):
-                yield path, method, item, operation
+                yield path, method, path_item, operation
 
 
 class _DocumentErrors:
-    """Errors in parts of a document: each is logged, and the first is kept."""
+    """Logs the errors in a document, and keeps the first one."""
 
     def __init__(self) -> None:
         self.first: InvalidArgument | None = None
@@ -125,26 +136,26 @@ def _read_operation(
     name: str,
     method: str,
     path: str,
-    item: Mapping[str, Any],
+    path_item: Mapping[str, Any],
     operation: Mapping[str, Any],
     base_url: str | None,
 ) -> OperationDescription:
     body = read_body(document, operation.get("requestBody"))
     parameters = read_parameters(
-        document, path, item.get("parameters"), operation.get("parameters"), has_body=body is not None
+        document, path, path_item.get("parameters"), operation.get("parameters"), has_body=body is not None
     )
     return OperationDescription(
         spec=OperationSpec(
             namespace=namespace,
             name=name,
             type="query" if method in ("get", "head") else "mutation",
-            description=_build_description(operation, item),
+            description=_build_description(operation, path_item),
             input_schema=_build_input_schema(document, parameters, body),
             output_schema=_build_output_schema(document, operation.get("responses")),
         ),
         method=method.upper(),
         base_url=base_url
-        or find_server_url(document, operation.get("servers"), item.get("servers"), document.root.get("servers")),
+        or find_server_url(document, operation.get("servers"), path_item.get("servers"), document.root.get("servers")),
         path=path,
         parameters=parameters,
         body=body,
@@ -156,18 +167,18 @@ def _drop_output_schema(description: OperationDescription) -> OperationDescripti
     return dataclasses.replace(description, spec=dataclasses.replace(description.spec, output_schema=None))
 
 
-def _to_name(operation_id: Any) -> str:
+def _to_operation_name(operation_id: Any) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "_", str(operation_id)).strip("_")[:_MAX_NAME_CHARS] or "operation"
 
 
-def _build_description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-    texts = [str(operation.get(key) or item.get(key) or "").strip() for key in ("summary", "description")]
+def _build_description(operation: Mapping[str, Any], path_item: Mapping[str, Any]) -> str:
+    texts = [str(operation.get(key) or path_item.get(key) or "").strip() for key in ("summary", "description")]
     paragraphs = [text for text in dict.fromkeys(texts) if text]
     return "\n\n".join(["Deprecated.", *paragraphs] if operation.get("deprecated") is True else paragraphs)
 
 
 def _build_input_schema(document: Document, parameters: list[Parameter], body: RequestBody | None) -> Schema:
-    bundle = SchemaBundle(document, "request", takes_files=body is not None and body.kind == "multipart")
+    bundle = SchemaBundle(document, "request", takes_files=body is not None and body.body_type == "multipart")
     properties = {
         parameter.key: _with_description(bundle.convert(parameter.schema), parameter.description)
         for parameter in parameters
@@ -188,7 +199,7 @@ def _with_description(schema: Schema, description: str) -> Schema:
 
 
 def _build_output_schema(document: Document, responses: Any) -> Schema | None:
-    """Return a schema that every JSON success response matches, or None if one of them has no schema."""
+    """Return the schema of all successful JSON responses, or `None` if one of them has no schema."""
     if not isinstance(responses, Mapping):
         return None
     successes = [status for status in responses if re.fullmatch(r"2[0-9X]{2}", str(status).upper())]
@@ -210,11 +221,12 @@ def _build_output_schema(document: Document, responses: Any) -> Schema | None:
 
 
 def _find_json_schemas(document: Document, content: Mapping[str, Any]) -> list[Any]:
-    """Return the schemas of `application/json`, which we ask for, or else of all other JSON types."""
+    """Return the schema of `application/json`, which requests prefer, or else the schemas of other JSON types."""
     json_types = {str(name): media for name, media in content.items() if is_json_type(str(name))}
-    plain = [name for name in json_types if name.partition(";")[0].strip().lower() == "application/json"]
+    preferred = [name for name in json_types if get_media_type(name) == "application/json"]
     return [
-        document.resolve(json_types[name] or {}, f"the content {name}").get("schema") for name in plain or json_types
+        document.resolve(json_types[name] or {}, f"the content {name}").get("schema")
+        for name in preferred or json_types
     ]
 
 
@@ -243,17 +255,21 @@ class HTTPCall:
         return f"<Call {self._operation.method} {self._operation.base_url}{self._operation.path}>"
 
     async def __call__(self, arguments: Any, context: CallContext) -> ResponseEnvelope[Any]:
-        """Send the request. Raises `CallError` if it fails or the status is 400 or more."""
-        tool = self._operation.spec.id
+        """Send the request. Raises `CallError` if the request fails or the status is 400 or more."""
+        operation_id = self._operation.spec.id
         requirement, alternatives = self._security.choose(self._operation.security)
-        async with DeadlineScope(earliest_deadline(context.deadline, deadline_after(self._timeout)), tool):
+        async with DeadlineScope(earliest_deadline(context.deadline, deadline_after(self._timeout)), operation_id):
             applied = await self._security.apply(requirement)
             request = self._build_request(arguments or {}, applied)
-            async with send(self._client, request, applied, tool) as response:
+            async with send(self._client, request, applied, operation_id) as response:
                 if response.status_code >= 400:
-                    raise await read_error(response, applied, self._limits, requirement, alternatives, tool=tool)
+                    raise await read_error(
+                        response, applied, self._limits, requirement, alternatives, operation_id=operation_id
+                    )
                 principal = context.identity.id if context.identity else None
-                return await read_envelope(response, self._limits, self._large_bodies, tool=tool, principal=principal)
+                return await read_envelope(
+                    response, self._limits, self._large_bodies, operation_id=operation_id, principal=principal
+                )
 
     def _build_request(self, arguments: Any, applied_security: AppliedSecurity) -> httpx2.Request:
         try:

@@ -1,28 +1,38 @@
-"""Parameters of operations: reading them from the document and writing their values into a request."""
+"""Parameters of operations: reading them from the document, and writing their values in the styles of OpenAPI."""
 
 import dataclasses
+import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
+from urllib.parse import quote, unquote
 
 from forebay.arguments import short_repr
 from forebay.envelope.body import is_json_type
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
-from forebay.operations.openapi import styles
 from forebay.operations.openapi.document import Document
-from forebay.operations.openapi.styles import check_header_value
+from forebay.store.payload import encode
 
 __all__ = [
     "BODY_KEY",
     "Location",
+    "Pairs",
     "Parameter",
     "build_cookies",
     "build_headers",
     "build_query",
+    "check_header_value",
+    "dump_strict",
     "fill_path",
+    "format_header",
+    "format_pairs",
+    "format_path",
+    "percent_encode",
     "read_parameters",
+    "to_text",
 ]
 
 Location: TypeAlias = Literal["path", "query", "header", "cookie"]
@@ -30,21 +40,13 @@ Location: TypeAlias = Literal["path", "query", "header", "cookie"]
 BODY_KEY = "body"
 """Key of the request body in the input of an operation."""
 
-_LOCATIONS: dict[str, tuple[Location, str]] = {
-    "path": ("path", "simple"),
-    "query": ("query", "form"),
-    "header": ("header", "simple"),
-    "cookie": ("cookie", "form"),
-}
-"""Location and default style by the parameter's `in`."""
-
-_STYLES = {
+_STYLES: dict[Location, tuple[str, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
     "header": ("simple",),
     "cookie": ("form",),
 }
-"""Styles that OpenAPI allows in each location."""
+"""Styles that OpenAPI allows in each location; the first is the default."""
 
 _IGNORED_HEADERS = frozenset(
     {"accept", "authorization", "content-type"}
@@ -53,6 +55,16 @@ _IGNORED_HEADERS = frozenset(
 """Headers that cannot be parameters: OpenAPI excludes the first three, the HTTP client sets the others."""
 
 _PLACEHOLDER_PATTERN = re.compile(r"\{([^{}/]+)\}")
+
+Pairs = list[tuple[str, str]]
+"""Escaped names and values."""
+
+_UNESCAPED_RESERVED = ":/?@!$'()*,;="
+"""Characters that `allowReserved` leaves unescaped. `#`, `&`, `+` and brackets would change the query's meaning."""
+
+_DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+
+_FORBIDDEN_IN_HEADER_PATTERN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,13 +88,13 @@ class Parameter:
         """Return the value as JSON text if the parameter is described by `content`, otherwise unchanged."""
         if self.content_type is None or (isinstance(value, str) and not _is_json(self.content_type)):
             return value
-        return styles.dump_strict(value).decode()
+        return dump_strict(value).decode()
 
 
 def read_parameters(
     document: Document, path: str, path_parameters: Any, operation_parameters: Any, *, has_body: bool
 ) -> list[Parameter]:
-    """Read the parameters of an operation from its own list, its path's list and the placeholders of the path."""
+    """Read the parameters of an operation: its own, those of its path, and undeclared placeholders in the path."""
     parameters: dict[tuple[str, str], Parameter] = {}
     placeholders = _PLACEHOLDER_PATTERN.findall(path)
     for node in [*_as_list(path_parameters), *_as_list(operation_parameters)]:
@@ -98,7 +110,7 @@ def read_parameters(
 
 
 def fill_path(path: str, parameters: Sequence[Parameter], arguments: Mapping[str, Any]) -> str:
-    """Return the path with its placeholders replaced. A value cannot add or leave a path segment."""
+    """Return the path with its placeholders replaced. A value cannot change the number of path segments."""
     by_name = {parameter.name: parameter for parameter in parameters if parameter.location == "path"}
 
     def fill(placeholder: re.Match[str]) -> str:
@@ -106,7 +118,7 @@ def fill_path(path: str, parameters: Sequence[Parameter], arguments: Mapping[str
         if arguments.get(parameter.key) is None:
             raise CallError("VALIDATION_ERROR", f"{parameter.key} is missing; the path {path} needs it")
         value = parameter.prepare_value(arguments[parameter.key])
-        return styles.format_path(parameter.name, value, parameter.style, parameter.explode)
+        return format_path(parameter.name, value, parameter.style, parameter.explode)
 
     return "/".join(_fill_segment(segment, fill, path) for segment in path.split("/"))
 
@@ -125,7 +137,7 @@ def build_headers(parameters: Sequence[Parameter], arguments: Mapping[str, Any])
     """Return the headers that are parameters of a request."""
     headers = {}
     for parameter, value in _iter_values("header", parameters, arguments):
-        text = styles.format_header(parameter.name, value, parameter.explode)
+        text = format_header(parameter.name, value, parameter.explode)
         headers[parameter.name] = check_header_value(parameter.name, text)
     return headers
 
@@ -134,7 +146,7 @@ def _build_pairs(
     location: Location, parameters: Sequence[Parameter], arguments: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     for parameter, value in _iter_values(location, parameters, arguments):
-        yield from styles.format_pairs(
+        yield from format_pairs(
             parameter.name, value, parameter.style, parameter.explode, allow_reserved=parameter.allow_reserved
         )
 
@@ -142,7 +154,7 @@ def _build_pairs(
 def _iter_values(
     location: Location, parameters: Sequence[Parameter], arguments: Mapping[str, Any]
 ) -> Iterator[tuple[Parameter, Any]]:
-    """Yield each parameter of a location that has an argument, with its prepared value."""
+    """Yield each parameter of a location that has an argument, and the value to send."""
     for parameter in parameters:
         if parameter.location == location and arguments.get(parameter.key) is not None:
             yield parameter, parameter.prepare_value(arguments[parameter.key])
@@ -160,13 +172,12 @@ def _as_list(node: Any) -> list[Any]:
 
 
 def _parse_parameter(document: Document, node: Mapping[str, Any]) -> Parameter:
-    name, place = node.get("name"), node.get("in")
-    if not isinstance(name, str) or not isinstance(place, str) or place not in _LOCATIONS:
+    name, location = node.get("name"), node.get("in")
+    if not isinstance(name, str) or not isinstance(location, str) or location not in _STYLES:
         raise InvalidArgument(
             f"a parameter has a name, and is in path, query, header or cookie; not {short_repr(node)}"
         )
-    location, default_style = _LOCATIONS[place]
-    style, explode = node.get("style") or default_style, node.get("explode")
+    style, explode = node.get("style") or _STYLES[location][0], node.get("explode")
     if style not in _STYLES[location]:
         raise InvalidArgument(f"parameter {name!r:.64} in {location} cannot have the style {style!r:.32}")
     content = node.get("content")
@@ -207,3 +218,125 @@ def _assign_keys(parameters: list[Parameter], reserved_names: set[str]) -> list[
             used.add(key)
         result.append(dataclasses.replace(parameter, key=key))
     return result
+
+
+def percent_encode(text: str, *, allow_reserved: bool = False) -> str:
+    """Escape `text` for any part of a URL."""
+    return quote(text, safe=_UNESCAPED_RESERVED if allow_reserved else "")
+
+
+def to_text(value: Any) -> str:
+    """Return a value as the text of a parameter. Lists and objects become JSON.
+
+    Raises `ValueError` or `TypeError` for a value that cannot be sent.
+    """
+    match value:
+        case str():
+            return value
+        case None:
+            return ""
+        case bytes():
+            return value.decode()
+        case float() if not math.isfinite(value):
+            raise ValueError(f"{value} is no number that can be sent")
+    return dump_strict(value).decode()
+
+
+def dump_strict(value: Any) -> bytes:
+    """Return a value as JSON. Raises `ValueError` for NaN and infinities, which `encode` would turn into null."""
+    text = encode(value)
+    if b"null" in text:
+        json.dumps(value, allow_nan=False, skipkeys=True, default=_to_plain_types)
+    return text
+
+
+def _to_plain_types(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value)
+
+
+def format_path(name: str, value: Any, style: str, explode: bool) -> str:
+    """Return the text that replaces `{name}` in a path."""
+    if style == "matrix":
+        return "".join(f";{key}={text}" if text else f";{key}" for key, text in _iter_pairs(name, value, explode))
+    prefix, delimiter = (".", "." if explode else ",") if style == "label" else ("", ",")
+    return prefix + _join_texts(name, value, delimiter, explode, percent_encode)
+
+
+def format_header(name: str, value: Any, explode: bool) -> str:
+    """Return the value of a header."""
+    return _join_texts(name, value, ",", explode, lambda text: text)
+
+
+def format_pairs(name: str, value: Any, style: str, explode: bool, *, allow_reserved: bool = False) -> Pairs:
+    """Return the escaped names and values of a parameter in a query, a form or cookies."""
+
+    def escape(text: str) -> str:
+        return percent_encode(text, allow_reserved=allow_reserved)
+
+    if style == "deepObject" and isinstance(value, Mapping):
+        return [(percent_encode(key), escape(text)) for key, text in _iter_deep_pairs(name, value)]
+    if isinstance(value, list | tuple | Mapping) and not explode and style in _DELIMITERS:
+        return [(percent_encode(name), _join_texts(name, value, _DELIMITERS[style], False, escape))] if value else []
+    return list(_iter_pairs(name, value, explode, escape))
+
+
+def _join_texts(name: str, value: Any, delimiter: str, explode: bool, escape: Callable[[str], str]) -> str:
+    """Join the texts of a list or object. Raises `ValueError` if one of them contains the delimiter."""
+    texts = list(_iter_texts(value, explode, escape))
+    if isinstance(value, list | tuple | Mapping) and any(delimiter in text for text in texts):
+        raise ValueError(f"a value of {name!r:.64} has {unquote(delimiter)!r} in it, which stands between values there")
+    return delimiter.join(texts)
+
+
+def _iter_texts(value: Any, explode: bool, escape: Callable[[str], str]) -> Iterator[str]:
+    """Yield the texts of a value: of an object `key=value` if it explodes, else keys and values alternately."""
+    match value:
+        case Mapping():
+            for key, inner in value.items():
+                if explode:
+                    yield f"{escape(str(key))}={escape(to_text(inner))}"
+                else:
+                    yield escape(str(key))
+                    yield escape(to_text(inner))
+        case list() | tuple():
+            yield from (escape(to_text(item)) for item in value)
+        case _:
+            yield escape(to_text(value))
+
+
+def _iter_pairs(
+    name: str, value: Any, explode: bool, escape: Callable[[str], str] = percent_encode
+) -> Iterator[tuple[str, str]]:
+    """Yield names and texts for a value. An object that explodes uses its keys as names."""
+    match value:
+        case Mapping() if explode:
+            yield from ((percent_encode(str(key)), escape(to_text(inner))) for key, inner in value.items())
+        case list() | tuple() if explode:
+            yield from ((percent_encode(name), escape(to_text(item))) for item in value)
+        case _:
+            yield percent_encode(name), _join_texts(name, value, ",", False, escape)
+
+
+def _iter_deep_pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield a value in the `deepObject` style, such as `filter[price][min]`."""
+    match value:
+        case Mapping():
+            for key, inner in value.items():
+                yield from _iter_deep_pairs(f"{name}[{key}]", inner)
+        case list() | tuple():
+            for inner in value:
+                yield from _iter_deep_pairs(name, inner)
+        case _:
+            yield name, to_text(value)
+
+
+def check_header_value(name: str, text: str) -> str:
+    """Return a header value without surrounding spaces. Raises `CallError` for line breaks and control characters."""
+    if _FORBIDDEN_IN_HEADER_PATTERN.search(text):
+        # The value may be a secret, so the message shows only the name.
+        raise CallError("VALIDATION_ERROR", f"the header {name!r:.64} cannot have line breaks or control characters")
+    return text.strip(" \t")

@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, Literal, TypeAlias
 
-from forebay.operations.dialect import modernize_keywords
 from forebay.operations.openapi.document import Document
-from forebay.operations.validation import Schema
+from forebay.operations.validation import Schema, modernize_keywords
 
-__all__ = ["BASE64", "Direction", "SchemaBundle", "UniqueNames", "holds_file"]
+__all__ = ["BASE64_SCHEMA", "Direction", "SchemaBundle", "UniqueNames", "holds_file"]
 
 Direction: TypeAlias = Literal["request", "response"]
 
@@ -29,17 +28,17 @@ _SCHEMA_KEYS = (
     "unevaluatedProperties",
 )
 
-# `$id` would change the base of our references; the others do not constrain values.
+# `$id` would change what references point to; the others do not constrain values.
 _DROPPED_KEYS = frozenset({"$id", "$schema", "example", "examples", "externalDocs", "xml"})
 
-BASE64: Schema = {"type": "string", "contentEncoding": "base64", "description": "Bytes, in base64"}
+BASE64_SCHEMA: Schema = {"type": "string", "contentEncoding": "base64", "description": "Bytes, in base64"}
 
-_FILE: dict[str, Any] = {
+_FILE_SCHEMA: dict[str, Any] = {
     "anyOf": [
-        BASE64,
+        BASE64_SCHEMA,
         {
             "type": "object",
-            "properties": {"filename": {"type": "string"}, "content": BASE64, "contentType": {"type": "string"}},
+            "properties": {"filename": {"type": "string"}, "content": BASE64_SCHEMA, "contentType": {"type": "string"}},
             "required": ["content"],
             "additionalProperties": False,
         },
@@ -47,14 +46,14 @@ _FILE: dict[str, Any] = {
 }
 
 _Target: TypeAlias = tuple[str, frozenset[str]]
-"""A `$ref` and the properties that its target requires but the referring schema makes optional."""
+"""A `$ref`, and names of properties that its target requires but that may be omitted here."""
 
-_OPTIONAL_KEYWORDS: dict[Direction, str] = {"request": "readOnly", "response": "writeOnly"}
-"""Keyword that makes a required property optional in each direction."""
+_OMITTABLE_KEYWORDS: dict[Direction, str] = {"request": "readOnly", "response": "writeOnly"}
+"""Keyword of properties that may be omitted in each direction, even if they are in `required`."""
 
 
 class SchemaBundle:
-    """Converted schemas of one operation that share their `definitions`."""
+    """Converts the schemas of one operation, and collects the `definitions` that they refer to."""
 
     def __init__(self, document: Document, direction: Direction, *, takes_files: bool = False) -> None:
         key = (SchemaBundle, direction, takes_files)
@@ -105,7 +104,7 @@ class _DefinitionCache:
 
     def __init__(self, document: Document, direction: Direction, takes_files: bool) -> None:
         self._document = document
-        self._optional_keyword = _OPTIONAL_KEYWORDS[direction]
+        self._omittable_keyword = _OMITTABLE_KEYWORDS[direction]
         self._takes_files = takes_files
         self._names: dict[_Target, str] = {}
         self._unique_names = UniqueNames()
@@ -114,52 +113,52 @@ class _DefinitionCache:
     def get(self, target: _Target) -> _Definition:
         """Return the definition of a target, converting it on first use."""
         if target not in self._definitions:
-            ref, optional = target
+            ref, omittable_names = target
             targets: dict[_Target, None] = {}
-            schema = self.convert(self._document.lookup(ref), targets, optional)
+            schema = self.convert(self._document.lookup(ref), targets, omittable_names)
             self._definitions[target] = _Definition(self._make_definition_name(target), schema, targets)
         return self._definitions[target]
 
-    def convert(self, schema: Any, targets: dict[_Target, None], optional_names: Set[str] = frozenset()) -> Schema:
+    def convert(self, schema: Any, targets: dict[_Target, None], omittable_names: Set[str] = frozenset()) -> Schema:
         """Convert a schema. Its references are added to `targets`, not followed.
 
-        Names in `optional_names` are removed from its `required`.
+        The names in `omittable_names` are removed from the `required` of the schema.
         """
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, Mapping):
             return {}
         if self._takes_files and _is_file(schema):
-            return {**_FILE, **{key: schema[key] for key in ("title", "description") if key in schema}}
+            return {**_FILE_SCHEMA, **{key: schema[key] for key in ("title", "description") if key in schema}}
         ref = schema.get("$ref")
         if isinstance(ref, str) and self._document.is_3_0:
-            return {"$ref": self._add_reference(ref, targets, optional_names)}
-        optional_names = optional_names | self._find_optional_names(schema)
+            return {"$ref": self._add_reference(ref, targets, omittable_names)}
+        omittable_names = omittable_names | self._find_omittable_names(schema)
         converted = {
-            key: self._convert_keyword(key, value, targets, optional_names)
+            key: self._convert_keyword(key, value, targets, omittable_names)
             for key, value in schema.items()
             if _is_valid_keyword(key, value)
         }
         if isinstance(ref, str):
-            converted["$ref"] = self._add_reference(ref, targets, optional_names)
+            converted["$ref"] = self._add_reference(ref, targets, omittable_names)
         return modernize_keywords(converted) if self._document.is_3_0 else converted
 
-    def _convert_keyword(self, key: str, value: Any, targets: dict[_Target, None], optional_names: Set[str]) -> Any:
+    def _convert_keyword(self, key: str, value: Any, targets: dict[_Target, None], omittable_names: Set[str]) -> Any:
         if key in _SCHEMA_MAP_KEYS and isinstance(value, Mapping):
             return {str(name): self.convert(schema, targets) for name, schema in value.items()}
         if key in _SCHEMA_LIST_KEYS and isinstance(value, list):
             return [
-                self.convert(schema, targets, optional_names if key == "allOf" else frozenset()) for schema in value
+                self.convert(schema, targets, omittable_names if key == "allOf" else frozenset()) for schema in value
             ]
         if key in _SCHEMA_KEYS and isinstance(value, Mapping | bool):
             return self.convert(value, targets)
         if key == "required":
-            return [name for name in value if isinstance(name, str) and name not in optional_names]
+            return [name for name in value if isinstance(name, str) and name not in omittable_names]
         return value
 
-    def _add_reference(self, ref: str, targets: dict[_Target, None], optional_names: Set[str]) -> str:
+    def _add_reference(self, ref: str, targets: dict[_Target, None], omittable_names: Set[str]) -> str:
         """Add the target of a reference to `targets` and return the new reference."""
-        target = (ref, self._find_optional_at(ref, optional_names))
+        target = (ref, self._select_omittable_names(ref, omittable_names))
         targets[target] = None
         return f"#/$defs/{self._make_definition_name(target)}"
 
@@ -169,29 +168,33 @@ class _DefinitionCache:
             self._names[target] = self._unique_names.claim(name)
         return self._names[target]
 
-    def _find_optional_at(self, ref: str, optional_names: Set[str]) -> frozenset[str]:
-        """Return those of `optional_names` that the target requires and does not make optional itself."""
-        if not optional_names:
+    def _select_omittable_names(self, ref: str, omittable_names: Set[str]) -> frozenset[str]:
+        """Return the names in `omittable_names` that the target of a reference requires."""
+        if not omittable_names:
             return frozenset()
         schema = self._document.lookup(ref)
-        lists = [part["required"] for part in self._iter_parts(schema) if isinstance(part.get("required"), list)]
+        lists = [
+            inner["required"]
+            for inner in self._iter_included_schemas(schema)
+            if isinstance(inner.get("required"), list)
+        ]
         required = {name for names in lists for name in names if isinstance(name, str)}
-        return frozenset(required & optional_names - self._find_optional_names(schema)) if required else frozenset()
+        return frozenset(required & omittable_names - self._find_omittable_names(schema)) if required else frozenset()
 
-    def _find_optional_names(self, schema: Mapping[str, Any]) -> set[str]:
-        """Return the properties that need not be present: `readOnly` in requests, `writeOnly` in responses."""
+    def _find_omittable_names(self, schema: Mapping[str, Any]) -> set[str]:
+        """Return the names of properties that may be omitted: `readOnly` in requests, `writeOnly` in responses."""
         if not {"required", "allOf"} & schema.keys() and not {"$ref", "properties"} <= schema.keys():
             return set()
         return {
             name
-            for schema_part in self._iter_parts(schema)
-            if isinstance(properties := schema_part.get("properties"), Mapping)
+            for included in self._iter_included_schemas(schema)
+            if isinstance(properties := included.get("properties"), Mapping)
             for name, node in properties.items()
-            if any(part.get(self._optional_keyword) is True for part in self._iter_parts(node))
+            if any(inner.get(self._omittable_keyword) is True for inner in self._iter_included_schemas(node))
         }
 
-    def _iter_parts(self, schema: Any) -> Iterator[Mapping[str, Any]]:
-        """Yield a schema and all schemas it includes through `allOf` and references."""
+    def _iter_included_schemas(self, schema: Any) -> Iterator[Mapping[str, Any]]:
+        """Yield a schema and all schemas that it includes by `allOf` and references."""
         stack, visited = [schema], set[int]()
         while stack:
             node = stack.pop()
@@ -199,14 +202,14 @@ class _DefinitionCache:
                 continue
             visited.add(id(node))
             yield node
-            parts = node.get("allOf")
-            stack += parts if isinstance(parts, list) else []
+            included = node.get("allOf")
+            stack += included if isinstance(included, list) else []
             if isinstance(node.get("$ref"), str):
                 stack.append(self._document.lookup(node["$ref"]))
 
 
 def _is_valid_keyword(key: str, value: Any) -> bool:
-    """Whether a keyword has a usable value. For example, `required: true` on a property is a common mistake."""
+    """Return whether a keyword is used and has a valid value. `required: true` on a property is a common mistake."""
     if key in ("required", "enum"):
         return isinstance(value, list)
     if key == "type":
@@ -217,7 +220,7 @@ def _is_valid_keyword(key: str, value: Any) -> bool:
 
 
 def holds_file(schema: Any) -> bool:
-    """Whether a form field with this schema can hold a file."""
+    """Return whether a form field with this schema can hold a file."""
     if not isinstance(schema, Mapping):
         return False
     unions = [schema.get(key) for key in ("anyOf", "oneOf")]
@@ -226,14 +229,14 @@ def holds_file(schema: Any) -> bool:
 
 
 def _is_file(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema describes a file: by `format` in 3.0, by a media type without encoding in 3.1."""
+    """Return whether a schema describes a file: by `format` in 3.0, by a media type without encoding in 3.1."""
     if schema.get("type") not in ("string", ["string"], ["string", "null"], None):
         return False
     return schema.get("format") == "binary" or ("contentMediaType" in schema and "contentEncoding" not in schema)
 
 
 class UniqueNames:
-    """A set of names where a repeated name gets a number appended."""
+    """A set of unique names: a repeated name gets a number."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()

@@ -14,9 +14,9 @@ from urllib.parse import quote_plus
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.document import Document
-from forebay.operations.openapi.styles import NON_SECRET_HEADERS, check_header_value, percent_encode
+from forebay.operations.openapi.parameters import check_header_value, percent_encode
 
-__all__ = ["AppliedSecurity", "Credential", "Requirement", "Security", "redact"]
+__all__ = ["NON_SECRET_HEADERS", "AppliedSecurity", "Credential", "Requirement", "Security", "redact"]
 
 Secret: TypeAlias = str | tuple[str, str]
 
@@ -25,6 +25,12 @@ Credential: TypeAlias = Secret | Callable[[], Secret | Awaitable[Secret]]
 
 Requirement: TypeAlias = Sequence[str]
 """Names of security schemes that a request needs together."""
+
+NON_SECRET_HEADERS = frozenset(
+    {"accept", "accept-encoding", "accept-language", "connection", "content-length", "content-type"}
+    | {"host", "transfer-encoding", "user-agent"}
+)
+"""Lower-case names of headers that never carry credentials. All others are treated as secret."""
 
 _REDACTED = "[hidden]"
 
@@ -47,7 +53,7 @@ class AppliedSecurity:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
-        """Return an instance that adds nothing and redacts header values, also without a prefix such as `Bearer`."""
+        """Return an instance that adds nothing to a request, and redacts header values with and without `Bearer`."""
         applied = cls()
         for name, value in headers.items():
             if name.lower() not in NON_SECRET_HEADERS:
@@ -82,7 +88,7 @@ class AppliedSecurity:
 
 
 class Security:
-    """The security schemes of a document and our credentials for them."""
+    """The security schemes of a document, and the user's credentials for them."""
 
     def __init__(
         self, document: Document, credentials: Mapping[str, Credential] | None, headers: Mapping[str, str]
@@ -96,16 +102,16 @@ class Security:
             raise InvalidArgument(f"no such security scheme: {', '.join(unknown)}; there are {known}")
 
     def choose(self, requirements: Any) -> tuple[Requirement, list[Requirement]]:
-        """Choose the first requirement that our credentials meet.
+        """Choose the first security requirement of an operation that the credentials meet.
 
-        Returns it (empty if there is none) and all alternatives (empty if authentication is optional).
+        Return that requirement, empty if none is met; and all requirements, empty if authentication is optional.
         """
         alternatives: list[Requirement] = [[*names] for names in requirements or () if isinstance(names, Mapping)]
         usable = (names for names in alternatives if names and all(name in self._credentials for name in names))
         return next(usable, []), alternatives if [] not in alternatives else []
 
     async def apply(self, requirement: Requirement) -> AppliedSecurity:
-        """Return what a request needs to meet a requirement."""
+        """Return the headers, query pairs and cookies that meet a requirement."""
         applied = AppliedSecurity.from_headers(self._headers)
         for name in requirement:
             _apply_scheme(self._schemes[name], name, await self._get_secret(name), applied)
@@ -141,17 +147,16 @@ def _apply_scheme(scheme: Mapping[str, Any], name: str, secret: Secret, applied_
     match scheme:
         case {"type": "apiKey", "in": "header" | "query" | "cookie" as location, "name": str(key)}:
             applied_security.add_key(location, key, _check_token(name, secret))
-        case {"type": "http", "scheme": str(kind)} if kind.lower() == "basic":
+        case {"type": "http", "scheme": str(http_scheme)} if http_scheme.lower() == "basic":
             user, password = _check_user_and_password(name, secret)
             token = base64.b64encode(f"{user}:{password}".encode()).decode()
             applied_security.add_secret(password)
             applied_security.add_header("Authorization", f"Basic {token}", token)
         case {"type": "http" | "oauth2" | "openIdConnect"}:
-            kind = str(scheme.get("scheme") or "Bearer")
+            http_scheme = str(scheme.get("scheme") or "Bearer")
+            http_scheme = http_scheme.capitalize() if http_scheme.islower() else http_scheme
             token = _check_token(name, secret)
-            applied_security.add_header(
-                "Authorization", f"{kind.capitalize() if kind.islower() else kind} {token}", token
-            )
+            applied_security.add_header("Authorization", f"{http_scheme} {token}", token)
         case _:
             raise CallError("EXECUTION_ERROR", f"security scheme {name} is of a type that nothing is known of")
 

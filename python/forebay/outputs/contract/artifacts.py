@@ -103,7 +103,7 @@ def sanitize_domain(name: str) -> str:
 
 
 def format_artifact_name(domain: str, artifact_id: str) -> str:
-    """Return `ax://domain/id`: a reference without its handle. Raise `InvalidArgument` if a part is invalid."""
+    """Return `ax://domain/id`, a reference without its handle. Raise `InvalidArgument` if domain or id is invalid."""
     if not isinstance(domain, str) or not _DOMAIN_PATTERN.fullmatch(domain):
         raise InvalidArgument(
             f"a domain is 1 to 64 letters, digits, dots, dashes or underscores, not {short_repr(domain)}"

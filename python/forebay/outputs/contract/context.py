@@ -23,10 +23,10 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class ResponseContext:
-    """Where responses of the current tool call are stored, for which principal, and within what limits.
+    """The store, principal and limits for responses of the current tool call.
 
-    A context manager: inside `with`, `find_context` returns it. Every tool call creates a context, so it is kept
-    cheap: the dataclass is not frozen, and `__enter__` is not built on a generator.
+    Inside `with context:`, `find_context` returns the context. Every tool call creates one, so it must be cheap: the
+    dataclass is not frozen, and `__enter__` is not built on a generator.
     """
 
     store: "Store | None" = None
@@ -36,13 +36,13 @@ class ResponseContext:
     fetch_with: str | None = None
     """Name of the server's tool that reads references, if it has one."""
     is_ascii: bool = False
-    """Whether the server escapes all non-ASCII characters in what it sends."""
+    """Whether the server escapes all non-ASCII characters in its messages."""
     max_bytes: int | None = None
     """Budget that the server's contract sets for this tool, if there is one."""
     responses: list[str] = dataclasses.field(default_factory=list)
     """Responses built during this call; the server does not wrap them a second time."""
     failure: "ForebayError | None" = None
-    """Last error raised in this call. An SDK may hide its message, which tells the caller what to do."""
+    """Last error raised in this call. Kept because an SDK may hide its message from the caller."""
     _token: "contextvars.Token[ResponseContext | None] | None" = dataclasses.field(default=None, init=False, repr=False)
 
     def __enter__(self) -> "ResponseContext":

@@ -1,4 +1,4 @@
-"""The `@contracted` decorator: make an existing tool return responses of the contract."""
+"""The `@contracted` decorator: make an existing tool return contract responses."""
 
 import asyncio
 import functools
@@ -11,12 +11,12 @@ from forebay.errors import InvalidArgument
 from forebay.outputs.contract.artifacts import sanitize_domain
 from forebay.outputs.contract.context import find_context
 from forebay.outputs.contract.limits import Category, ResponseLimits, category_of, resolve_limits
-from forebay.outputs.contract.response import PayloadView, Response, build_response
+from forebay.outputs.contract.response import PayloadView, Response, build_response, make_default_summary
 
 if TYPE_CHECKING:
     from forebay.store import Store
 
-__all__ = ["contracted", "describe_view"]
+__all__ = ["contracted"]
 
 _log = logging.getLogger("forebay")
 
@@ -44,7 +44,7 @@ def contracted(
     store: "Store | None" = None,
     domain: str | None = None,
 ) -> Any:
-    """Decorate a sync or async tool so that its results follow the contract. Put it below `@server.tool()`.
+    """Decorate a sync or async tool so that it returns contract responses. Put it below `@server.tool()`.
 
     `summary` is a line, or a function that makes one from the tool's result. `category` defaults to the one that the
     tool's name suggests. Exceptions and results of an SDK's own types go to the server unchanged.
@@ -81,7 +81,7 @@ def _wrap_tool(
         line = _make_summary(summary, data)
 
         def summarize(view: PayloadView) -> str:
-            return describe_view(name, view) if line is None else line
+            return make_default_summary(name, view) if line is None else line
 
         context = find_context(store)
         return build_response(data, summarize, True, context.tighten_limits(tool_limits), context, artifact_domain)
@@ -132,15 +132,3 @@ def _get_signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function, eval_str=True)
     except NameError:
         return inspect.signature(function)
-
-
-def describe_view(name: str, view: PayloadView) -> str:
-    """Return the default summary: the number of items, lines or bytes."""
-    if view.item_count is not None:
-        return f"{name}: {view.item_count} items"
-    match view.nature:
-        case "text" if view.line_count > 1:
-            return f"{name}: {view.line_count} lines of text"
-        case "binary":
-            return f"{name}: {view.size} bytes"
-    return f"{name}: done"

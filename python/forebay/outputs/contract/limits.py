@@ -1,13 +1,22 @@
-"""Size limits of responses, by category of tool."""
+"""Size limits of contract responses: by category, and by the rules that a server has for its tools."""
 
 import dataclasses
 import fnmatch
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from forebay.arguments import check_integer, short_repr
 from forebay.errors import InvalidArgument
 
-__all__ = ["BUDGETS", "Category", "ResponseLimits", "category_of", "resolve_limits"]
+__all__ = [
+    "BUDGETS",
+    "Category",
+    "ContractRules",
+    "ResponseLimits",
+    "ToolContracts",
+    "category_of",
+    "resolve_limits",
+]
 
 Category: TypeAlias = Literal["execution", "list", "status", "scan", "config"]
 
@@ -50,7 +59,7 @@ class ResponseLimits:
     max_json_depth: int = 4
     """The response is at depth 0, its `data` at depth 1."""
     max_log_lines: int = 20
-    """Lines shown of a long text: half from its start, half from its end."""
+    """Number of lines to show of a long text: half from its start, half from its end."""
 
     def __post_init__(self) -> None:
         check_integer("max_bytes", self.max_bytes, _MIN_BYTES)
@@ -75,3 +84,47 @@ def resolve_limits(category: Category | None, limits: ResponseLimits | None = No
     if category not in BUDGETS:
         raise InvalidArgument(f"category is one of {', '.join(get_args(Category))}, not {str(category)[:32]!r}")
     return dataclasses.replace(limits, max_bytes=min(limits.max_bytes, BUDGETS[category]))
+
+
+ContractRules: TypeAlias = "bool | Iterable[str] | Mapping[str, Category | ResponseLimits | bool]"
+"""True for all tools, a list of names or patterns, or a rule for each name or pattern."""
+
+
+class ToolContracts:
+    """The response limits of each tool, by name or pattern such as `*_list`; the first match wins."""
+
+    def __init__(self, rules: ContractRules) -> None:
+        self._rules = _parse_rules(rules)
+        for rule in self._rules.values():
+            _resolve_rule("", rule)
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def find_limits(self, tool: str) -> ResponseLimits | None:
+        """Return the limits of a tool's responses, or `None` if the tool is not under contract."""
+        for pattern, rule in self._rules.items():
+            if fnmatch.fnmatchcase(tool, pattern):
+                return _resolve_rule(tool, rule)
+        return None
+
+
+def _parse_rules(rules: ContractRules) -> Mapping[str, Any]:
+    if isinstance(rules, bool):
+        return {"*": True} if rules else {}
+    if isinstance(rules, Mapping):
+        return dict(rules)
+    names = None if isinstance(rules, str) or not isinstance(rules, Iterable) else list(rules)
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f'contract is True, or names of tools such as ["*_list"], not {rules!r:.64}')
+    return dict.fromkeys(names, True)
+
+
+def _resolve_rule(tool: str, rule: Any) -> ResponseLimits | None:
+    if isinstance(rule, ResponseLimits):
+        return rule
+    if isinstance(rule, bool):
+        return resolve_limits(category_of(tool)) if rule else None
+    if not isinstance(rule, str):
+        raise InvalidArgument(f"a tool's contract is true, false, a category or ResponseLimits(...), not {rule!r:.64}")
+    return resolve_limits(cast("Category", rule))

@@ -37,10 +37,10 @@ _CURSOR_SIGNING_KEY = os.urandom(32)
 """Signs cursors. A new key in each process: cursors do not survive a restart."""
 
 _SIGNATURE_BYTES = 12
-_LIST_ID = "list"
+_ARTIFACT_ID = "list"
 _MAX_ID_LENGTH = 500
-_ITEM_FRACTION = 6
-"""An id or a label takes at most 1/6 of a page, so that one item always fits."""
+_TEXT_DIVISOR = 6
+"""An id or a label takes at most a sixth of a page, so that one item always fits."""
 
 
 @record_failure
@@ -65,7 +65,7 @@ def paginated_list(
         raise InvalidArgument(f"items are a list, such as list(rows), not {short_repr(items)}")
     check_integer("limit", limit, 1)
     check_text("label_field", label_field)
-    format_artifact_name(domain, _LIST_ID)
+    format_artifact_name(domain, _ARTIFACT_ID)
     context = find_context(store)
     limits = context.tighten_limits(resolve_limits(None, limits) if limits else resolve_limits("list"))
     offset, handle = (0, None) if cursor is None else _parse_cursor(cursor, items, domain, context)
@@ -77,15 +77,15 @@ def paginated_list(
     if context.store is not None:
         try:
             if handle is None or not _is_stored(context, handle):
-                handle = put_artifact(context, domain, _LIST_ID, list(items)).output_handle
-            head["artifactRef"] = make_reference(domain, _LIST_ID, handle)
+                handle = put_artifact(context, domain, _ARTIFACT_ID, list(items)).output_handle
+            head["artifactRef"] = make_reference(domain, _ARTIFACT_ID, handle)
             if context.fetch_with is not None:
                 head["fetchWith"] = context.fetch_with
         except ForebayError as error:
             head["error"] = format_error(error)
     max_page_bytes = limits.max_bytes - ENVELOPE_BYTES
     # Escaping a non-ASCII character takes up to three times its bytes.
-    max_text_bytes = max_page_bytes // _ITEM_FRACTION // (3 if context.is_ascii else 1)
+    max_text_bytes = max_page_bytes // _TEXT_DIVISOR // (3 if context.is_ascii else 1)
     try:
         page = [
             _summarize_item(item, label_field, max_text_bytes, context)

@@ -1,4 +1,4 @@
-"""Responses of the contract: a summary, a success flag, what fits of the payload, and a reference to the whole."""
+"""Contract responses: a summary, a success flag, as much of the payload as fits, and a reference to all of it."""
 
 import functools
 import json
@@ -34,6 +34,7 @@ __all__ = [
     "build_response",
     "find_largest_excerpt",
     "format_error",
+    "make_default_summary",
     "redact_text",
     "wrap_response",
 ]
@@ -57,13 +58,13 @@ ResponseHead: TypeAlias = dict[str, Any]
 """The fields of a response without `data`."""
 
 _MIN_EXCERPT_BYTES = 13
-"""Bytes of JSON to which the core can shorten any payload."""
+"""Smallest size to which `_core.truncate` can shorten any payload."""
 
 _SLACK_BYTES = 64
 """Unused bytes of the budget that are accepted to save another pass over the payload."""
 
 _MAX_COMPARED_BYTES = 1 << 18
-"""Maximum bytes of a payload that is compared with its excerpt as JSON. Of larger ones only the bytes are compared."""
+"""Maximum bytes of a payload that is normalized to compare it with its excerpt."""
 
 _STRING_OR_SPACE_PATTERN = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
 _LONE_SURROGATE_PATTERN = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\[^u])|\\u[dD][89a-fA-F]..")
@@ -107,8 +108,8 @@ class PayloadView:
     def read_start(self) -> str:
         """Return the start of a text, or "" for a binary payload.
 
-        A text over `max_string_length` keeps at least one character more than that, so that the caller truncates it
-        and adds the truncation marker.
+        Of a text longer than `max_string_length`, at least one character more is returned, so that `truncate` marks it
+        as cut.
         """
         if self.nature == "binary":
             return ""
@@ -119,7 +120,7 @@ class PayloadView:
         limits = self._limits
         head = min((limits.max_log_lines + 1) // 2, limits.max_array_items)
         tail = min(limits.max_log_lines // 2, limits.max_array_items)
-        # Enough for every line at its maximum length, so that no line is dropped for another.
+        # Room for every line at its maximum length, so that none is dropped.
         max_bytes = (head + tail + 1) * (4 * (limits.max_string_length + 1) + _SLACK_BYTES)
         lines = _core.truncate_lines(self._data, head, tail, max_bytes=max_bytes).removesuffix("\n").split("\n")
         # If lines were left out, a marker line stands between head and tail.
@@ -142,7 +143,7 @@ class PayloadView:
         )
 
     def is_complete(self, excerpt: bytes) -> bool:
-        """Return whether the excerpt holds the whole payload; `False` if comparing would take long."""
+        """Return whether the excerpt holds the whole payload; `False` if the payload is too large to compare."""
         match self.nature:
             case "binary":
                 return False
@@ -165,7 +166,7 @@ def _keep_string(token: re.Match[bytes]) -> bytes:
 
 
 def find_largest_excerpt(truncate: Callable[[int], bytes], measure: Callable[[bytes], int], max_bytes: int) -> bytes:
-    """Return about the largest excerpt whose measured size is at most `max_bytes`.
+    """Return nearly the largest excerpt whose measured size is at most `max_bytes`.
 
     The escaped size depends on the content: a quote takes two bytes. So each excerpt is measured, and its size gives
     the next guess.
@@ -267,13 +268,25 @@ def build_response(
 def _store_payload(
     context: ResponseContext, domain: str, artifact_id: str, payload: Buffer, mime_type: str | None
 ) -> ResponseHead:
-    """Store the payload and return the fields that refer to it, or the error if that fails."""
+    """Store the payload and return the fields that refer to it, or an `error` field if storing fails."""
     try:
         descriptor = put_artifact(context, domain, artifact_id, payload, mime_type)
     except ForebayError as error:
         return {"error": format_error(error)}
     fields = {"artifactRef": make_reference(domain, artifact_id, descriptor.output_handle)}
     return fields if context.fetch_with is None else {**fields, "fetchWith": context.fetch_with}
+
+
+def make_default_summary(tool: str, view: PayloadView) -> str:
+    """Return the summary of a tool's payload: the number of items, lines or bytes."""
+    if view.item_count is not None:
+        return f"{tool}: {view.item_count} items"
+    match view.nature:
+        case "text" if view.line_count > 1:
+            return f"{tool}: {view.line_count} lines of text"
+        case "binary":
+            return f"{tool}: {view.size} bytes"
+    return f"{tool}: done"
 
 
 def redact_text(text: str, context: ResponseContext) -> str:

@@ -161,8 +161,8 @@ def _check_regular(status: os.stat_result, path: str) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise _make_link_error(path)
     if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
-        raise FileRefDenied(f"{short_repr(path)} is {kind}; name a file")
+        file_type = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
+        raise FileRefDenied(f"{short_repr(path)} is {file_type}; name a file")
     # Another hard link to the file may lie outside the roots.
     if status.st_nlink > 1:
         raise FileRefDenied(
@@ -183,7 +183,7 @@ _MOUNT_INFO = Path("/proc/self/mountinfo")
 
 
 def is_pseudo_device(device: int) -> bool:
-    """Return whether a device number belongs to a filesystem that the kernel generates, such as /proc."""
+    """Return whether a device number belongs to a filesystem whose files the kernel generates, such as /proc."""
     number = b"%d:%d" % (os.major(device), os.minor(device))
     # Without a mount list the system has no /proc either.
     with contextlib.suppress(OSError):
@@ -192,6 +192,6 @@ def is_pseudo_device(device: int) -> bool:
 
 
 def _is_pseudo_mount(mount: bytes, device_number: bytes) -> bool:
-    """Check one line of mountinfo, such as `22 27 0:21 / /proc rw,nosuid - proc proc rw`."""
+    """Check one line of mountinfo, such as `22 27 0:21 / /proc rw,nosuid - proc proc rw`, for this device."""
     location, _, source = mount.partition(b" - ")
     return location.split()[2:3] == [device_number] and not _PSEUDO_FILESYSTEMS.isdisjoint(source.split()[:1])

@@ -16,8 +16,8 @@ from forebay.arguments import check_integer, check_pointer, check_text, short_re
 from forebay.errors import InvalidArgument
 
 __all__ = [
-    "FILE",
-    "HANDLE",
+    "FILE_KEY",
+    "HANDLE_KEY",
     "ByteRange",
     "LineRange",
     "Reference",
@@ -27,16 +27,16 @@ __all__ = [
     "unescape_key",
 ]
 
-Kind: TypeAlias = Literal["$file", "$handle"]
-FILE: Kind = "$file"
-HANDLE: Kind = "$handle"
+ReferenceKey: TypeAlias = Literal["$file", "$handle"]
+FILE_KEY: ReferenceKey = "$file"
+HANDLE_KEY: ReferenceKey = "$handle"
 
 _ALLOWED_OPTIONS = {
-    FILE: ("encoding", "offset", "length", "lines"),
-    HANDLE: ("path", "encoding", "offset", "length", "lines"),
+    FILE_KEY: ("encoding", "offset", "length", "lines"),
+    HANDLE_KEY: ("path", "encoding", "offset", "length", "lines"),
 }
-_COMMON_MISTAKES = {"output_handle": HANDLE}
-"""Wrong names that are not near a valid one by spelling, and the name that was meant."""
+_COMMON_MISTAKES = {"output_handle": HANDLE_KEY}
+"""Wrong keys that are not spelled like a valid one, and the key that was meant."""
 
 
 class ByteRange(NamedTuple):
@@ -60,22 +60,24 @@ ReferenceRange: TypeAlias = ByteRange | LineRange
 class Reference:
     """A parsed reference to a file or to a stored output."""
 
-    kind: Kind
-    name: str
+    key: ReferenceKey
+    target: str
+    """The path of a file, or a handle."""
     path: str | None
+    """JSON Pointer to a value in a stored output."""
     is_base64: bool
-    part: ReferenceRange
+    selected_range: ReferenceRange
 
 
 def contains_references(arguments: object) -> bool:
-    """Return whether the arguments contain a reference, a misspelled one or an escaped one."""
+    """Return whether the arguments contain a reference, also if it is misspelled or escaped."""
     pending = [arguments]
     while pending:
         value = pending.pop()
         if isinstance(value, dict):
             # The cheap test first: there may be many keys, and few start with "$".
             dollar_keys = [key for key in value if isinstance(key, str) and key.startswith("$")]
-            if any(_match_kind(key) for key in dollar_keys):
+            if any(_match_reference_key(key) for key in dollar_keys):
                 return True
             pending += value.values()
         elif isinstance(value, list):
@@ -85,14 +87,14 @@ def contains_references(arguments: object) -> bool:
 
 def unescape_key(key: Any) -> Any:
     """Remove one `$` from an escaped key such as `$$file`; return other keys unchanged."""
-    is_escaped = isinstance(key, str) and key.startswith("$$") and _match_kind(key)
+    is_escaped = isinstance(key, str) and key.startswith("$$") and _match_reference_key(key)
     return key[1:] if is_escaped else key
 
 
-def _match_kind(key: str) -> Kind | None:
-    """Return the kind of reference that a key names, allowing one typo and any number of leading `$`."""
+def _match_reference_key(key: str) -> ReferenceKey | None:
+    """Return the reference key that is meant, allowing one typo and any number of leading `$`, or `None`."""
     name = key.lstrip("$").lower()
-    matches = (kind for kind in (FILE, HANDLE) if _is_near_match(name, kind[1:]))
+    matches = (valid_key for valid_key in (FILE_KEY, HANDLE_KEY) if _is_near_match(name, valid_key[1:]))
     return next(matches, None) or _COMMON_MISTAKES.get(name)
 
 
@@ -101,44 +103,45 @@ def _is_near_match(name: str, valid_name: str) -> bool:
     prefix = 0
     while name[prefix : prefix + 1] == valid_name[prefix : prefix + 1] != "":
         prefix += 1
-    rest, wanted = name[prefix:], valid_name[prefix:]
-    is_swapped = rest[:2] == wanted[1::-1] and rest[2:] == wanted[2:]
-    return is_swapped or rest == wanted[1:] or rest[1:] in (wanted, wanted[1:])
+    suffix, valid_suffix = name[prefix:], valid_name[prefix:]
+    is_swapped = suffix[:2] == valid_suffix[1::-1] and suffix[2:] == valid_suffix[2:]
+    return is_swapped or suffix == valid_suffix[1:] or suffix[1:] in (valid_suffix, valid_suffix[1:])
 
 
 def _check_misspelled(value: Mapping[Any, Any]) -> None:
-    """Raise `InvalidArgument` for a reference with a misspelled key; the tool would take it for the content."""
-    options = (*_ALLOWED_OPTIONS[HANDLE], *_ALLOWED_OPTIONS[FILE])
+    """Raise `InvalidArgument` for a reference with a misspelled key, which would reach the tool as an object."""
+    options = (*_ALLOWED_OPTIONS[HANDLE_KEY], *_ALLOWED_OPTIONS[FILE_KEY])
     other_keys = [key for key in value if key not in options]
     if len(other_keys) != 1 or not isinstance(other_keys[0], str) or not isinstance(value[other_keys[0]], str):
         return
     (key,) = other_keys
-    if key.startswith("$") and not key.startswith("$$") and (kind := _match_kind(key)) is not None:
+    if key.startswith("$") and not key.startswith("$$") and (valid_key := _match_reference_key(key)) is not None:
         raise InvalidArgument(
-            f'there is no reference "{key:.64}"; did you mean "{kind}"? To pass the object as it is, write "${key:.64}"'
+            f'there is no reference "{key:.64}"; did you mean "{valid_key}"? '
+            f'To pass the object as it is, write "${key:.64}"'
         )
 
 
 def parse_reference(value: Mapping[Any, Any]) -> Reference | None:
-    """Return the reference that an object is, or `None`. Raise `InvalidArgument` if it is malformed or misspelled."""
-    if FILE not in value and HANDLE not in value:
+    """Parse a reference; return `None` for any other object. Raise `InvalidArgument` if it is malformed."""
+    if FILE_KEY not in value and HANDLE_KEY not in value:
         _check_misspelled(value)
         return None
-    kind = FILE if FILE in value else HANDLE
-    allowed = _ALLOWED_OPTIONS[kind]
-    unknown = [key for key in value if key != kind and key not in allowed]
-    if unknown or not isinstance(value[kind], str):
-        problem = f"no {short_repr(unknown[0])}" if unknown else f"a text as its {kind}, not {short_repr(value[kind])}"
+    key = FILE_KEY if FILE_KEY in value else HANDLE_KEY
+    allowed = _ALLOWED_OPTIONS[key]
+    unknown = [name for name in value if name != key and name not in allowed]
+    if unknown or not isinstance(value[key], str):
+        problem = f"no {short_repr(unknown[0])}" if unknown else f"a text as its {key}, not {short_repr(value[key])}"
         raise InvalidArgument(
-            f'an object with "{kind}" is a reference, which has {problem} (beside it: {", ".join(allowed)}); '
-            f'to pass the object as it is, write "${kind}" for that key'
+            f'an object with "{key}" is a reference, which has {problem} (beside it: {", ".join(allowed)}); '
+            f'to pass the object as it is, write "${key}" for that key'
         )
-    check_text(kind, value[kind])
+    check_text(key, value[key])
     # Many clients send null for options that they do not set.
-    options = {key: option for key, option in value.items() if key != kind and option is not None}
+    options = {name: option for name, option in value.items() if name != key and option is not None}
     if "path" in options:
         check_pointer("path", options["path"])
-    return Reference(kind, value[kind], options.get("path"), _is_base64(options), _parse_range(options))
+    return Reference(key, value[key], options.get("path"), _is_base64(options), _parse_range(options))
 
 
 def _is_base64(options: Mapping[str, Any]) -> bool:

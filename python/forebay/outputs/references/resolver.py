@@ -19,7 +19,7 @@ from forebay.arguments import check_integer, short_repr
 from forebay.errors import FileRefTooLarge, ForebayError, InvalidArgument, InvalidFormat, InvalidJSON, PathNotFound
 from forebay.outputs.references.files import FileRoots
 from forebay.outputs.references.reference import (
-    FILE,
+    FILE_KEY,
     ByteRange,
     LineRange,
     Reference,
@@ -28,7 +28,7 @@ from forebay.outputs.references.reference import (
     parse_reference,
     unescape_key,
 )
-from forebay.outputs.references.schemas import accepts_text
+from forebay.outputs.schemas import accepts_text
 from forebay.store import Store
 from forebay.store.handles import extract_handle, is_handle
 from forebay.store.reader import View
@@ -64,40 +64,40 @@ class RangeSource(Protocol):
 
     @property
     def size(self) -> int:
-        """Size in bytes when it was opened; bytes appended later are not read."""
+        """Size in bytes at the time of opening; bytes appended later are not read."""
 
     def read(self, start: int, end: int) -> Buffer:
-        """Return these bytes, or fewer if a file shrank."""
+        """Return the bytes from `start` to `end`, or fewer if the file has become shorter."""
 
 
 def read_range(
-    source: RangeSource, part: ReferenceRange, max_bytes: int, chunk_bytes: int = _READ_CHUNK_BYTES
+    source: RangeSource, selected_range: ReferenceRange, max_bytes: int, chunk_bytes: int = _READ_CHUNK_BYTES
 ) -> bytes:
     """Read a range; raise `FileRefTooLarge` above `max_bytes`. Lines must lie within the first `max_bytes`."""
-    if isinstance(part, LineRange):
-        return _read_lines(source, part, max_bytes, chunk_bytes)
-    return _read_bytes(source, part, max_bytes)
+    if isinstance(selected_range, LineRange):
+        return _read_lines(source, selected_range, max_bytes, chunk_bytes)
+    return _read_bytes(source, selected_range, max_bytes)
 
 
-def _read_bytes(source: RangeSource, part: ByteRange, max_bytes: int) -> bytes:
-    start = min(part.offset, source.size)
-    end = source.size if part.length is None else min(start + part.length, source.size)
+def _read_bytes(source: RangeSource, byte_range: ByteRange, max_bytes: int) -> bytes:
+    start = min(byte_range.offset, source.size)
+    end = source.size if byte_range.length is None else min(start + byte_range.length, source.size)
     if end - start > max_bytes:
         raise _make_too_large_error(max_bytes)
     return bytes(source.read(start, end))
 
 
-def _read_lines(source: RangeSource, part: LineRange, max_bytes: int, chunk_bytes: int) -> bytes:
+def _read_lines(source: RangeSource, line_range: LineRange, max_bytes: int, chunk_bytes: int) -> bytes:
     pieces: list[bytes] = []
     offset = line = 0
-    while line < part.end and offset < source.size:
+    while line < line_range.end and offset < source.size:
         if offset >= max_bytes:
             raise _make_too_large_error(max_bytes)
         chunk = bytes(source.read(offset, min(offset + chunk_bytes, max_bytes, source.size)))
         if not chunk:
             break
         offset += len(chunk)
-        start, end = _skip_lines(chunk, part.first - line), _skip_lines(chunk, part.end - line)
+        start, end = _skip_lines(chunk, line_range.first - line), _skip_lines(chunk, line_range.end - line)
         pieces.append(chunk[start:end])
         line += chunk.count(b"\n")
     return b"".join(pieces)
@@ -169,7 +169,7 @@ def _to_fragment(resolved_value: ResolvedValue) -> orjson.Fragment:
 def escape_text(text: bytes, chunk_bytes: int = _ESCAPE_CHUNK_BYTES) -> bytes:
     """Return a UTF-8 text as a JSON string.
 
-    It is escaped in chunks: one wide character makes Python use four bytes for each character of a `str`.
+    The text is escaped in chunks: a single wide character makes Python use four bytes for each character of a `str`.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     chunks = [
@@ -208,10 +208,10 @@ class ReferenceResolver:
 
     @contextlib.contextmanager
     def open_source(self, reference: Reference, principal: str | None, max_bytes: int) -> Iterator[RangeSource]:
-        """Open what a reference names. A JSON string selected by `path` is read as the text it encodes."""
+        """Open the file or stored output of a reference. A JSON string selected by `path` is read as decoded text."""
         with contextlib.ExitStack() as stack:
-            if reference.kind == FILE:
-                yield stack.enter_context(self._roots.open(reference.name))
+            if reference.key == FILE_KEY:
+                yield stack.enter_context(self._roots.open(reference.target))
                 return
             view = self._open_stored(reference, principal, stack)
             is_string = (
@@ -226,26 +226,26 @@ class ReferenceResolver:
 
     def _open_stored(self, reference: Reference, principal: str | None, stack: contextlib.ExitStack) -> View:
         # An invalid handle gives the same error as an unknown one.
-        handle = str(extract_handle(reference.name))
+        handle = str(extract_handle(reference.target))
         try:
             return stack.enter_context(self._store.open_view(handle, reference.path, principal=principal))
         except PathNotFound:
             # The error shows the outline, since the caller has no way to ask for it.
-            shape = self._store.outline(handle, principal=principal)
-            raise PathNotFound(f"nothing at path {short_repr(reference.path)}; there is {shape}") from None
+            outline = self._store.outline(handle, principal=principal)
+            raise PathNotFound(f"nothing at path {short_repr(reference.path)}; there is {outline}") from None
 
     def record(self, event: str, reference: Reference, **details: object) -> None:
         """Add an event about a reference to the journal, without any of its content."""
-        if reference.kind == FILE:
-            target: dict[str, object] = {"path": _shorten_path(reference.name)}
+        if reference.key == FILE_KEY:
+            target: dict[str, object] = {"path": _shorten_path(reference.target)}
         else:
-            handle = extract_handle(reference.name)
+            handle = extract_handle(reference.target)
             target = {"handle": handle if is_handle(handle) else None, "path": _shorten_path(reference.path)}
         self._store.journal.record(event, **target, **details)  # type: ignore[arg-type]
 
 
 def _list_default_roots() -> list[str]:
-    """Return the working and the temporary directory, without `/`: some clients start servers there."""
+    """Return the working directory, unless it is `/`, where some clients start servers, and the temporary directory."""
     cwd = Path.cwd()
     return [*([] if cwd == cwd.parent else [str(cwd)]), tempfile.gettempdir()]
 
@@ -261,6 +261,7 @@ class _CallResolution:
     remaining_bytes: int
 
     def resolve_value(self, value: Any, path: _Path) -> Any:
+        """Return a value with its references resolved. `path` is the position of the value in the arguments."""
         if len(path) > _MAX_ARGUMENT_DEPTH:
             raise InvalidArgument(
                 f"references are looked for in {_MAX_ARGUMENT_DEPTH} levels, and these arguments have more"
@@ -287,7 +288,7 @@ class _CallResolution:
 
     def _read_reference(self, reference: Reference, path: _Path) -> ResolvedValue:
         with self.resolver.open_source(reference, self.principal, self.remaining_bytes) as source:
-            data = read_range(source, reference.part, self.remaining_bytes)
+            data = read_range(source, reference.selected_range, self.remaining_bytes)
         self.remaining_bytes -= len(data)
         if reference.is_base64:
             return ResolvedValue(base64.b64encode(data))
@@ -297,7 +298,7 @@ class _CallResolution:
         data = _check_is_json(data.removeprefix(_UTF8_BOM), reference)
         if not path and not data.lstrip().startswith(b"{"):
             raise InvalidArgument(
-                f"the arguments of a tool are an object, and what is in {_format_name(reference)} is none"
+                f"the arguments of a tool are an object, and what is in {_format_target(reference)} is none"
             )
         return ResolvedValue(data, is_json=True)
 
@@ -320,30 +321,30 @@ def _check_is_text(data: bytes, reference: Reference) -> bytes:
     survey = Survey(is_json=False)
     survey.feed(data)
     if survey.finish().nature == "binary":
-        raise InvalidFormat(f'{_format_name(reference)} is not text; add "encoding": "base64" to have its bytes')
+        raise InvalidFormat(f'{_format_target(reference)} is not text; add "encoding": "base64" to have its bytes')
     return data
 
 
 def _check_is_json(data: bytes, reference: Reference) -> bytes:
     try:
-        kind = index_items(data).kind
+        items = index_items(data)
     except InvalidJSON as error:
         problem = str(error).partition(";")[0]
         raise InvalidJSON(
-            f"this argument takes JSON, and what {_format_name(reference)} gives is {problem}; "
+            f"this argument takes JSON, and what {_format_target(reference)} gives is {problem}; "
             "refer to a JSON document",
             error.index,
         ) from None
-    if kind == "ndjson":
+    if items.kind == "ndjson":
         raise InvalidJSON(
-            f"this argument takes one JSON document, and {_format_name(reference)} has one on each line; "
+            f"this argument takes one JSON document, and {_format_target(reference)} has one on each line; "
             "refer to one line"
         )
     return data
 
 
-def _format_name(reference: Reference) -> str:
-    return short_repr(reference.name)
+def _format_target(reference: Reference) -> str:
+    return short_repr(reference.target)
 
 
 def _shorten_path(text: str | None) -> str | None:

@@ -13,7 +13,7 @@ import httpx2
 import forebay
 from forebay.errors import InvalidArgument, UpstreamFailed
 from forebay.wire.framing import Message, Spool
-from forebay.wire.inflate import ACCEPT_ENCODING, Inflater, is_compression
+from forebay.wire.http_bodies import ACCEPT_ENCODING, Inflater, is_compression
 from forebay.wire.messages import make_id_key, protocol_version
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from forebay.errors import UpstreamFailed
 from forebay.proxy.http.connection import Endpoint, OutgoingMessage, UpstreamConnection, is_same_server, iter_body
 from forebay.proxy.relay import Relay
 from forebay.wire.framing import Line, LineBuffer, LostMessage, Spool
+from forebay.wire.http_bodies import Event, EventParser
 from forebay.wire.messages import dump, parse
-from forebay.wire.sse import Event, EventParser
 
 __all__ = [
     "EVENT_STREAM_TYPE",

@@ -14,7 +14,7 @@ TOTAL_COUNTER = "total"
 
 
 class ObjectInfo(NamedTuple):
-    """An entry of a listing."""
+    """An object in the listing of a backend."""
 
     handle: str
     size: int
@@ -31,7 +31,7 @@ class Blob(Protocol):
         """A value that changes whenever the object does."""
 
     def read(self, start: int, length: int) -> bytes:
-        """Read a range; the result is shorter only at the end of the object."""
+        """Read a range. The result is shorter than `length` only at the end of the object."""
 
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -43,7 +43,7 @@ class Upload(Protocol):
 
     def write(self, parts: Sequence[Buffer]) -> None: ...
     def commit(self, extension: str) -> None:
-        """Make the object visible atomically. `extension` is a hint for people who browse the files."""
+        """Make the object visible atomically. `extension` is for people who look at the files."""
 
     def abort(self) -> None:
         """Discard the object; does nothing after a commit."""
@@ -61,14 +61,14 @@ class Counters(Protocol):
 
 
 class Backend(Protocol):
-    """Objects by handle.
+    """Storage of objects by handle.
 
     Methods raise `StoreUnavailable` or `StoreFull`, and `KeyError` for an unknown handle.
     """
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the objects, if they are files."""
+        """The folder of the objects; `None` if they are not files."""
 
     def create(self, handle: str) -> Upload: ...
     def open(self, handle: str) -> Blob: ...
@@ -77,10 +77,10 @@ class Backend(Protocol):
         """Delete an object and return whether it existed."""
 
     def remove_leftovers(self) -> int:
-        """Remove what crashed writers left behind and return the number of files removed."""
+        """Remove the unfinished objects of crashed writers, and return their number."""
 
     def lock(self, *, wait: bool) -> AbstractContextManager[bool]:
-        """Hold the store's lock, across processes, and yield whether it was acquired. With `wait` it always is."""
+        """Hold the store's lock and yield true. Without `wait`, yield false if another process holds the lock."""
 
     def counters(self) -> AbstractContextManager[Counters]:
         """Hold the lock of the counters, so that objects and counters change together."""

@@ -1,6 +1,6 @@
-"""Access to a private folder through open descriptors, and errors of the operating system.
+"""Access to a private folder through open descriptors, and translation of operating system errors.
 
-Symbolic links are never followed, so that nothing planted in the folder leads out of it.
+Symbolic links are never followed, so that a link planted in the folder cannot lead out of it.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ _T = TypeVar("_T")
 
 _DAY_PATTERN = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
-# O_NONBLOCK, because opening a planted pipe would block.
+# O_NONBLOCK, because opening a pipe that someone planted would block.
 SAFE_OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Folders:
-    """Descriptors of a root and of the folders in it.
+    """Open descriptors of a root folder and of the folders in it.
 
-    Other processes may remove any of them at any time; `refresh` notices that.
+    Other processes may remove or replace a folder at any time; `refresh` notices that.
     """
 
     def __init__(self, root: Path) -> None:
@@ -41,7 +41,7 @@ class Folders:
         self._stale_fds: list[int] = []
         self._days: list[str] = []
         self.version = 0
-        """Incremented whenever folders turn out to have been added or removed."""
+        """Incremented whenever this object notices that folders were added, removed or replaced."""
         self._root_fd = _open_root(root)
         try:
             self.refresh()
@@ -69,7 +69,7 @@ class Folders:
     def get_current_fd(self, name: str) -> int:
         """Return the descriptor of the folder that is at this path now, created if it is missing.
 
-        A folder that is open may have been moved away, alone or with the root, and replaced.
+        The folder of an open descriptor may have been moved away and replaced, alone or with the root.
         """
         fd = self.get_fd(name, create=True)
         with ignore_missing:
@@ -118,13 +118,13 @@ class Folders:
             return not os.path.samestat(status, os.stat(self.root, follow_symlinks=False))
         return False
 
-    def retry(self, attempt: Callable[[], _T]) -> _T:
-        """Call a function again, after a refresh, if a folder it uses is missing."""
+    def retry(self, function: Callable[[], _T]) -> _T:
+        """Call a function, and again after a refresh if a folder is missing, up to four times."""
         for _ in range(3):
             with ignore_missing:
-                return attempt()
+                return function()
             self.refresh()
-        return attempt()
+        return function()
 
     def _refresh_days(self) -> None:
         days = sorted(filter(_DAY_PATTERN.fullmatch, list_names(self.root_fd)), reverse=True)
@@ -190,12 +190,12 @@ def _open_root(root: Path) -> int:
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-# The next two are classes, because a context manager made by `contextlib` can be entered only once.
+# Both context managers are classes, because one made by `contextlib` can be entered only once.
 class _TranslateOSErrors:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, error_type: object, error: BaseException | None, trace: object) -> None:
         if not isinstance(error, OSError) or isinstance(error, ForebayError):
             return
         if error.errno in _DISK_FULL_ERRNOS:
@@ -207,7 +207,7 @@ class _IgnoreMissing:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+    def __exit__(self, error_type: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             return True
         # O_NOFOLLOW reports a symbolic link as ELOOP; the store never creates one.

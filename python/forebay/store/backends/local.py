@@ -43,8 +43,8 @@ _WRITE_FLAGS = os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS
 class LocalCounters:
     """The counters of a root, to be read and set only inside `hold`.
 
-    The file of `TOTAL_COUNTER` stays open, so that the next holder can release a lock that an interrupted one left
-    behind. The other files are opened for each access: principals may be many, and open files are limited.
+    The file of `TOTAL_COUNTER` stays open, so that the next holder can release a lock that an interrupted
+    holder left behind. The other files are opened for each access, because there may be many principals.
     """
 
     def __init__(self, folders: Folders) -> None:
@@ -115,7 +115,7 @@ class LocalCounters:
                         yield name
 
     def close(self) -> None:
-        """Close the file that stays open."""
+        """Close the file of `TOTAL_COUNTER`."""
         with self._lock:
             self._close()
 
@@ -126,7 +126,7 @@ class LocalCounters:
 
 
 def open_locked(name: str, flags: int, folder_fd: int) -> int:
-    """Open and lock a file, and return its descriptor. Start again if it is removed before the lock is acquired."""
+    """Open and lock a file, and return its descriptor. If the file is removed before it is locked, try again."""
     while True:
         fd = os.open(name, flags, 0o600, dir_fd=folder_fd)
         try:
@@ -170,7 +170,7 @@ class LocalBackend:
             version = self.folders.version
             blob = self._find(handle)
             if blob is None:
-                # Other processes add and remove day folders.
+                # Another process may have added a day folder.
                 self.folders.refresh()
                 if self.folders.version != version:
                     blob = self._find(handle)
@@ -214,7 +214,7 @@ class LocalBackend:
         return False
 
     def remove_leftovers(self) -> int:
-        """Remove the files of crashed writers and the day folders that are empty; return the number of files."""
+        """Remove the files of crashed writers, and empty day folders; return the number of files."""
         with translate_os_errors:
             self.folders.refresh()
             partial = self.folders.get_fd(".partial", create=True)
@@ -313,7 +313,7 @@ def _write_all(fd: int, view: memoryview) -> None:
 
 
 class LocalBlob:
-    """A file that is open for reading, and stays readable when it is deleted."""
+    """A file that is open for reading. It stays readable after it is deleted."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -347,7 +347,7 @@ class LocalBlob:
 
 
 def _remove_orphan(name: str, folder_fd: int) -> bool:
-    """Remove a file whose lock is free, because its writer is dead; return whether it was removed."""
+    """Remove a file that nobody has locked: its writer is dead. Return whether the file was removed."""
     try:
         fd = os.open(name, _READ_FLAGS, dir_fd=folder_fd)
     except OSError:

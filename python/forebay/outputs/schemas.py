@@ -1,9 +1,18 @@
-"""Input schemas of tools: whether an argument takes text, and how to allow references in it."""
+"""Schemas of tools: allow references in input schemas, and handles and contract responses in output schemas."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["accepts_text", "allow_references"]
+__all__ = [
+    "CONTRACT_SCHEMA",
+    "HANDLE_SCHEMA",
+    "accepts_text",
+    "allow_alternative",
+    "allow_handle",
+    "allow_handle_for_fastmcp",
+    "allow_references",
+    "is_fastmcp_tool",
+]
 
 Schema: TypeAlias = Mapping[str, Any]
 TypeNames: TypeAlias = frozenset[str] | None
@@ -69,7 +78,7 @@ def _allows_any_property(schema: Schema) -> bool:
 
 
 def _is_enumeration(schema: object) -> bool:
-    """Return whether a schema lists all its values or accepts only null; a reference is of no use there."""
+    """Return whether a schema lists all its values or accepts only null. Such arguments need no references."""
     if not isinstance(schema, dict):
         return False
     if "enum" in schema or "const" in schema or schema.get("type") == "null":
@@ -79,7 +88,7 @@ def _is_enumeration(schema: object) -> bool:
 
 
 class _SchemaWalker:
-    """Lookups in a schema that may refer to itself. The number of steps is bounded; beyond it, anything is allowed."""
+    """Lookups in a schema that may refer to itself. After `_MAX_STEPS` steps, every value counts as allowed."""
 
     def __init__(self, root: object) -> None:
         self._root = root
@@ -102,7 +111,7 @@ class _SchemaWalker:
             if branches:
                 members.append({"anyOf": [self.get_member(inner, key, depth + 1) for inner in branches]})
         known = [member for member in members if member != _ANY_SCHEMA]
-        # Without the single-member case, each step of a long path would add a level of nesting.
+        # A single schema is not nested in `allOf`: each step of a long path would add a level.
         return known[0] if len(known) == 1 else {"allOf": known}
 
     def _may_accept(self, schema: object, type_name: str) -> bool:
@@ -158,13 +167,107 @@ def _get_union_types(branches: list[TypeNames]) -> TypeNames:
 def _get_own_member(schema: Schema, key: str | int) -> dict[str, Any]:
     """Return the schema of a member, ignoring `$ref`, `allOf`, `anyOf` and `oneOf`."""
     if isinstance(key, str):
-        # Patterns are not matched against names: any of them might apply, so anything is allowed.
-        others = _ANY_SCHEMA if "patternProperties" in schema else schema.get("additionalProperties")
+        # Patterns are not matched against names: any pattern might apply, so every value counts as allowed.
+        other_properties = _ANY_SCHEMA if "patternProperties" in schema else schema.get("additionalProperties")
         properties = schema.get("properties")
-        member = properties.get(key, others) if isinstance(properties, dict) else others
+        member = properties.get(key, other_properties) if isinstance(properties, dict) else other_properties
     else:
         items = schema.get("items")
-        first = schema.get("prefixItems") or (items if isinstance(items, list) else [])
-        rest = schema.get("additionalItems") if isinstance(items, list) else items
-        member = first[key] if isinstance(first, list) and key < len(first) else rest
+        first_items = schema.get("prefixItems") or (items if isinstance(items, list) else [])
+        other_items = schema.get("additionalItems") if isinstance(items, list) else items
+        is_first = isinstance(first_items, list) and key < len(first_items)
+        member = first_items[key] if is_first else other_items
     return member if isinstance(member, dict) else _ANY_SCHEMA
+
+
+HANDLE_SCHEMA: dict[str, Any] = {"required": ["output_handle"]}
+"""Matches the structured content of a result that carries a descriptor."""
+
+CONTRACT_SCHEMA: dict[str, Any] = {"required": ["summary", "success", "hasMore"]}
+"""Matches the structured content of a contract response."""
+
+_DEFINITIONS = ("$defs", "definitions")
+_ROOT_KEYS = ("$schema", *_DEFINITIONS)
+
+
+def allow_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an output schema that allows a handle too."""
+    return allow_alternative(schema, HANDLE_SCHEMA)
+
+
+def allow_alternative(schema: Mapping[str, Any], alternative: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an output schema that allows another object too.
+
+    Definitions move to the root of the new schema, where references point. A schema with other references cannot be
+    nested; it becomes one that allows any value of its type.
+    """
+    # Older protocol versions require `"type": "object"` at the root.
+    root: dict[str, Any] = {"type": "object"} if schema.get("type") == "object" else {}
+    prefixes = tuple(f"#/{name}/" for name in _DEFINITIONS)
+    if not all(reference.startswith(prefixes) for reference in _collect_references(schema)):
+        return root
+    moved = {name: schema[name] for name in _ROOT_KEYS if name in schema}
+    original = {name: value for name, value in schema.items() if name not in moved}
+    return {**root, **moved, "anyOf": [original, alternative if root else {"type": "object", **alternative}]}
+
+
+def _collect_references(schema: Any) -> list[str]:
+    """Return all references in a schema, and `""` for each `$id` or `$anchor`, which cannot be nested either."""
+    references: list[str] = []
+    remaining = [schema]
+    while remaining:
+        value = remaining.pop()
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if key in ("$ref", "$dynamicRef") and isinstance(inner, str):
+                    references.append(inner)
+                elif key in ("$id", "$anchor"):
+                    references.append("")
+                else:
+                    remaining.append(inner)
+        elif isinstance(value, list):
+            remaining.extend(value)
+    return references
+
+
+_WRAP_RESULT_KEY = "x-fastmcp-wrap-result"
+"""Set by fastmcp in the output schema of a tool whose return value it wraps as `{"result": value}`."""
+
+_SIMPLE_SCHEMA_KEYS = {
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "title",
+    "description",
+    "$defs",
+    _WRAP_RESULT_KEY,
+}
+
+_HANDLE_PROPERTIES: dict[str, Any] = {"output_handle": {"type": "string"}, "fetch_with": {"type": "string"}}
+
+
+def is_fastmcp_tool(tool: Mapping[str, Any]) -> bool:
+    """Return whether a tool was listed by a fastmcp server."""
+    meta, schema = tool.get("_meta"), tool.get("outputSchema")
+    return (isinstance(meta, dict) and "fastmcp" in meta) or (isinstance(schema, dict) and _WRAP_RESULT_KEY in schema)
+
+
+def allow_handle_for_fastmcp(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an output schema that allows a handle too, in a form that fastmcp's client can build `data` from.
+
+    That client needs the properties at the root. `_WRAP_RESULT_KEY` is dropped because a handle is not wrapped;
+    wrapped results carry a marker of their own.
+    """
+    if not _is_simple_object(schema):
+        return allow_handle(schema)
+    flat = {key: value for key, value in schema.items() if key not in ("required", _WRAP_RESULT_KEY)}
+    flat["properties"] = {**schema["properties"], **_HANDLE_PROPERTIES}
+    return {**flat, "type": "object", "anyOf": [{"required": schema.get("required", [])}, HANDLE_SCHEMA]}
+
+
+def _is_simple_object(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema only lists properties, none of them with a name that a descriptor has."""
+    properties = schema.get("properties") or {}
+    is_simple = schema.keys() <= _SIMPLE_SCHEMA_KEYS and bool(properties)
+    return is_simple and not properties.keys() & _HANDLE_PROPERTIES.keys()

@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from forebay.outputs.references.schemas import accepts_text, allow_references
+from forebay.outputs.schemas import accepts_text, allow_references
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

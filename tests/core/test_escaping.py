@@ -12,7 +12,7 @@ ASCII = [chr(code) for code in range(128)]
 
 @pytest.mark.parametrize("char", [*ASCII, "\x80", "é", "\u2028", "漢", "\ue000", "😀"])
 @pytest.mark.parametrize("levels", [1, 2])
-def test_a_character_weighs_what_it_is_escaped_to(char: str, levels: int) -> None:
+def test_a_character_counts_with_its_escaped_size(char: str, levels: int) -> None:
     text = char * 100
     budget = weigh(text, levels)
     assert read_text(text, max_bytes=budget, escape_levels=levels).next_offset is None
@@ -21,7 +21,7 @@ def test_a_character_weighs_what_it_is_escaped_to(char: str, levels: int) -> Non
 
 
 @given(nasty_text)
-def test_orjson_escapes_alike(text: str) -> None:
+def test_orjson_escapes_in_the_same_way(text: str) -> None:
     assert orjson.dumps(text)[1:-1].decode() == escape(text, 1)
 
 
