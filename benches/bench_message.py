@@ -33,7 +33,7 @@ def value_at(message: Any, path: str) -> Any:
 
 @pytest.mark.parametrize("who", ["forebay", "memcpy", "orjson"])
 @pytest.mark.parametrize("name", MESSAGES)
-def bench_take_apart(measure: Measure, name: str, who: str) -> None:
+def bench_parse_lazy(measure: Measure, name: str, who: str) -> None:
     make, path = MESSAGES[name]
     message = make()
     label = f"{name} 20 MB"

@@ -17,7 +17,7 @@ PLACES = ["at the start", "in the middle", "at the end"]
 LARGEST = "500 MB at the end"
 
 
-class Shelf(NamedTuple):
+class StoredPayloads(NamedTuple):
     """A store with payloads of all sizes, and one of them as a plain file."""
 
     store: forebay.Store
@@ -34,12 +34,12 @@ class Shelf(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def shelf(folder: Path) -> Iterator[Shelf]:
+def stored_payloads(folder: Path) -> Iterator[StoredPayloads]:
     with forebay.open_store((folder / "pages").as_uri()) as store:
         handles = {size: store.put(corpus.records(size * corpus.MB)).output_handle for size in SIZES}
         path = folder / "records.json"
         path.write_bytes(corpus.records(100 * corpus.MB))
-        yield Shelf(store, handles, path)
+        yield StoredPayloads(store, handles, path)
 
 
 def orjson_page(path: Path, offset: int) -> bytes:
@@ -47,10 +47,13 @@ def orjson_page(path: Path, offset: int) -> bytes:
 
 
 @pytest.mark.parametrize("who", ["forebay", "orjson"])
-def bench_stored_page(measure: Measure, shelf: Shelf, who: str) -> None:
-    middle = shelf.count(100) // 2
-    assert orjson.loads(shelf.page(100, middle)) == orjson.loads(orjson_page(shelf.path, middle))
-    works = {"forebay": lambda: shelf.page(100, middle), "orjson": lambda: orjson_page(shelf.path, middle)}
+def bench_stored_page(measure: Measure, stored_payloads: StoredPayloads, who: str) -> None:
+    middle = stored_payloads.count(100) // 2
+    assert orjson.loads(stored_payloads.page(100, middle)) == orjson.loads(orjson_page(stored_payloads.path, middle))
+    works = {
+        "forebay": lambda: stored_payloads.page(100, middle),
+        "orjson": lambda: orjson_page(stored_payloads.path, middle),
+    }
     measure("page of 50 stored items", "records 100 MB", who, 100 * corpus.MB, works[who])
 
 
@@ -61,13 +64,13 @@ def ids(megabytes: int) -> list[int]:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("megabytes", SIZES)
-def bench_stored_pages(measure: Measure, shelf: Shelf, megabytes: int, place: str) -> None:
+def bench_stored_pages(measure: Measure, stored_payloads: StoredPayloads, megabytes: int, place: str) -> None:
     """Twenty pages each, so that no position inside a frame is favoured; all beside the end of the largest payload."""
-    total = shelf.count(megabytes)
+    total = stored_payloads.count(megabytes)
     first = {"at the start": 0, "in the middle": total // 2 - 1000, "at the end": total - 2000}[place]
     offsets = range(first, first + 1940, 97)
     for offset in offsets if megabytes <= 100 else ():
-        assert [item["id"] for item in orjson.loads(shelf.page(megabytes, offset))] == ids(megabytes)[
+        assert [item["id"] for item in orjson.loads(stored_payloads.page(megabytes, offset))] == ids(megabytes)[
             offset : offset + LIMIT
         ]
     who = f"{megabytes} MB {place}"
@@ -76,5 +79,5 @@ def bench_stored_pages(measure: Measure, shelf: Shelf, megabytes: int, place: st
         f"records {LARGEST}",
         "forebay" if who == LARGEST else who,
         megabytes * corpus.MB,
-        lambda: [shelf.page(megabytes, offset) for offset in offsets],
+        lambda: [stored_payloads.page(megabytes, offset) for offset in offsets],
     )

@@ -1,4 +1,4 @@
-"""Put payloads target a store, beside plain files and beside the zstd command.
+"""Put payloads into a store, beside plain files and beside the zstd command.
 
 Both sides write to the same folder. forebay also validates the payload, indexes its items and lines, checks the quota
 and writes the journal.

@@ -61,7 +61,7 @@ class Recorder:
         self._importing = threading.local()
 
     def install(self) -> None:
-        """Watch this thread, and all that are started from now on."""
+        """Record this thread, and all threads that start later."""
         signal.signal(signal.SIGUSR1, self._start)
         signal.signal(signal.SIGUSR2, self._stop)
         threading.setprofile(self._on_event)
@@ -97,7 +97,7 @@ class Recorder:
                 self._modules_entered.setdefault(module)
 
     def _module_of(self, code: CodeType) -> str | None:
-        """Return the module of a function of the package; bodies of classes are no functions."""
+        """Return the module of a function of the package; `None` for other code, such as class bodies."""
         if not code.co_flags & inspect.CO_OPTIMIZED or not code.co_filename.startswith(self._root):
             return None
         parts = Path(code.co_filename.removeprefix(self._root)).with_suffix("").parts
@@ -116,7 +116,7 @@ def run_watched(package: str, report: str, arguments: list[str]) -> None:
 
 
 class Server:
-    """A server on stdio that is watched."""
+    """Server on stdio whose modules are recorded."""
 
     def __init__(self, build: Build, folder: Path, *arguments: str) -> None:
         self._report = folder / "report.json"
@@ -150,7 +150,7 @@ class Server:
                 return answer["result"]
         raise RuntimeError("the server has ended")
 
-    def greet(self) -> None:
+    def initialize(self) -> None:
         self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT})
         self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         cursor = self.ask("tools/list", {}).get("nextCursor")
@@ -209,7 +209,7 @@ def count(build: Build, way: str, size: int) -> dict[str, list[str]]:
         server = Server(build, Path(folder), *arguments)
         counts = {}
         try:
-            server.greet()
+            server.initialize()
             server.watch("rows", **size_arguments)
             result, counts[way] = server.watch("rows", **size_arguments)
             if way == "wrap":

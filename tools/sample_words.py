@@ -4,7 +4,7 @@
 
 Prints `--count` docstrings and comments, and as many names (functions, methods, classes, constants of modules,
 parameters), each with its file and line; a docstring with the definition it belongs to. The same seed on the same tree
-draws the same. With `--rust`, also from the crates below `rust/`.
+gives the same samples. With `--rust`, also from the crates below `rust/`.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _RUST_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """A text or a name, and where it stands."""
+    """A text or a name, with its place in the source."""
 
     path: Path
     line: int
@@ -184,8 +184,8 @@ def read_all(folder: Path, pattern: str) -> Iterator[tuple[Path, str]]:
 
 
 def draw(population: Sequence[Sample], count: int, seed: str) -> list[Sample]:
-    """Draw samples, and return them by file and line."""
-    # Not for secrets: the same seed has to draw the same.
+    """Draw samples, and return them in order of file and line."""
+    # Not for secrets: the same seed must give the same samples.
     samples = random.Random(seed).sample(population, min(count, len(population)))  # noqa: S311
     return sorted(samples, key=lambda sample: (str(sample.path), sample.line))
 

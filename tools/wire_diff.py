@@ -127,7 +127,7 @@ def shorten(data: bytes) -> str:
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def keep(recording: Recording, path: Path) -> None:
+def save_recording(recording: Recording, path: Path) -> None:
     """Write the normalised exchanges of a conversation to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(
@@ -190,8 +190,8 @@ def main() -> int:
             before, after = (running[name, side].result() for side in builds)
             exchanges += max(len(before.exchanges), len(after.exchanges))
             if options.keep is not None:
-                keep(before, options.keep / "before" / f"{name}.txt")
-                keep(after, options.keep / "after" / f"{name}.txt")
+                save_recording(before, options.keep / "before" / f"{name}.txt")
+                save_recording(after, options.keep / "after" / f"{name}.txt")
             for difference in compare(name, before, after, has_two_names=has_two_names):
                 reason = expected_reason(difference)
                 differences += reason is None

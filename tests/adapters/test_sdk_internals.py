@@ -1,6 +1,8 @@
 """Private names of the SDKs are used in one module only, and all of them are listed here."""
 
 import ast
+import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,9 @@ PRIVATE_ATTRIBUTES = {
     "_srctx",
     "_stamp",
 }
+PRIVATE_INHERITED = {"_admit_session", "_session_owners"}
+"""Private names of SDK classes that subclasses in the package override or use."""
+
 PRIVATE_MODULES = {"mcp.client._transport", "mcp.shared._httpx_utils", "mcp.shared._stream_protocols"}
 
 STANDARD_LIBRARY = {"_Decompress", "_at_fork_reinit", "_exit", "_is_text_encoding"}
@@ -70,9 +75,22 @@ def find_definitions(tree: ast.Module) -> Iterator[str]:
                 yield name
 
 
+def find_inherited(path: Path) -> Iterator[str]:
+    """Yield private names of SDK classes that a subclass in a module overrides or uses."""
+    module_name = ".".join(("forebay", *path.relative_to(PACKAGE).with_suffix("").parts))
+    for cls in vars(importlib.import_module(module_name)).values():
+        if not inspect.isclass(cls) or cls.__module__ != module_name:
+            continue
+        used = {*re.findall(r"(?:self\.|super\(\)\.|def )(_[a-z]\w*)", inspect.getsource(cls))}
+        for base in cls.__mro__:
+            if base.__module__.partition(".")[0] in ("mcp", "fastmcp"):
+                yield from used & {*vars(base), *re.findall(r"self\.(_[a-z]\w*)", inspect.getsource(base))}
+
+
 def test_all_private_names_are_listed() -> None:
     tree = ast.parse(INTERNALS.read_text())
     assert set(find_attributes(tree)) == PRIVATE_ATTRIBUTES
+    assert set(find_inherited(INTERNALS)) == PRIVATE_INHERITED
     assert set(find_modules(tree)) == PRIVATE_MODULES
 
 
@@ -82,13 +100,15 @@ def test_no_other_module_uses_private_names_of_an_sdk() -> None:
     allowed = (own_names | STANDARD_LIBRARY) - PRIVATE_ATTRIBUTES
     for path, tree in trees.items():
         used = {*(name for name in find_attributes(tree) if name not in allowed), *find_modules(tree)}
+        if path.stem not in ("__init__", "__main__"):
+            used |= {*find_inherited(path)}
         name = path.relative_to(PACKAGE).as_posix()
         assert used == set(), f"{name} must use forebay.adapters.sdk_internals"
 
 
 def test_every_function_says_which_public_api_does_not_exist() -> None:
     nodes = ast.parse(INTERNALS.read_text()).body
-    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
     assert functions
     for function in functions:
         assert re.search("(?:SDKs? ha(?:s|ve)|fastmcp has) no public ", ast.get_docstring(function) or ""), (

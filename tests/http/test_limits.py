@@ -15,9 +15,9 @@ SECOND = 10**9
 class NaiveBucket:
     """A token bucket in exact fractions."""
 
-    def __init__(self, per_minute: int) -> None:
-        self._capacity = Fraction(per_minute)
-        self._rate = Fraction(per_minute, 60 * SECOND)
+    def __init__(self, requests_per_minute: int) -> None:
+        self._capacity = Fraction(requests_per_minute)
+        self._rate = Fraction(requests_per_minute, 60 * SECOND)
         self._remaining: dict[str, Fraction] = defaultdict(lambda: self._capacity)
         self._now = 0
 
@@ -40,9 +40,9 @@ class NaiveBucket:
         max_size=200,
     ),
 )
-def test_a_bucket_is_what_it_is_in_fractions(per_minute: int, requests: list[tuple[str, int]]) -> None:
+def test_a_bucket_equals_one_in_exact_fractions(requests_per_minute: int, requests: list[tuple[str, int]]) -> None:
     now = 0
-    rates, naive = TokenBuckets(per_minute, clock=lambda: now), NaiveBucket(per_minute)
+    rates, naive = TokenBuckets(requests_per_minute, clock=lambda: now), NaiveBucket(requests_per_minute)
     for caller, elapsed in requests:
         now += elapsed
         wait, exact = rates.take(caller), naive.take(caller, now)
@@ -50,10 +50,10 @@ def test_a_bucket_is_what_it_is_in_fractions(per_minute: int, requests: list[tup
 
 
 @given(st.integers(1, 50))
-def test_who_waits_as_told_is_served(per_minute: int) -> None:
+def test_a_caller_that_waits_as_long_as_returned_is_served(requests_per_minute: int) -> None:
     now = 0
-    rates = TokenBuckets(per_minute, clock=lambda: now)
-    for _ in range(per_minute):
+    rates = TokenBuckets(requests_per_minute, clock=lambda: now)
+    for _ in range(requests_per_minute):
         assert rates.take("a") == 0
     for _ in range(5):
         wait = rates.take("a")
@@ -64,13 +64,13 @@ def test_who_waits_as_told_is_served(per_minute: int) -> None:
         assert rates.take("a") == 0
 
 
-def test_nobody_takes_from_another() -> None:
+def test_each_caller_has_its_own_bucket() -> None:
     rates = TokenBuckets(2, clock=lambda: 0)
     assert [bool(rates.take("a")) for _ in range(5)] == [False, False, True, True, True]
     assert [bool(rates.take("b")) for _ in range(3)] == [False, False, True]
 
 
-def test_callers_are_forgotten_before_memory_is() -> None:
+def test_the_number_of_buckets_is_limited() -> None:
     rates = TokenBuckets(1, max_callers=3, clock=lambda: 0)
     for caller in "abc":
         assert rates.take(caller) == 0
@@ -93,11 +93,11 @@ def test_callers_are_forgotten_before_memory_is() -> None:
         ("", "x", False),
     ],
 )
-def test_who_has_many_addresses_is_one(first: str, second: str, is_same: bool) -> None:
+def test_an_ipv6_network_counts_as_one_caller(first: str, second: str, is_same: bool) -> None:
     assert (_get_client_network(first) == _get_client_network(second)) is is_same
 
 
-def test_too_many_are_told_when_to_come_back() -> None:
+def test_a_refused_request_gets_429_and_retry_after() -> None:
     async def app(_scope: object, _receive: object, send: object) -> None:
         served.append(send)
 

@@ -53,7 +53,7 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_token_lets_in(era: str, guarded: HttpServer) -> None:
+def test_a_valid_token_is_accepted(era: str, guarded: HttpServer) -> None:
     answer = guarded.send_first_request(era, ALICE)
     assert answer.status == 200
     assert "result" in answer.message
@@ -79,7 +79,7 @@ def test_a_token_lets_in(era: str, guarded: HttpServer) -> None:
     ],
     ids=str,
 )
-def test_nobody_else_comes_in(headers: dict[str, str], era: str, guarded: HttpServer) -> None:
+def test_other_credentials_are_refused(headers: dict[str, str], era: str, guarded: HttpServer) -> None:
     answer = guarded.send_first_request(era, **headers)
     assert answer.status == 401
     assert answer.headers["www-authenticate"].startswith("Bearer ")
@@ -87,7 +87,7 @@ def test_nobody_else_comes_in(headers: dict[str, str], era: str, guarded: HttpSe
     assert ALICE[:-1] not in str(answer) + guarded.log
 
 
-def test_a_token_has_no_place_in_the_address(guarded: HttpServer) -> None:
+def test_a_token_in_the_url_is_not_accepted(guarded: HttpServer) -> None:
     for query in (f"access_token={ALICE}", f"token={ALICE}", f"authorization=Bearer%20{ALICE}"):
         for method in ("GET", "POST", "DELETE"):
             assert guarded.request(method, f"/mcp?{query}").status == 401
@@ -100,7 +100,7 @@ def test_every_method_needs_a_token(method: str, guarded: HttpServer) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_handle_is_its_principal_s_alone(era: str, guarded: HttpServer) -> None:
+def test_a_handle_belongs_to_one_principal(era: str, guarded: HttpServer) -> None:
     alice, bob = (ToolClient(guarded, token, era) for token in (ALICE, BOB))
     handle = alice.call_json("text", size=50_000)["output_handle"]
     assert len(handle) == len("oh_") + 26
@@ -111,7 +111,7 @@ def test_a_handle_is_its_principal_s_alone(era: str, guarded: HttpServer) -> Non
     assert alice.call_json("output_fetch", output_handle=handle)["total"] == 50_000
 
 
-def test_a_session_is_its_principal_s_alone(guarded: HttpServer) -> None:
+def test_a_session_belongs_to_one_principal(guarded: HttpServer) -> None:
     session = guarded.initialize(ALICE).headers["mcp-session-id"]
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
 
@@ -128,7 +128,7 @@ def test_a_session_is_its_principal_s_alone(guarded: HttpServer) -> None:
     assert ping_as(ALICE).message["result"] == {}
 
 
-def test_health_needs_no_token_and_tells_nothing(guarded: HttpServer) -> None:
+def test_health_needs_no_token_and_reveals_nothing(guarded: HttpServer) -> None:
     answer = guarded.request("GET", "/health")
     assert (answer.status, answer.body) == (200, b'{"status":"ok"}')
     assert "server" not in answer.headers
@@ -140,7 +140,7 @@ def test_health_needs_no_token_and_tells_nothing(guarded: HttpServer) -> None:
     ["/", "/mcp/", "//mcp", "/mcp//", "/MCP", "/mcp/x", "/health/", "/health/../mcp", "/mcp%2f", "/mcp;x", "/mcp%00",
      "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/docs", "/%2e%2e/mcp"],
 )  # fmt: skip
-def test_there_is_nothing_else(path: str, guarded: HttpServer) -> None:
+def test_other_paths_are_not_found(path: str, guarded: HttpServer) -> None:
     for method in ("GET", "POST"):
         answer = guarded.request(method, path, None, {"authorization": f"Bearer {ALICE}", "host": "evil.example"})
         assert answer.status == 404
@@ -159,7 +159,7 @@ def test_other_spellings_need_the_same_token(path: str, guarded: HttpServer) -> 
      "localhost@evil.example", "evil.example#localhost", "2130706433:{port}",
      "mcp.example.com.evil.example", "127.0.0.2"],
 )  # fmt: skip
-def test_names_that_are_not_ours(host: str, era: str, open_server: HttpServer, guarded: HttpServer) -> None:
+def test_other_host_names_are_refused(host: str, era: str, open_server: HttpServer, guarded: HttpServer) -> None:
     for server, token in ((open_server, None), (guarded, ALICE)):
         answer = server.send_first_request(era, token, host=host.format(port=server.port))
         assert answer.status == 421
@@ -168,12 +168,12 @@ def test_names_that_are_not_ours(host: str, era: str, open_server: HttpServer, g
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "localhost", "[::1]:{port}", "127.0.0.1"])
-def test_names_that_are_ours(host: str, era: str, open_server: HttpServer) -> None:
+def test_loopback_host_names_are_accepted(host: str, era: str, open_server: HttpServer) -> None:
     assert open_server.send_first_request(era, host=host.format(port=open_server.port)).status == 200
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_name_that_was_allowed_is_ours_too(era: str, guarded: HttpServer, open_server: HttpServer) -> None:
+def test_an_allowed_host_name_is_accepted(era: str, guarded: HttpServer, open_server: HttpServer) -> None:
     for host in ("mcp.example.com", "mcp.example.com:443"):
         assert guarded.send_first_request(era, ALICE, host=host).status == 200
         assert open_server.send_first_request(era, host=host).status == 421
@@ -195,7 +195,7 @@ def test_a_name_that_was_allowed_is_ours_too(era: str, guarded: HttpServer, open
         ("http://localhost@evil.example", False),
     ],
 )
-def test_pages_that_may_call(
+def test_which_origins_are_accepted(
     origin: str, is_ours: bool, era: str, open_server: HttpServer, guarded: HttpServer
 ) -> None:
     assert open_server.send_first_request(era, origin=origin.format(port=open_server.port)).status == (
@@ -205,7 +205,7 @@ def test_pages_that_may_call(
     assert guarded.send_first_request(era, ALICE, origin=origin.format(port=guarded.port)).status == 403
 
 
-def test_a_page_that_was_allowed_can_call_from_a_browser(tmp_path: Path) -> None:
+def test_an_allowed_origin_passes_cors(tmp_path: Path) -> None:
     origin = "https://app.example.com"
     with run_server(tmp_path, token_file=write_token_file(tmp_path), allowed_origins=[origin]) as server:
         preflight = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
@@ -222,7 +222,7 @@ def test_a_page_that_was_allowed_can_call_from_a_browser(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_one_principal_does_not_use_up_what_another_may_ask(era: str, tmp_path: Path) -> None:
+def test_each_principal_has_its_own_rate_limit(era: str, tmp_path: Path) -> None:
     with run_server(tmp_path, token_file=write_token_file(tmp_path), rate_limit_per_minute=3) as server:
         assert [server.send_first_request(era, ALICE).status for _ in range(5)] == [200, 200, 200, 429, 429]
         refused = server.send_first_request(era, ALICE)
@@ -234,7 +234,7 @@ def test_one_principal_does_not_use_up_what_another_may_ask(era: str, tmp_path: 
         assert server.request("GET", "/health").status == 200
 
 
-def test_without_tokens_addresses_are_counted_and_cannot_be_made_up(tmp_path: Path) -> None:
+def test_without_tokens_the_rate_limit_uses_the_real_address(tmp_path: Path) -> None:
     with run_server(tmp_path, rate_limit_per_minute=3) as server:
         statuses = [
             server.list_tools(x_forwarded_for=f"10.0.0.{number}", forwarded=f"for=10.0.0.{number}").status
@@ -243,13 +243,13 @@ def test_without_tokens_addresses_are_counted_and_cannot_be_made_up(tmp_path: Pa
         assert statuses == [200, 200, 200, 429, 429]
 
 
-def test_one_principal_does_not_take_all_sessions(tmp_path: Path) -> None:
+def test_one_principal_cannot_open_all_sessions(tmp_path: Path) -> None:
     with run_server(tmp_path, token_file=write_token_file(tmp_path), max_sessions=8) as server:
         assert [server.initialize(ALICE).status for _ in range(4)] == [200, 200, 503, 503]
         assert [server.initialize(BOB).status for _ in range(3)] == [200, 200, 503]
 
 
-def test_sessions_are_bounded_and_end(tmp_path: Path) -> None:
+def test_sessions_are_limited_and_expire(tmp_path: Path) -> None:
     with run_server(tmp_path, max_sessions=2, session_idle_seconds=1.0) as server:
         session = server.initialize().headers["mcp-session-id"]
         assert [server.initialize().status for _ in range(2)] == [200, 503]
@@ -259,7 +259,7 @@ def test_sessions_are_bounded_and_end(tmp_path: Path) -> None:
         assert server.initialize().status == 200
 
 
-def test_tokens_change_while_it_runs(tmp_path: Path) -> None:
+def test_the_token_file_may_change_while_the_server_runs(tmp_path: Path) -> None:
     path = Path(write_token_file(tmp_path))
     with run_server(tmp_path, token_file=str(path)) as server:
         assert server.list_tools(ALICE).status == 200
@@ -268,7 +268,7 @@ def test_tokens_change_while_it_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_call_in_flight_is_answered_before_it_ends(era: str, tmp_path: Path) -> None:
+def test_a_call_in_flight_is_answered_before_shutdown(era: str, tmp_path: Path) -> None:
     with run_server(tmp_path, shutdown_grace_seconds=20) as server:
         answers: list[Any] = []
         visitor = ToolClient(server, None, era)
@@ -283,7 +283,7 @@ def test_a_call_in_flight_is_answered_before_it_ends(era: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_call_that_takes_too_long_does_not_keep_it(era: str, tmp_path: Path) -> None:
+def test_a_slow_call_does_not_block_shutdown(era: str, tmp_path: Path) -> None:
     with run_server(tmp_path, shutdown_grace_seconds=0.5) as server:
         visitor = ToolClient(server, None, era)
         answers: list[Any] = []
@@ -301,7 +301,7 @@ def test_a_call_that_takes_too_long_does_not_keep_it(era: str, tmp_path: Path) -
         assert answers == []
 
 
-def test_who_only_waits_for_news_does_not_keep_it(tmp_path: Path) -> None:
+def test_an_open_stream_does_not_block_shutdown(tmp_path: Path) -> None:
     with run_server(tmp_path, shutdown_grace_seconds=600) as server:
         session = server.initialize().headers["mcp-session-id"]
         with server.connect() as stream:
@@ -312,14 +312,14 @@ def test_who_only_waits_for_news_does_not_keep_it(tmp_path: Path) -> None:
             assert server.wait() == 0
 
 
-def test_an_address_that_is_taken(open_server: HttpServer, tmp_path: Path) -> None:
+def test_an_address_in_use_is_an_error(open_server: HttpServer, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="give another --http"):
         run_http(Server("x"), Settings(http=("127.0.0.1", open_server.port)))
     with pytest.raises(InvalidArgument, match="No such file"):
         run_http(Server("x"), Settings(http=("127.0.0.1", 0), token_file=str(tmp_path / "none")))
 
 
-def test_a_server_that_cannot_start_says_so_with_its_exit_code() -> None:
+def test_a_server_that_cannot_start_returns_an_exit_code() -> None:
     @contextlib.asynccontextmanager
     async def broken(_: object) -> AsyncIterator[None]:
         raise LookupError("no upstream")
@@ -330,7 +330,7 @@ def test_a_server_that_cannot_start_says_so_with_its_exit_code() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_files_are_kept_from_callers_from_elsewhere_and_handles_are_not(tmp_path: Path) -> None:
+def test_remote_callers_may_reference_handles_but_not_files(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("7")
     roots = {"file_refs": True, "file_roots": [str(tmp_path)]}
@@ -347,7 +347,7 @@ def test_files_are_kept_from_callers_from_elsewhere_and_handles_are_not(tmp_path
         assert visitor.call_json("echo", text={"$handle": handle})["size_bytes"] == 50_000
 
 
-def test_no_token_is_written_anywhere(tmp_path: Path) -> None:
+def test_no_token_is_written_to_disk_or_log(tmp_path: Path) -> None:
     path = Path(write_token_file(tmp_path))
     with run_server(tmp_path, token_file=str(path), journal=True, compression="none") as server:
         for era in ERAS:
@@ -365,7 +365,7 @@ def test_no_token_is_written_anywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_sdk_s_own_client_is_served(era: str, guarded: HttpServer) -> None:
+def test_the_client_of_the_sdk_is_served(era: str, guarded: HttpServer) -> None:
     async def talk() -> None:
         headers = {"authorization": f"Bearer {BOB}"}
         async with httpx2.AsyncClient(headers=headers) as http_client:

@@ -59,7 +59,7 @@ def parse_statuses(response: bytes) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
-def test_a_body_in_chunks_is_taken_up_to_the_limit(era: str, guarded: HttpServer) -> None:
+def test_a_chunked_body_is_limited(era: str, guarded: HttpServer) -> None:
     headers, body = valid_request(era)
     more = f"transfer-encoding: chunked\r\nconnection: close\r\n{headers}".rstrip()
     assert parse_statuses(guarded.send_raw(make_request(more, encode_chunked(body, 7)))) == [200]
@@ -69,7 +69,7 @@ def test_a_body_in_chunks_is_taken_up_to_the_limit(era: str, guarded: HttpServer
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_body_that_says_that_it_is_too_long_is_not_waited_for(era: str, guarded: HttpServer) -> None:
+def test_a_content_length_above_the_limit_is_refused_at_once(era: str, guarded: HttpServer) -> None:
     headers, body = valid_request(era)
     for length, status in ((BODY_LIMIT_BYTES, 200), (BODY_LIMIT_BYTES + 1, 413), (10**15, 413)):
         with guarded.connect() as connection:
@@ -79,7 +79,7 @@ def test_a_body_that_says_that_it_is_too_long_is_not_waited_for(era: str, guarde
             assert parse_statuses(connection.recv(200)) == [status]
 
 
-def test_a_body_without_a_length_is_none(guarded: HttpServer) -> None:
+def test_a_body_without_a_length_is_ignored(guarded: HttpServer) -> None:
     assert parse_statuses(guarded.send_raw(make_request("connection: close", valid_request("legacy")[1]))) == [400]
 
 
@@ -101,7 +101,7 @@ def test_a_body_without_a_length_is_none(guarded: HttpServer) -> None:
     ],
     ids=lambda more: repr(more[:30]),
 )
-def test_requests_that_are_none(more: str, guarded: HttpServer) -> None:
+def test_malformed_headers_are_refused(more: str, guarded: HttpServer) -> None:
     assert parse_statuses(guarded.send_raw(make_request(f"connection: close\r\n{more}"))) in ([400], [501])
 
 
@@ -121,13 +121,13 @@ def test_requests_that_are_none(more: str, guarded: HttpServer) -> None:
     ],
     ids=lambda line: repr(line[:30]),
 )
-def test_requests_that_are_for_nobody(line: str, guarded: HttpServer) -> None:
+def test_malformed_request_lines_are_refused(line: str, guarded: HttpServer) -> None:
     statuses = parse_statuses(guarded.send_raw(make_request("connection: close\r\ncontent-length: 0", line=line)))
     assert statuses
     assert set(statuses) <= {400, 404}
 
 
-def test_a_line_break_in_a_header_makes_no_other_header(guarded: HttpServer) -> None:
+def test_a_line_break_in_a_header_does_not_start_another_header(guarded: HttpServer) -> None:
     """A token counts only in its own header, whatever precedes it."""
     for trick in (
         "x: y\nauthorization: Bearer {}",
@@ -143,7 +143,7 @@ def test_a_line_break_in_a_header_makes_no_other_header(guarded: HttpServer) -> 
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_requests_in_a_row_are_each_answered_by_their_own_token(era: str, guarded: HttpServer) -> None:
+def test_pipelined_requests_each_use_their_own_token(era: str, guarded: HttpServer) -> None:
     headers, body = valid_request(era)
     more = f"content-length: {len(body)}\r\n{headers}".rstrip()
     last = f"connection: close\r\n{more}"
@@ -153,7 +153,7 @@ def test_requests_in_a_row_are_each_answered_by_their_own_token(era: str, guarde
     assert parse_statuses(responses) == [200, 401, 200]
 
 
-def test_a_request_hidden_in_the_body_of_another_is_not_answered(guarded: HttpServer) -> None:
+def test_a_request_inside_a_body_is_not_answered(guarded: HttpServer) -> None:
     hidden = make_request("content-length: 0", line="GET /health HTTP/1.1")
     for token, status in ((ALICE, 400), (UNKNOWN_TOKEN, 401)):
         more = f"connection: close\r\ncontent-length: {len(hidden)}"
@@ -164,7 +164,7 @@ def test_a_request_hidden_in_the_body_of_another_is_not_answered(guarded: HttpSe
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
 )
-def test_what_a_page_may_send_unasked_is_refused(kind: str, era: str, guarded: HttpServer) -> None:
+def test_content_types_without_cors_preflight_are_refused(kind: str, era: str, guarded: HttpServer) -> None:
     assert guarded.send_first_request(era, ALICE, content_type=kind).status == 400
 
 
@@ -175,7 +175,7 @@ def test_what_a_page_may_send_unasked_is_refused(kind: str, era: str, guarded: H
     ids=lambda body: repr(body[:20]),
 )  # fmt: skip
 @pytest.mark.parametrize("era", ERAS)
-def test_bodies_that_are_no_requests(body: bytes, era: str, guarded: HttpServer) -> None:
+def test_invalid_bodies_are_refused(body: bytes, era: str, guarded: HttpServer) -> None:
     headers = JSON | {"authorization": f"Bearer {ALICE}"}
     if era == MODERN:
         headers |= {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
@@ -183,19 +183,19 @@ def test_bodies_that_are_no_requests(body: bytes, era: str, guarded: HttpServer)
 
 
 @pytest.mark.parametrize("session", ["", "../../x", "x" * 5000, "%00", "é"])
-def test_sessions_that_never_were(session: str, guarded: HttpServer) -> None:
+def test_unknown_sessions_are_refused(session: str, guarded: HttpServer) -> None:
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
     answer = guarded.post(ping, ALICE, mcp_session_id=session, mcp_protocol_version="2025-11-25")
     assert answer.status in (400, 404)
 
 
-def test_an_upgrade_is_not_made(guarded: HttpServer) -> None:
+def test_a_protocol_upgrade_is_ignored(guarded: HttpServer) -> None:
     more = "connection: upgrade, close\r\nupgrade: websocket\r\nsec-websocket-key: x\r\nsec-websocket-version: 13"
     assert parse_statuses(guarded.send_raw(make_request(more, line="GET /mcp HTTP/1.1", token=UNKNOWN_TOKEN))) == [401]
 
 
 @pytest.mark.slow
-def test_who_is_slow_is_hung_up_on(tmp_path: Path) -> None:
+def test_a_slow_request_is_ended_by_the_read_timeout(tmp_path: Path) -> None:
     headers, body = valid_request(MODERN)
     whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
     with run_server(tmp_path, token_file=write_token_file(tmp_path), read_timeout_seconds=1.0) as server:
@@ -240,7 +240,7 @@ def send_slowly(server: HttpServer, data: bytes, sent_at_once: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_each_request_has_its_own_time(tmp_path: Path) -> None:
+def test_each_request_has_its_own_read_timeout(tmp_path: Path) -> None:
     headers, body = valid_request(MODERN)
     whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
     last = make_request(f"connection: close\r\ncontent-length: {len(body)}\r\n{headers}", body)
@@ -255,7 +255,7 @@ def test_each_request_has_its_own_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_may_take_longer_than_its_request(tmp_path: Path) -> None:
+def test_the_read_timeout_does_not_limit_the_call(tmp_path: Path) -> None:
     with run_server(tmp_path, read_timeout_seconds=0.5) as server:
         params = {"name": "slow", "arguments": {"seconds": 1.5}, "_meta": MODERN_META}
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -264,7 +264,7 @@ def test_a_call_may_take_longer_than_its_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_connections_are_bounded(tmp_path: Path) -> None:
+def test_connections_are_limited(tmp_path: Path) -> None:
     with run_server(tmp_path, max_connections=3) as server, contextlib.ExitStack() as opened:
         for _ in range(3):
             opened.enter_context(open_connection(server))
@@ -293,7 +293,7 @@ def wait_until_answered(server: HttpServer) -> int:
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_who_goes_away(guarded: HttpServer) -> None:
+def test_aborted_requests_do_not_disturb_later_ones(guarded: HttpServer) -> None:
     headers, body = valid_request(MODERN)
     whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
     for length in range(0, len(whole), 16):

@@ -11,7 +11,7 @@ from serve_harness import write_config
 pytestmark = pytest.mark.slow
 
 
-def test_a_session_id_is_not_logged_whole(tmp_path: Path) -> None:
+def test_session_ids_are_shortened_in_the_log(tmp_path: Path) -> None:
     """A session id in a log would let a reader with the token continue the session."""
     with run_server(tmp_path, token_file=write_token_file(tmp_path)) as server:
         session = server.initialize(ALICE).headers["mcp-session-id"]
@@ -24,7 +24,7 @@ def test_a_session_id_is_not_logged_whole(tmp_path: Path) -> None:
     assert unknown not in server.log
 
 
-def test_where_it_listens_is_said_whatever_is_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_is_printed_at_every_log_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FOREBAY_LOG_LEVEL", raising=False)
     file = str(write_config(tmp_path, {"text": {"python": "textwrap"}}))
     command = [sys.executable, "-m", "forebay", "serve", "--config", file, "--http", "127.0.0.1:0"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from issuing import AUDIENCE, ISSUER, OTHER_KEY, serve_jwks, sign_token
+from jwt_issuer import AUDIENCE, ISSUER, OTHER_KEY, serve_jwks, sign_token
 from listening_harness import ALICE, HttpServer, run_server, write_token_file
 from wires import ERAS, connect_http, extract_message
 
@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
-def test_who_is_let_in(era: str, server: HttpServer) -> None:
+def test_jwts_and_file_tokens_are_accepted(era: str, server: HttpServer) -> None:
     assert server.send_first_request(era, sign_token(scope=SCOPE)).status == 200
     # Tokens of the file have all scopes.
     assert server.send_first_request(era, ALICE).status == 200
@@ -49,14 +49,14 @@ def test_who_is_let_in(era: str, server: HttpServer) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
-def test_a_token_that_is_good_for_less(era: str, server: HttpServer) -> None:
+def test_a_token_without_the_required_scope_is_refused(era: str, server: HttpServer) -> None:
     for changes in ({}, {"scope": "mcp:us"}, {"scope": "mcp:use2"}):
         refused = server.send_first_request(era, sign_token(**changes))
         assert refused.status == 403
         assert 'error="insufficient_scope"' in refused.headers["www-authenticate"]
 
 
-def test_clients_are_told_where_tokens_come_from(server: HttpServer) -> None:
+def test_refusals_name_the_resource_metadata(server: HttpServer) -> None:
     challenge = server.list_tools().headers["www-authenticate"]
     assert 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"' in challenge
     metadata = json.loads(server.request("GET", "/.well-known/oauth-protected-resource/mcp").body)
@@ -79,7 +79,7 @@ def test_the_subject_is_the_principal(era: str, server: HttpServer) -> None:
         assert call(token, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
 
 
-def test_a_session_goes_on_with_the_next_token(server: HttpServer) -> None:
+def test_a_session_continues_with_a_renewed_token(server: HttpServer) -> None:
     session = server.initialize(sign_token(scope=SCOPE)).headers["mcp-session-id"]
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
     for token, status in (
@@ -92,7 +92,7 @@ def test_a_session_goes_on_with_the_next_token(server: HttpServer) -> None:
 
 
 @pytest.mark.slow
-def test_who_listens_is_told_nothing_any_more_when_its_token_has_expired(server: HttpServer) -> None:
+def test_a_stream_ends_when_its_token_expires(server: HttpServer) -> None:
     token = sign_token(scope=SCOPE, exp=int(time.time()) + 3)
     session = server.initialize(token).headers["mcp-session-id"]
     with server.connect() as stream:
@@ -109,7 +109,7 @@ def test_who_listens_is_told_nothing_any_more_when_its_token_has_expired(server:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
-def test_a_call_that_outlasts_its_token_is_answered(era: str, server: HttpServer) -> None:
+def test_a_call_is_answered_after_its_token_has_expired(era: str, server: HttpServer) -> None:
     wire = connect_http(server.port, era, sign_token(scope=SCOPE, exp=int(time.time()) + 3))
     answer = wire.request("tools/call", {"name": "slow", "arguments": {"seconds": 5.0}})
     assert json.loads(extract_message(answer))["result"]["content"][0]["text"] == "at last"

@@ -13,10 +13,10 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from forebay.adapters.mcp import get_principal
-from forebay.http.oauth import JWTVerifier
+from forebay.http.tokens import JWTVerifier
 from hypothesis import given
 from hypothesis import strategies as st
-from issuing import AUDIENCE, ISSUER, KEYS, OTHER_KEY, JwksServer, make_claims, make_jwk, serve_jwks, sign_token
+from jwt_issuer import AUDIENCE, ISSUER, KEYS, OTHER_KEY, JwksServer, make_claims, make_jwk, serve_jwks, sign_token
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def make_verifier(keys: JwksServer, **options: Any) -> JWTVerifier:
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_who_the_issuer_says_they_are(algorithm: str, keys: JwksServer) -> None:
+def test_a_signed_token_gives_client_subject_and_scopes(algorithm: str, keys: JwksServer) -> None:
     token = sign_token(algorithm, scope="mcp:use other", client_id="app")
     found = verify(make_verifier(keys), token)
     assert (found.client_id, found.subject, found.scopes) == ("app", "alice", ["mcp:use", "other"])
@@ -42,7 +42,7 @@ def test_who_the_issuer_says_they_are(algorithm: str, keys: JwksServer) -> None:
     assert token not in repr(found)
 
 
-def test_scopes_are_read_as_issuers_write_them(keys: JwksServer) -> None:
+def test_scopes_may_be_a_text_or_a_list(keys: JwksServer) -> None:
     issuer = make_verifier(keys)
     right: list[dict[str, Any]] = [{"scope": "a b"}, {"scp": ["a", "b"]}, {"scp": "a b"}]
     for more in right:
@@ -70,7 +70,7 @@ def test_scopes_are_read_as_issuers_write_them(keys: JwksServer) -> None:
         {"sub": 3},
     ],
 )
-def test_what_was_not_given_out_for_us_is_refused(more: dict[str, Any], keys: JwksServer) -> None:
+def test_tokens_with_wrong_claims_are_refused(more: dict[str, Any], keys: JwksServer) -> None:
     issuer = make_verifier(keys)
     assert verify(issuer, sign_token(**more)) is None
     assert verify(issuer, sign_token()) is not None
@@ -90,7 +90,7 @@ def forge_token(header: dict[str, Any], secret: bytes | None = None) -> str:
     return (signed_part + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
 
 
-def test_what_the_issuer_did_not_sign_is_refused(keys: JwksServer) -> None:
+def test_forged_tokens_are_refused(keys: JwksServer) -> None:
     issuer = make_verifier(keys)
     good = sign_token()
     assert verify(issuer, good) is not None
@@ -130,7 +130,7 @@ def test_what_the_issuer_did_not_sign_is_refused(keys: JwksServer) -> None:
     assert [verify(issuer, attack) for attack in attacks] == [None] * len(attacks)
 
 
-def test_a_secret_among_the_keys_is_not_used(keys: JwksServer) -> None:
+def test_a_symmetric_key_is_not_used(keys: JwksServer) -> None:
     secret = b"s" * 32
     shown = {"kty": "oct", "kid": "o", "alg": "HS256", "k": base64.urlsafe_b64encode(secret).decode().rstrip("=")}
     keys.publish(shown, make_jwk(KEYS["RS256"], "RS256", "RS256"))
@@ -139,14 +139,14 @@ def test_a_secret_among_the_keys_is_not_used(keys: JwksServer) -> None:
     assert verify(issuer, sign_token()) is not None
 
 
-def test_unknown_keys_do_not_make_us_ask_again_and_again(keys: JwksServer) -> None:
+def test_unknown_key_ids_do_not_cause_repeated_fetches(keys: JwksServer) -> None:
     issuer = make_verifier(keys)
     assert [verify(issuer, sign_token(kid=f"unknown {number}")) for number in range(10)] == [None] * 10
     assert verify(issuer, sign_token()) is not None
     assert keys.fetch_count == 1
 
 
-def test_what_cannot_be_ours_asks_for_no_keys(keys: JwksServer) -> None:
+def test_invalid_tokens_do_not_cause_a_fetch(keys: JwksServer) -> None:
     issuer = make_verifier(keys)
     for token in (
         "a.b.c",
@@ -158,7 +158,7 @@ def test_what_cannot_be_ours_asks_for_no_keys(keys: JwksServer) -> None:
     assert keys.fetch_count == 0
 
 
-def test_keys_are_rotated(keys: JwksServer) -> None:
+def test_rotated_keys_are_fetched(keys: JwksServer) -> None:
     issuer = make_verifier(keys, cooldown=0)
     assert verify(issuer, sign_token()) is not None
     keys.publish(make_jwk(OTHER_KEY, "new", "RS256"))
@@ -168,7 +168,7 @@ def test_keys_are_rotated(keys: JwksServer) -> None:
 
 
 @pytest.mark.parametrize("shown", [b"", b"{", b"[]", b'{"keys": []}', b'{"keys": 3}', b'{"keys": [{"kty": "x"}]}'])
-def test_keys_that_are_none_let_nobody_in(shown: bytes, keys: JwksServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_key_sets_refuse_all_tokens(shown: bytes, keys: JwksServer, caplog: pytest.LogCaptureFixture) -> None:
     keys.body = shown
     issuer = make_verifier(keys)
     token = sign_token()
@@ -180,5 +180,5 @@ def test_keys_that_are_none_let_nobody_in(shown: bytes, keys: JwksServer, caplog
 
 
 @given(st.text() | st.lists(st.sampled_from([".", "e30", "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ", "=", "é"])).map("".join))
-def test_no_text_fails_otherwise(token: str) -> None:
+def test_any_text_is_refused_without_another_error(token: str) -> None:
     assert verify(JWTVerifier(ISSUER, AUDIENCE, "http://127.0.0.1:9/jwks"), token) is None

@@ -32,7 +32,7 @@ def find_owner(tokens: TokenFile, token: str) -> str | None:
     return None if found is None else found.client_id
 
 
-def test_whose_a_token_is(tmp_path: Path) -> None:
+def test_a_token_identifies_its_principal(tmp_path: Path) -> None:
     hashed = hashlib.sha256(b"hashed-" * 5).hexdigest()
     text = f"# ours\n\nalice: {SECRET}\n  team of bob :{OTHER}  \r\ncarol: sha256:{hashed.upper()}\nalice: {'n' * 22}\n"
     tokens = TokenFile(str(write_tokens(tmp_path, text)))
@@ -56,7 +56,7 @@ def test_whose_a_token_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
         ("", "has no tokens"),
         ("# alice: x\n", "has no tokens"),
@@ -72,10 +72,10 @@ def test_whose_a_token_is(tmp_path: Path) -> None:
         (f"alice: {SECRET}\nbob: {SECRET}", ":2: this token is another principal's"),
     ],
 )
-def test_what_is_wrong_is_refused_and_not_shown(text: str, why: str, tmp_path: Path) -> None:
+def test_invalid_lines_are_refused_and_not_shown(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument) as refused:
         TokenFile(str(write_tokens(tmp_path, text)))
-    assert why in str(refused.value)
+    assert message in str(refused.value)
     assert not any(word in str(refused.value) for word in (SECRET, "k" * 8, "ab" * 4))
     assert refused.value.__cause__ is None
 
@@ -88,7 +88,7 @@ def test_a_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> No
     assert find_owner(TokenFile(str(path), allow_others_to_read=True), SECRET) == "alice"
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="No such file"):
         TokenFile(str(tmp_path / "none"))
     with pytest.raises(InvalidArgument, match="Is a directory"):
@@ -105,7 +105,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         TokenFile(str(path))
 
 
-def test_it_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_changed_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write_tokens(tmp_path, f"alice: {SECRET}")
     tokens = TokenFile(str(path))
     assert (find_owner(tokens, SECRET), find_owner(tokens, OTHER)) == ("alice", None)
@@ -128,7 +128,7 @@ def test_it_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.LogCapt
 
 
 @pytest.mark.slow
-def test_the_command_makes_lines_that_are_taken(tmp_path: Path) -> None:
+def test_lines_of_the_token_command_are_accepted(tmp_path: Path) -> None:
     plain, hashed = run("token", "alice"), run("token", "team of bob", "--hashed")
     assert (plain.code, plain.err, hashed.code) == (0, b"", 0)
     tokens = TokenFile(str(write_tokens(tmp_path, (plain.out + hashed.out).decode())))
@@ -146,7 +146,7 @@ TOKENS = st.from_regex(r"[A-Za-z0-9._~+/-]{32,60}=?", fullmatch=True)
 
 @pytest.mark.slow
 @given(st.dictionaries(TOKENS, NAMES, min_size=1, max_size=5), st.booleans())
-def test_lines_say_what_was_written(entries: dict[str, str], is_hashed: bool) -> None:
+def test_parsed_lines_equal_the_written_entries(entries: dict[str, str], is_hashed: bool) -> None:
     shape = {token: f"sha256:{hash_token(token).hex()}" if is_hashed else token for token in entries}
     text = "\n".join(f"{name}: {shape[token]}" for token, name in entries.items())
     assert dict(parse_token_lines(text, "x")) == {
@@ -155,7 +155,7 @@ def test_lines_say_what_was_written(entries: dict[str, str], is_hashed: bool) ->
 
 
 @given(st.text())
-def test_no_text_fails_otherwise(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     for line in (text, f"alice: {text}"):
         with contextlib.suppress(InvalidArgument):
             parse_token_lines(line, "x")
@@ -170,7 +170,7 @@ def test_every_name_is_refused_or_can_be_read_back(name: str) -> None:
     assert parse_token_lines(line, "x") == [(hash_token(token), name)]
 
 
-def test_a_file_of_which_nothing_is_left_lets_nobody_in(tmp_path: Path) -> None:
+def test_a_file_without_tokens_refuses_all_tokens(tmp_path: Path) -> None:
     path = write_tokens(tmp_path, f"alice: {SECRET}")
     tokens = TokenFile(str(path))
     assert find_owner(tokens, SECRET) == "alice"

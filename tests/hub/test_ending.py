@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import os
 import signal
 import threading
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from forebay.store import open_store
 from gateway_harness import TIMEOUT_SECONDS, parse_text
 from serve_harness import serving, upstream_command, write_config
-from serve_http_harness import call_tool, connect_as, serving_http, subscribe
+from serve_http_harness import call_tool, connect_as, is_running, serving_http, subscribe
 from stores import whole
 from wires import LEGACY, MODERN
 
@@ -63,38 +62,31 @@ def _upstreams(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[
     return {"stuck": {"python": "stuck_functions"}, "adverse": upstream_command("adverse_server.py")}
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("by_signal", [True, False])
 @pytest.mark.parametrize("function", STUCK)
-def test_a_function_does_not_keep_it(
+def test_a_running_function_does_not_block_shutdown(
     function: str, by_signal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=0.5)
     with serving(path) as talk:
         pid = int(talk.call("pid")["content"][0]["text"])
         talk.send_request("tools/call", {"name": function, "arguments": {}})
-        assert talk.has_logged("it has begun")
+        talk.wait_for_log("it has begun")
         if by_signal:
             talk.process.send_signal(signal.SIGTERM)
             assert talk.process.wait(TIMEOUT_SECONDS) == 0
         else:
             assert talk.close() == 0
-        assert not _is_alive(pid)
+        assert not is_running(pid)
         # Where possible Python exits normally and runs atexit handlers.
-        assert function != "waits" or talk.has_logged("left in order")
+        if function == "waits":
+            talk.wait_for_log("left in order")
 
 
 @pytest.mark.parametrize(
     ("function", "era"), [("waits", LEGACY), ("awaits_a_thread", MODERN), ("leaves_a_thread", MODERN)]
 )
-def test_a_function_does_not_keep_it_over_http(
+def test_a_running_function_does_not_block_shutdown_over_http(
     function: str, era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstreams = _upstreams(tmp_path, monkeypatch)
@@ -113,16 +105,14 @@ def test_a_function_does_not_keep_it_over_http(
         listening.wait_for("it has begun")
     calling.join(TIMEOUT_SECONDS)
     assert not calling.is_alive()
-    assert not _is_alive(pid)
+    assert not is_running(pid)
 
 
-def test_a_function_that_ends_within_the_grace_is_answered_and_what_it_answered_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_within_the_grace_period_is_sent_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=TIMEOUT_SECONDS)
     with serving(path) as talk:
         number = talk.send_request("tools/call", {"name": "takes_a_while", "arguments": {"seconds": 0.5}})
-        assert talk.has_logged("it has begun")
+        talk.wait_for_log("it has begun")
         talk.process.send_signal(signal.SIGTERM)
         handle = parse_text(talk.read_response(number)["result"])["output_handle"]
         assert talk.process.wait(TIMEOUT_SECONDS) == 0
@@ -130,12 +120,12 @@ def test_a_function_that_ends_within_the_grace_is_answered_and_what_it_answered_
         assert b"x" * 100_000 in whole(store, handle)
 
 
-def test_a_function_that_runs_out_is_an_error_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_raises_stop_iteration_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(write_config(tmp_path, _upstreams(tmp_path, monkeypatch))) as talk:
         assert talk.call("runs_out")["isError"]
 
 
-def test_who_listens_over_http_is_answered_and_does_not_keep_it(tmp_path: Path) -> None:
+def test_a_subscription_over_http_does_not_block_shutdown(tmp_path: Path) -> None:
     upstreams = {"adverse": upstream_command("adverse_server.py")}
     with (
         serving_http(tmp_path, upstreams, shutdown_grace_seconds=600) as listening,

@@ -30,7 +30,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_one_principal_s_handle_does_not_exist_for_another(era: str, port: int) -> None:
+def test_a_handle_belongs_to_one_principal(era: str, port: int) -> None:
     ann, bob = (connect_as(port, era, name) for name in ("ann", "bob"))
     handle = call_tool(ann, "text", size=100_000)["output_handle"]
     assert len(handle) == len("oh_") + 26
@@ -39,7 +39,7 @@ def test_one_principal_s_handle_does_not_exist_for_another(era: str, port: int) 
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_of_a_server_over_http_too_a_large_result_is_its_caller_s(era: str, port: int) -> None:
+def test_a_large_result_of_an_http_upstream_belongs_to_its_caller(era: str, port: int) -> None:
     ann, bob = (connect_as(port, era, name) for name in ("ann", "bob"))
     result = {"content": [{"type": "text", "text": "r" * 2_000_000}]}
     handle = call_tool(ann, "says", result=result)["output_handle"]
@@ -47,20 +47,20 @@ def test_of_a_server_over_http_too_a_large_result_is_its_caller_s(era: str, port
     assert call_tool(bob, "output_fetch", output_handle=handle)["error"]["code"] == "output_handle_not_found"
 
 
-def test_half_of_a_surrogate_pair_reaches_a_server_as_it_came(port: int) -> None:
+def test_a_lone_surrogate_reaches_the_upstream_unchanged(port: int) -> None:
     assert call_tool(
         connect_as(port, MODERN, "ann"), "says", half="\ud800", result={"content": [{"type": "text", "text": "1"}]}
     )
 
 
-def test_clients_with_connections_have_servers_of_their_own_and_others_one_for_each_principal(port: int) -> None:
+def test_upstream_processes_belong_to_a_session_or_a_principal(port: int) -> None:
     first, second = connect_as(port, LEGACY, "ann"), connect_as(port, LEGACY, "ann")
     assert call_tool(first, "pid") == call_tool(first, "pid") != call_tool(second, "pid")
     assert call_tool(connect_as(port, MODERN, "ann"), "pid") == call_tool(connect_as(port, MODERN, "ann"), "pid")
     assert call_tool(connect_as(port, MODERN, "ann"), "pid") != call_tool(connect_as(port, MODERN, "bob"), "pid")
 
 
-def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
+def test_concurrent_results_reach_their_callers(port: int) -> None:
     def store_and_fetch(number: int) -> None:
         name, era = NAMES[number % 4], ERAS[number % 2]
         wire = connect_as(port, era, name)
@@ -74,7 +74,7 @@ def test_results_that_come_at_once_are_not_mixed_up(port: int) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_all_progress_comes_before_the_answer_with_which_its_stream_ends(era: str, port: int) -> None:
+def test_all_progress_comes_before_the_response(era: str, port: int) -> None:
     params = {"name": "reports", "arguments": {"steps": 50}, "_meta": {"progressToken": "mine"}}
     lines = connect_as(port, era, "ann").request("tools/call", params).splitlines()
     messages = [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: {")]
@@ -82,7 +82,7 @@ def test_all_progress_comes_before_the_answer_with_which_its_stream_ends(era: st
     assert messages[-1]["result"]["content"][0]["text"] == "reported"
 
 
-def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
+def test_the_upstreams_of_a_session_end_with_it(port: int) -> None:
     wire = connect_as(port, LEGACY, "ann")
     pid = call_tool(wire, "pid")
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -92,7 +92,7 @@ def test_a_client_s_own_servers_end_with_its_session(port: int) -> None:
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)
 
 
-def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> None:
+def test_many_calls_to_a_server_that_dies_hangs_and_floods(tmp_path: Path) -> None:
     """Every call gets its own result, or an error that says what happened."""
     faults: dict[int, tuple[str, dict[str, Any]]] = {
         3: ("dies", {"after": 1000}),
@@ -126,7 +126,7 @@ def test_a_server_that_dies_hangs_and_floods_while_many_call(tmp_path: Path) -> 
         assert call(listening.port, 2) == [True] * 4
 
 
-def test_calls_in_flight_finish_before_it_ends(tmp_path: Path) -> None:
+def test_calls_in_flight_finish_before_shutdown(tmp_path: Path) -> None:
     def call(number: int) -> Any:
         wire = connect_as(listening.port, ERAS[number % 2], NAMES[number % 4])
         ready.wait(30)
@@ -143,13 +143,13 @@ def test_calls_in_flight_finish_before_it_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_call_of_an_only_server_that_cannot_be_reached_says_so(era: str, tmp_path: Path) -> None:
+def test_a_call_to_a_single_unreachable_upstream_is_an_error(era: str, tmp_path: Path) -> None:
     with serving_http(tmp_path, {"none": {"command": "false"}}) as listening:
         error = call_tool(connect_as(listening.port, era, "ann"), "any")["error"]
         assert (error["code"], "none cannot be reached" in error["message"]) == ("upstream_failed", True)
 
 
-def test_files_that_let_people_in_are_nobody_s_to_read(tmp_path: Path) -> None:
+def test_the_token_file_cannot_be_read_by_reference(tmp_path: Path) -> None:
     options = {"file_refs": True, "file_roots": [str(tmp_path)]}
     with serving_http(tmp_path, {"adverse": upstream_command("adverse_server.py")}, **options) as listening:
         bob = connect_as(listening.port, MODERN, "bob")
@@ -161,7 +161,7 @@ def test_files_that_let_people_in_are_nobody_s_to_read(tmp_path: Path) -> None:
                 assert error["code"] == "file_ref_denied"
 
 
-def test_progress_by_a_token_that_another_had_is_nobody_else_s(tmp_path: Path) -> None:
+def test_late_progress_does_not_reach_a_later_request_with_the_same_token(tmp_path: Path) -> None:
     with serving_http(tmp_path, {"adverse": upstream_command("adverse_server.py")}) as listening:
         # This server reports with any token it is given, like one that goes on after a cancellation.
         late = {"name": "reports", "arguments": {"steps": 3, "token": 1}, "_meta": {"progressToken": 1}}
@@ -171,7 +171,7 @@ def test_progress_by_a_token_that_another_had_is_nobody_else_s(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_tool_that_is_switched_off_is_so_by_whatever_name_and_in_every_version(era: str, tmp_path: Path) -> None:
+def test_a_disabled_tool_cannot_be_called_by_any_name(era: str, tmp_path: Path) -> None:
     upstreams = {"one": upstream_command("adverse_server.py"), "two": upstream_command("adverse_server.py")}
     options = {"capabilities": {"pid": "admin"}, "disable_tools": ["admin"]}
     with serving_http(tmp_path, upstreams, **options) as listening:
@@ -184,7 +184,7 @@ def test_a_tool_that_is_switched_off_is_so_by_whatever_name_and_in_every_version
             assert b"CAPABILITY_DISABLED" in answer or b"Unknown tool" in answer
 
 
-def test_an_address_that_fits_a_template_in_many_ways_is_looked_at_once() -> None:
+def test_matching_a_template_needs_no_backtracking() -> None:
     template = "repo://{owner}/{repo}/contents/{path}/raw"
     assert _matches_template(template, "repo://a/b/contents/c/d/raw")
     assert not _matches_template(template, "repo://" + "/contents/" * 100_000)

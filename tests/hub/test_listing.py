@@ -40,7 +40,7 @@ def _list_tools(folder: Path, era: str, target: UpstreamConfig) -> list[str]:
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
-def test_a_list_takes_no_more_turns_for_more_tools(
+def test_listing_scans_the_operations_once(
     era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scans: list[int]
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -54,7 +54,7 @@ def test_a_list_takes_no_more_turns_for_more_tools(
     assert scan_counts[0] == scan_counts[1]
 
 
-def test_all_are_found_as_each_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_all_equals_find_for_each_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comparisons: list[object] = []
     find_all = OperationTools.find_all
 

@@ -13,7 +13,7 @@ from wires import LEGACY, MODERN, Wire, extract_message
 
 pytestmark = pytest.mark.slow
 
-STATEFUL = {"keeping": upstream_command("keeping_server.py")}
+STATEFUL = {"keeping": upstream_command("stateful_server.py")}
 LOG_CALL = {"name": "log", "arguments": {}, "_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
 
 
@@ -49,7 +49,7 @@ def _subject(notification: dict[str, Any]) -> str:
     return str(notification["params"].get("uri", notification["method"]))
 
 
-def test_one_s_task_is_not_another_s_to_read_or_to_cancel(ann: Wire, bob: Wire) -> None:
+def test_a_task_belongs_to_one_principal(ann: Wire, bob: Wire) -> None:
     call_tool(ann, "begin")
     assert _request(ann, "tasks/get", taskId="1")["result"]["status"] == "working"
     for method in ("tasks/get", "tasks/cancel"):
@@ -58,21 +58,21 @@ def test_one_s_task_is_not_another_s_to_read_or_to_cancel(ann: Wire, bob: Wire) 
     assert _request(ann, "tasks/cancel", taskId="1")["result"]["status"] == "cancelled"
 
 
-def test_one_s_level_does_not_change_what_another_is_logged(ann: Wire, bob: Wire) -> None:
+def test_each_principal_has_its_own_log_level(ann: Wire, bob: Wire) -> None:
     assert "result" in _request(bob, "logging/setLevel", level="error")
     assert call_tool(bob, "state")["level"] == "error"
     assert b"notifications/message" not in bob.request("tools/call", LOG_CALL)
     assert b"notifications/message" in ann.request("tools/call", LOG_CALL)
 
 
-def test_what_one_s_request_logs_is_told_to_it_also_after_another_s(port: int) -> None:
+def test_log_messages_reach_the_request_that_caused_them(port: int) -> None:
     for name in ("cid", "dan", "cid"):
         client = connect_as(port, MODERN, name)
         logged = client.request("tools/call", LOG_CALL)
         assert b'"data":%d' % call_tool(client, "state")["pid"] in logged.replace(b" ", b"")
 
 
-def test_updates_and_changes_reach_those_of_whose_connection_they_are(port: int, ann: Wire, bob: Wire) -> None:
+def test_notifications_reach_only_the_listeners_of_their_connection(port: int, ann: Wire, bob: Wire) -> None:
     wanted: dict[str, Any] = {"resourceSubscriptions": ["x://1", "x://2"], "toolsListChanged": True}
     with subscribe(port, "ann", **wanted) as ann_stream, subscribe(port, "bob", **wanted) as bob_stream:
         for client in (ann, bob):
@@ -86,7 +86,7 @@ def test_updates_and_changes_reach_those_of_whose_connection_they_are(port: int,
         assert _subject(ann_stream.next()) == "x://2"
 
 
-def test_who_unsubscribes_takes_nothing_from_another(port: int, ann: Wire, bob: Wire) -> None:
+def test_unsubscribing_does_not_affect_others(port: int, ann: Wire, bob: Wire) -> None:
     with subscribe(port, "ann", resourceSubscriptions=["u://1"]) as ann_stream:
         with subscribe(port, "bob", resourceSubscriptions=["u://1"]):
             wait_until(lambda: "u://1" in _subscriptions(ann) and "u://1" in _subscriptions(bob), TIMEOUT_SECONDS)
@@ -96,7 +96,7 @@ def test_who_unsubscribes_takes_nothing_from_another(port: int, ann: Wire, bob: 
         assert _subject(ann_stream.next()) == "u://1"
 
 
-def test_a_session_s_subscriptions_are_its_own(port: int) -> None:
+def test_subscriptions_belong_to_one_session(port: int) -> None:
     first, second = (connect_as(port, LEGACY, "ann") for _ in range(2))
     for session in (first, second):
         assert "result" in _request(session, "resources/subscribe", uri="s://1")
@@ -104,7 +104,7 @@ def test_a_session_s_subscriptions_are_its_own(port: int) -> None:
     assert (_subscriptions(first), _subscriptions(second)) == ([], ["s://1"])
 
 
-def test_a_server_is_told_when_the_last_who_wanted_a_resource_is_gone(port: int) -> None:
+def test_the_last_listener_of_a_resource_unsubscribes_at_the_server(port: int) -> None:
     cid = connect_as(port, MODERN, "cid")
 
     def subscription_requests() -> list[list[str]]:

@@ -85,7 +85,7 @@ def test_resources_prompts_and_completion(client: EraClient) -> None:
     assert client.request("completion/complete", params)["result"]["completion"]["values"] == ["v of one"]
 
 
-def test_what_nobody_has_is_an_error(client: EraClient) -> None:
+def test_unknown_names_and_methods_are_errors(client: EraClient) -> None:
     assert client.request("future/method", {})["error"]["code"] == -32601
     error = client.request("tools/call", {"name": "unknown", "arguments": {}})["error"]
     if len(client.upstreams) == 1:
@@ -97,7 +97,7 @@ def test_what_nobody_has_is_an_error(client: EraClient) -> None:
     assert client.request("prompts/get", {"name": "greet"})["error"]["code"] == -32602
 
 
-def test_levels_and_subscriptions_are_the_servers(client: EraClient) -> None:
+def test_log_level_and_subscriptions_reach_the_servers(client: EraClient) -> None:
     if client.era == MODERN:
         # The method was removed in this version.
         assert client.request("logging/setLevel", {"level": "error"})["error"]["code"] == -32601
@@ -113,17 +113,17 @@ def test_levels_and_subscriptions_are_the_servers(client: EraClient) -> None:
         assert _text(client.call(f"{prefix}subscribed")) == ("['one://1']" if name == "one" else "[]")
 
 
-def test_each_who_listens_is_told_once(tmp_path: Path) -> None:
+def test_each_listener_gets_a_notification_once(tmp_path: Path) -> None:
     modern = {"one": upstream_command("speaking_server.py", "stdio", "one", "modern")}
     wanted = {"resourceSubscriptions": [f"one://{number}" for number in range(3)]}
     with serving(write_config(tmp_path, modern), MODERN) as client:
         both = sorted(client.send_request("subscriptions/listen", {"notifications": wanted}) for _ in range(2))
         updates: list[tuple[str, int]] = []
 
-        def update(resource: int, times: int, until: int) -> None:
-            """Update a resource `times` times and read until `until` notifications about it have arrived."""
+        def update(resource: int, times: int, min_notifications: int) -> None:
+            """Update a resource `times` times and read until `min_notifications` about it have arrived."""
             calls = 0
-            while calls < times or len([uri for uri, _ in updates if uri == f"one://{resource}"]) < until:
+            while calls < times or len([uri for uri, _ in updates if uri == f"one://{resource}"]) < min_notifications:
                 if calls < times:
                     calls += 1
                     client.send_request("tools/call", {"name": "update", "arguments": {"of": resource}})
@@ -133,13 +133,13 @@ def test_each_who_listens_is_told_once(tmp_path: Path) -> None:
 
         # The subscription reaches the upstream a moment later.
         while not updates:
-            update(0, times=10, until=0)
-        update(1, times=3, until=6)
-        update(2, times=1, until=2)
+            update(0, times=10, min_notifications=0)
+        update(1, times=3, min_notifications=6)
+        update(2, times=1, min_notifications=2)
         assert sorted(number for uri, number in updates if uri == "one://1") == sorted(both * 3)
 
 
-def test_who_listens_is_told(tmp_path: Path) -> None:
+def test_a_listener_gets_notifications(tmp_path: Path) -> None:
     wanted = {"resourceSubscriptions": ["one://1"], "promptsListChanged": True}
     with serving(write_config(tmp_path, TWO), MODERN) as client:
         number = client.send_request("subscriptions/listen", {"notifications": wanted})
@@ -157,7 +157,7 @@ def test_who_listens_is_told(tmp_path: Path) -> None:
         assert {item["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for item in notifications} == {number}
 
 
-def test_progress_and_logs_come_before_their_answer(client: EraClient) -> None:
+def test_progress_and_logs_come_before_the_response(client: EraClient) -> None:
     tool = _tool_name(client, "progress")
     number = client.send_request("tools/call", {"name": tool, "arguments": {}, "_meta": {"progressToken": "mine"}})
     steps = [json.loads(client.read_line())["params"] for _ in range(3)]
@@ -170,7 +170,7 @@ def test_progress_and_logs_come_before_their_answer(client: EraClient) -> None:
     client.read_response(number)
 
 
-def test_tools_of_which_a_server_says_that_they_changed(client: EraClient) -> None:
+def test_change_notifications_are_forwarded(client: EraClient) -> None:
     """A server's change notification is forwarded even if its list is unchanged."""
     if client.era == MODERN:
         client.send_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -183,7 +183,7 @@ def test_tools_of_which_a_server_says_that_they_changed(client: EraClient) -> No
     }
 
 
-def test_progress_is_of_the_call_that_it_is_of(client: EraClient) -> None:
+def test_progress_reaches_its_own_call(client: EraClient) -> None:
     """Clients may use the same token for two calls, and several may share a server."""
     for steps in (1, 5):
         arguments = {"steps": steps, "every": 0.1}
@@ -195,7 +195,7 @@ def test_progress_is_of_the_call_that_it_is_of(client: EraClient) -> None:
     assert reported == ["same"] * 6
 
 
-def test_input_that_is_required_is_asked_for_in_the_client_s_way(client: EraClient) -> None:
+def test_required_input_is_requested_as_the_client_supports_it(client: EraClient) -> None:
     if client.era == MODERN:
         params: dict[str, Any] = {"name": _tool_name(client, "ask"), "arguments": {}}
         first = client.request("tools/call", params)["result"]
@@ -205,7 +205,7 @@ def test_input_that_is_required_is_asked_for_in_the_client_s_way(client: EraClie
         assert _text(client.request("tools/call", params)["result"]) == "asked {'a': 1}"
 
 
-def test_a_client_of_the_handshake_before_a_server_that_knows_none(tmp_path: Path) -> None:
+def test_a_legacy_client_with_a_modern_server(tmp_path: Path) -> None:
     upstreams = {"one": upstream_command("speaking_server.py", "stdio", "one", "modern")}
     with serving(write_config(tmp_path, upstreams), capabilities=CAPABILITIES) as client:
         number = client.send_request("tools/call", {"name": "ask", "arguments": {}})
@@ -217,7 +217,7 @@ def test_a_client_of_the_handshake_before_a_server_that_knows_none(tmp_path: Pat
         assert [*read] == ["contents"]
 
 
-def test_requests_of_a_server_reach_the_client_whose_call_it_is(adverse: EraClient) -> None:
+def test_server_requests_reach_the_calling_client(adverse: EraClient) -> None:
     for method in ("sampling/createMessage", "elicitation/create", "roots/list", "future/ask"):
         number = adverse.send_request("tools/call", {"name": "asks", "arguments": {"method": method}})
         request = json.loads(adverse.read_line())
@@ -230,7 +230,7 @@ def test_requests_of_a_server_reach_the_client_whose_call_it_is(adverse: EraClie
     assert parse_text(adverse.read_response(number)["result"]) == error
 
 
-def test_a_server_of_the_handshake_before_a_client_that_knows_none(tmp_path: Path) -> None:
+def test_a_modern_client_with_a_legacy_server(tmp_path: Path) -> None:
     with serving(write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}), MODERN) as client:
         assert parse_text(client.call("asks", method="sampling/createMessage"))["code"] == -32601
         answer = client.request("future/method", {"a": 1})["result"]
@@ -238,7 +238,7 @@ def test_a_server_of_the_handshake_before_a_client_that_knows_none(tmp_path: Pat
         assert answer["as_told"] == {"a": 1}
 
 
-def test_a_server_knows_what_its_client_can_do(client: EraClient) -> None:
+def test_a_server_gets_the_capabilities_of_the_client(client: EraClient) -> None:
     assert _text(client.call(_tool_name(client, "capable"))) == str(sorted(CAPABILITIES))
 
 
@@ -249,7 +249,7 @@ def test_the_client_s_notifications_reach_the_servers(adverse: EraClient) -> Non
     _wait_for_message(adverse, "notifications/future")
 
 
-def test_a_call_that_is_cancelled_is_cancelled_at_its_server(adverse: EraClient) -> None:
+def test_a_cancelled_call_is_cancelled_at_the_server(adverse: EraClient) -> None:
     number = adverse.send_request("tools/call", {"name": "late", "arguments": {"size": 100_000}})
     adverse.request("ping")
     adverse.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
@@ -262,7 +262,7 @@ def _wait_for_message(client: StdioClient, method: str) -> None:
     wait_until(lambda: method in parse_text(client.call("told")), TIMEOUT_SECONDS)
 
 
-def test_introductions_are_all_servers_and_who_speaks_is_forebay(client: EraClient) -> None:
+def test_the_instructions_of_all_servers_and_our_server_info(client: EraClient) -> None:
     assert {"tools", "resources", "prompts", "completions"} <= set(client.server_info["capabilities"])
     assert client.server_info["instructions"] == "\n\n".join(f"Mind {name}." for name in client.upstreams)
     answers = [
@@ -275,12 +275,12 @@ def test_introductions_are_all_servers_and_who_speaks_is_forebay(client: EraClie
     assert len([stamp for stamp in stamps if stamp]) == (1 if client.era == LEGACY else 3)
 
 
-def test_what_a_call_says_beside_its_arguments_reaches_the_server(client: EraClient) -> None:
+def test_meta_of_a_call_reaches_the_server(client: EraClient) -> None:
     result = client.request("tools/call", {"name": _tool_name(client, "meta"), "arguments": {}, "_meta": {"own": 1.5}})
     assert "'own': 1.5" in _text(result["result"])
 
 
-def test_methods_and_fields_of_later_versions_pass(adverse: EraClient) -> None:
+def test_unknown_methods_and_fields_are_forwarded(adverse: EraClient) -> None:
     odd = {"n": 1.50, "s": "é", "deep": [[[{}]]], "_meta": {"x": 1}}
     assert adverse.request("future/method", odd)["result"]["as_told"] == odd
     assert adverse.request("no/such/method")["error"] == {"code": -32601, "message": "no no/such/method", "data": [1.0]}
@@ -289,7 +289,7 @@ def test_methods_and_fields_of_later_versions_pass(adverse: EraClient) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_tools_that_come_are_listed(era: str, tmp_path: Path) -> None:
+def test_added_tools_are_listed(era: str, tmp_path: Path) -> None:
     upstreams = {"changing": upstream_command("changing_server.py", "stdio")}
     with serving(write_config(tmp_path, upstreams), era) as client:
         assert "new" not in tool_names(client)
@@ -302,7 +302,7 @@ def test_tools_that_come_are_listed(era: str, tmp_path: Path) -> None:
         wait_until(lambda: "new" in tool_names(client), TIMEOUT_SECONDS)
 
 
-def test_who_listens_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+def test_a_subscription_does_not_block_shutdown(tmp_path: Path) -> None:
     path = write_config(
         tmp_path, {"changing": upstream_command("changing_server.py", "stdio")}, shutdown_grace_seconds=60
     )
@@ -315,12 +315,12 @@ def test_who_listens_does_not_keep_it_from_ending(tmp_path: Path) -> None:
         assert client.close() == 0
 
 
-def test_what_an_only_server_says_beside_its_tools_is_kept(adverse: EraClient) -> None:
+def test_extra_fields_of_a_single_server_s_list_are_kept(adverse: EraClient) -> None:
     assert adverse.request("tools/list")["result"]["x-more"] == [1.0, 2e5]
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_call_that_takes_too_long_is_told_as_such(era: str, tmp_path: Path) -> None:
+def test_a_slow_call_is_a_timeout_error(era: str, tmp_path: Path) -> None:
     upstreams = {"adverse": upstream_command("adverse_server.py")}
     with serving(write_config(tmp_path, upstreams, call_timeout_seconds=1), era) as client:
         result = client.call("hangs")
@@ -331,7 +331,7 @@ def test_a_call_that_takes_too_long_is_told_as_such(era: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_who_reports_progress_is_not_late(era: str, tmp_path: Path) -> None:
+def test_progress_restarts_the_timeout(era: str, tmp_path: Path) -> None:
     path = write_config(tmp_path, {"asking": upstream_command("asking_server.py")}, call_timeout_seconds=3)
     with serving(path, era) as client:
         params = {"name": "toils", "arguments": {"steps": 8}, "_meta": {"progressToken": "t"}}
@@ -341,7 +341,7 @@ def test_who_reports_progress_is_not_late(era: str, tmp_path: Path) -> None:
         assert _text(message["result"]) == '"done"'
 
 
-def test_the_time_that_a_client_takes_to_answer_is_not_its_server_s(tmp_path: Path) -> None:
+def test_the_client_s_answer_time_does_not_count_for_the_call_timeout(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"asking": upstream_command("asking_server.py")}, call_timeout_seconds=2)
     with serving(path, LEGACY, capabilities={"elicitation": {}}) as client:
         number = client.send_request("tools/call", {"name": "asks", "arguments": {}})
@@ -357,7 +357,7 @@ def test_the_time_that_a_client_takes_to_answer_is_not_its_server_s(tmp_path: Pa
         assert "upstream_timeout" in client.read_line().decode()
 
 
-def test_who_asks_gives_no_time_to_others(tmp_path: Path) -> None:
+def test_an_input_request_does_not_pause_calls_to_other_upstreams(tmp_path: Path) -> None:
     upstreams = {name: upstream_command("asking_server.py") for name in ("one", "two")}
     with serving(
         write_config(tmp_path, upstreams, call_timeout_seconds=2), LEGACY, capabilities={"elicitation": {}}
@@ -394,7 +394,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_server_that_does_not_answer_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+def test_a_hanging_server_does_not_block_the_others(tmp_path: Path) -> None:
     hanging = {"command": sys.executable, "args": ["-c", HANGING]}
     upstreams = {"hanging": hanging, "one": upstream_command("speaking_server.py", "stdio", "one")}
     with serving(write_config(tmp_path, upstreams)) as client:
@@ -403,10 +403,10 @@ def test_a_server_that_does_not_answer_keeps_nobody_from_the_others(tmp_path: Pa
         answers = {message["id"]: message for message in (json.loads(client.read_line()) for _ in range(2))}
         assert answers[listed]["result"]["prompts"]
         assert answers[read]["result"]["contents"]
-        assert client.has_logged("hanging does not answer prompts/list: it takes too long")
+        client.wait_for_log("hanging does not answer prompts/list: it takes too long")
 
 
-def test_a_client_with_a_connection_has_so_long_to_answer(tmp_path: Path) -> None:
+def test_a_connected_client_must_answer_within_the_timeout(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"asking": upstream_command("asking_server.py")}, answer_timeout_seconds=0.5)
     with serving(path, LEGACY, capabilities={"elicitation": {}}) as client:
         number = client.send_request("tools/call", {"name": "asks", "arguments": {}})
@@ -417,7 +417,7 @@ def test_a_client_with_a_connection_has_so_long_to_answer(tmp_path: Path) -> Non
         assert "did not answer within 0.5 s" in response["message"]
 
 
-def test_a_client_with_a_connection_has_so_long_to_answer_a_server_of_the_newest_version(tmp_path: Path) -> None:
+def test_a_connected_client_must_answer_a_modern_server_within_the_timeout(tmp_path: Path) -> None:
     path = write_config(
         tmp_path, {"one": upstream_command("speaking_server.py", "stdio", "one", "modern")}, answer_timeout_seconds=0.5
     )
@@ -434,7 +434,7 @@ def test_a_client_with_a_connection_has_so_long_to_answer_a_server_of_the_newest
 
 
 @pytest.mark.parametrize("wrong", [{"params": []}, {"jsonrpc": "1.0"}, {"params": {"name": "\ud800"}}], ids=str)
-def test_a_request_that_cannot_be_read_is_answered(wrong: dict[str, Any], adverse: EraClient) -> None:
+def test_an_invalid_request_gets_an_error(wrong: dict[str, Any], adverse: EraClient) -> None:
     message = {"jsonrpc": "2.0", "id": "odd", "method": "tools/call", **wrong}
     adverse.send(message)
     answer = json.loads(adverse.read_line())
@@ -443,11 +443,11 @@ def test_a_request_that_cannot_be_read_is_answered(wrong: dict[str, Any], advers
     assert adverse.request("ping")["result"] is not None
 
 
-def test_what_is_no_message_is_not_the_last_that_is_heard(adverse: EraClient) -> None:
+def test_an_invalid_message_does_not_stop_the_server(adverse: EraClient) -> None:
     adverse.send(rb'{"\ud800":1,"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":NaN}}')
     assert adverse.request("ping")["result"] is not None
 
 
-def test_progress_of_what_cannot_be_a_token_is_nobody_s(adverse: EraClient) -> None:
+def test_progress_with_an_invalid_token_is_dropped(adverse: EraClient) -> None:
     answer = adverse.request("tools/call", {"name": "reports", "arguments": {"steps": 1, "token": ["odd"]}})
     assert _text(answer["result"]) == "reported"

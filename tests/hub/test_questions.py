@@ -100,7 +100,7 @@ def _wait_for_message(client: EraClient, kind: str, expected: Any) -> None:
         ("roots/list", {}, {"roots": [{"uri": "file:///tmp"}]}),
     ],
 )
-def test_a_question_is_an_answer_and_its_answer_is_a_request(
+def test_a_server_request_becomes_an_input_required_result(
     client: EraClient, method: str, params: dict[str, Any] | None, answer: dict[str, Any]
 ) -> None:
     call = _params("asks", method=method, **({} if params is None else {"params": params}))
@@ -114,12 +114,12 @@ def test_a_question_is_an_answer_and_its_answer_is_a_request(
     ]
 
 
-def test_a_server_is_told_that_it_may_ask(client: EraClient) -> None:
+def test_a_server_sees_all_client_capabilities(client: EraClient) -> None:
     (capabilities,) = _server_log(client)["capabilities"]
     assert set(capabilities) == set(ALL)
 
 
-def test_questions_of_the_same_time_go_out_together_and_others_later(client: EraClient) -> None:
+def test_concurrent_input_requests_are_sent_together(client: EraClient) -> None:
     call = _params("asks", count=3)
     required = _call_until_asked(client, call)
     assert len(required["inputRequests"]) == 3
@@ -137,7 +137,7 @@ def test_questions_of_the_same_time_go_out_together_and_others_later(client: Era
     assert len(states) == 3
 
 
-def test_what_was_not_answered_is_asked_again(client: EraClient) -> None:
+def test_unanswered_input_requests_are_sent_again(client: EraClient) -> None:
     call = _params("asks", count=2)
     first = _call_until_asked(client, call)
     one, other = first["inputRequests"]
@@ -164,7 +164,7 @@ def test_what_was_not_answered_is_asked_again(client: EraClient) -> None:
         (ALL, "tasks/list", {}),
     ],
 )
-def test_what_a_client_cannot_be_asked_is_refused_at_once(
+def test_unsupported_input_requests_are_refused_at_once(
     tmp_path: Path, capabilities: dict[str, Any], method: str, params: dict[str, Any] | None
 ) -> None:
     with _serve(tmp_path, capabilities) as client:
@@ -172,13 +172,13 @@ def test_what_a_client_cannot_be_asked_is_refused_at_once(
         assert error["code"] == NOT_FOUND
 
 
-def test_what_is_no_question_is_refused_and_says_why(client: EraClient) -> None:
+def test_invalid_input_requests_are_refused_with_a_reason(client: EraClient) -> None:
     (error,) = _parse_result(client.call("asks", method="elicitation/create", params={"message": 1}))
     assert error["code"] == INVALID_PARAMS
     assert "message" in error["message"]
 
 
-def test_a_state_is_good_for_the_same_call_and_once(client: EraClient) -> None:
+def test_a_request_state_can_be_used_once_for_its_own_call(client: EraClient) -> None:
     call = _params("asks")
     required = _call_until_asked(client, call)
     again = _with_responses(call, required)
@@ -200,7 +200,7 @@ def test_a_state_is_good_for_the_same_call_and_once(client: EraClient) -> None:
     assert client.request("tools/call", again)["error"] == refusals[0]
 
 
-def test_a_large_result_after_a_question_is_a_handle(client: EraClient) -> None:
+def test_a_large_result_after_an_input_request_is_stored(client: EraClient) -> None:
     call = _params("large", size=300_000)
     result = client.request("tools/call", _with_responses(call, _call_until_asked(client, call)))["result"]
     handle = json.loads(result["content"][0]["text"])["output_handle"]
@@ -208,7 +208,7 @@ def test_a_large_result_after_a_question_is_a_handle(client: EraClient) -> None:
     assert page["total"] == 300_002
 
 
-def test_progress_before_and_after_a_question_is_of_the_request_under_way(client: EraClient) -> None:
+def test_progress_reaches_the_current_request_of_a_paused_call(client: EraClient) -> None:
     call = {**_params("reports"), "_meta": {"progressToken": "first"}}
     number = client.send_request("tools/call", call)
     before = json.loads(client.read_line())
@@ -222,7 +222,7 @@ def test_progress_before_and_after_a_question_is_of_the_request_under_way(client
     assert _parse_result(client.read_response(number)["result"]) == "reported"
 
 
-def test_progress_that_nobody_asked_for_the_second_time_is_nobody_s(client: EraClient) -> None:
+def test_progress_is_dropped_if_the_continuing_request_has_no_token(client: EraClient) -> None:
     call = _params("reports")
     number = client.send_request("tools/call", {**call, "_meta": {"progressToken": "first"}})
     required = client.read_response(number)["result"]
@@ -230,7 +230,7 @@ def test_progress_that_nobody_asked_for_the_second_time_is_nobody_s(client: EraC
     assert json.loads(client.read_line())["id"] == number
 
 
-def test_a_client_that_does_not_come_back_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_a_paused_call_expires(tmp_path: Path) -> None:
     with _serve(tmp_path, answer_timeout_seconds=0.5) as client:
         call = _params("asks")
         required = _call_until_asked(client, call)
@@ -240,7 +240,7 @@ def test_a_client_that_does_not_come_back_is_not_waited_for_for_ever(tmp_path: P
         assert client.request("tools/call", _with_responses(call, required))["error"]["code"] == INVALID_PARAMS
 
 
-def test_the_time_that_a_client_takes_is_not_the_server_s(tmp_path: Path) -> None:
+def test_a_paused_call_does_not_time_out(tmp_path: Path) -> None:
     with _serve(tmp_path, call_timeout_seconds=1) as client:
         call = _params("hangs")
         required = _call_until_asked(client, call)
@@ -251,7 +251,7 @@ def test_the_time_that_a_client_takes_is_not_the_server_s(tmp_path: Path) -> Non
         _wait_for_message(client, "methods", "notifications/cancelled")
 
 
-def test_no_more_than_some_calls_wait_at_once(fresh: EraClient) -> None:
+def test_the_number_of_paused_calls_is_limited(fresh: EraClient) -> None:
     call = _params("asks")
     first = _call_until_asked(fresh, call)
     for _ in range(31):
@@ -262,7 +262,7 @@ def test_no_more_than_some_calls_wait_at_once(fresh: EraClient) -> None:
     _call_until_asked(fresh, call)
 
 
-def test_a_call_that_is_cancelled_between_two_questions_is_cancelled_at_its_server(fresh: EraClient) -> None:
+def test_a_call_cancelled_between_two_input_requests_is_cancelled_at_the_server(fresh: EraClient) -> None:
     call = _params("hangs")
     number = fresh.send_request("tools/call", _with_responses(call, _call_until_asked(fresh, call)))
     _wait_for_message(fresh, "answers", ACCEPTED)
@@ -270,7 +270,7 @@ def test_a_call_that_is_cancelled_between_two_questions_is_cancelled_at_its_serv
     _wait_for_message(fresh, "methods", "notifications/cancelled")
 
 
-def test_a_server_that_dies_while_a_question_is_open(fresh: EraClient) -> None:
+def test_a_server_that_dies_during_an_input_request(fresh: EraClient) -> None:
     call = _params("dies")
     (child,) = child_pids(fresh.process.pid)
     required = _call_until_asked(fresh, call)
@@ -286,7 +286,7 @@ def test_a_server_that_dies_while_a_question_is_open(fresh: EraClient) -> None:
 
 
 @pytest.mark.parametrize("end", ["signal", "close"])
-def test_it_ends_while_a_question_is_open(end: str, tmp_path: Path) -> None:
+def test_an_open_input_request_does_not_block_shutdown(end: str, tmp_path: Path) -> None:
     with _serve(tmp_path, shutdown_grace_seconds=60) as client:
         _call_until_asked(client, _params("asks"))
         if end == "signal":
@@ -298,7 +298,7 @@ def test_it_ends_while_a_question_is_open(end: str, tmp_path: Path) -> None:
         assert "never retrieved" not in client.log
 
 
-def test_an_answer_that_is_on_its_way_when_it_is_told_to_end_is_heard(tmp_path: Path) -> None:
+def test_an_answer_sent_just_before_shutdown_is_used(tmp_path: Path) -> None:
     with _serve(tmp_path, shutdown_grace_seconds=30) as client:
         call = _params("rounds", count=2)
         number = client.send_request("tools/call", _with_responses(call, _call_until_asked(client, call)))
@@ -307,7 +307,7 @@ def test_an_answer_that_is_on_its_way_when_it_is_told_to_end_is_heard(tmp_path: 
         assert client.process.wait(TIMEOUT_SECONDS) == 0
 
 
-def test_of_several_calls_of_one_client_any_is_asked(fresh: EraClient) -> None:
+def test_any_of_several_calls_of_one_client_may_get_an_input_request(fresh: EraClient) -> None:
     waiting = fresh.send_request("tools/call", _params("waits"))
     call = _params("asks", count=2)
     required = _call_until_asked(fresh, call)
@@ -318,7 +318,7 @@ def test_of_several_calls_of_one_client_any_is_asked(fresh: EraClient) -> None:
     assert [_parse_result(answers[number]["result"]) for number in (waiting, later)] == ["waited"] * 2
 
 
-def test_a_question_that_was_given_to_the_wrong_call_is_answered_all_the_same(fresh: EraClient) -> None:
+def test_an_input_request_of_another_call_is_answered_too(fresh: EraClient) -> None:
     """A late request of the server is attributed to the client's newest call."""
     waiting = _params("waits")
     number = fresh.send_request("tools/call", _params("asks", delay=0.5))
@@ -332,12 +332,12 @@ def test_a_question_that_was_given_to_the_wrong_call_is_answered_all_the_same(fr
     assert _parse_result(answers[number]["result"]) == [ACCEPTED]
 
 
-def test_a_question_of_a_call_that_is_over_goes_to_another_or_to_nobody(fresh: EraClient) -> None:
+def test_an_input_request_of_a_finished_call_goes_to_another_call_or_fails(fresh: EraClient) -> None:
     assert _parse_result(fresh.call("early")) == "early"
     (refusal,) = _server_log(fresh)["answers"]
     assert refusal["code"] == NOT_FOUND
 
 
-def test_other_requests_cannot_be_answered_by_a_question(client: EraClient) -> None:
+def test_other_methods_cannot_return_input_required(client: EraClient) -> None:
     (refusal,) = json.loads(client.request("future/method")["result"]["content"][0]["text"])
     assert refusal["code"] == NOT_FOUND

@@ -23,6 +23,7 @@ from mcp_types import (
 )
 from pydantic import FileUrl
 from serve_harness import upstream_command, write_config
+from waiting import wait_until_async
 from wires import ERAS, LEGACY, start_server
 
 pytestmark = pytest.mark.slow
@@ -78,9 +79,12 @@ def _run(
     async def run() -> None:
         with anyio.fail_after(120):
             async with Client(command, mode=mode, **callbacks) as client:
+
+                async def has_started() -> bool:
+                    return "elicit" in [tool.name for tool in (await client.list_tools()).tools]
+
                 # The upstream may start later than the client.
-                while "elicit" not in [tool.name for tool in (await client.list_tools()).tools]:
-                    await anyio.sleep(0.1)
+                await wait_until_async(has_started)
                 await talk(client)
 
     anyio.run(run)
@@ -95,7 +99,7 @@ async def _call_tool(client: Client, tool: str, **arguments: Any) -> str:
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("upstream_era", UPSTREAMS)
 @pytest.mark.parametrize("mode", ERAS)
-def test_whatever_either_speaks_the_client_is_asked(
+def test_input_requests_reach_the_client_in_all_versions(
     mode: str, upstream_era: str, transport: str, tmp_path: Path
 ) -> None:
     async def talk(client: Client) -> None:
@@ -116,7 +120,7 @@ def test_whatever_either_speaks_the_client_is_asked(
 
 @pytest.mark.parametrize("upstream_era", UPSTREAMS)
 @pytest.mark.parametrize("mode", ERAS)
-def test_a_client_that_cannot_be_asked(mode: str, upstream_era: str, tmp_path: Path) -> None:
+def test_a_client_without_the_capabilities(mode: str, upstream_era: str, tmp_path: Path) -> None:
     async def talk(client: Client) -> None:
         if upstream_era == "legacy":
             # The call continues, and the server handles the refusal.
@@ -157,7 +161,7 @@ def test_a_client_that_refuses(mode: str, upstream_era: str, tmp_path: Path) -> 
         _run(tmp_path, upstream, mode, talk, {"elicitation_callback": refuse, "list_roots_callback": list_roots})
 
 
-def test_a_server_that_asks_for_ever_or_what_is_nothing_is_given_up(tmp_path: Path) -> None:
+def test_endless_or_invalid_input_requests_are_errors(tmp_path: Path) -> None:
     rounds = 0
 
     async def count_and_answer(context: Any, params: Any) -> ElicitResult:
@@ -178,7 +182,7 @@ def test_a_server_that_asks_for_ever_or_what_is_nothing_is_given_up(tmp_path: Pa
         _run(tmp_path, upstream, LEGACY, talk, {"elicitation_callback": count_and_answer})
 
 
-def test_questions_of_one_call_go_out_together(tmp_path: Path) -> None:
+def test_input_requests_of_one_call_are_sent_together(tmp_path: Path) -> None:
     """Also to a client of protocol 2025-11-25, which here answers the first request only after receiving all."""
     arrived: set[str] = set()
     all_arrived = asyncio.Event()

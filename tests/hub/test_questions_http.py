@@ -1,8 +1,6 @@
 """Requests of 2025-11-25 servers during calls of many HTTP clients reach only the client whose call it is."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from listening_harness import ALICE, BOB, HttpServer, write_token_file
 from serve_harness import upstream_command, write_config
+from serve_http_harness import serving_config
 from waiting import wait_until
 from wires import MODERN, Wire, connect_http, extract_message, start_server
 
@@ -25,17 +24,9 @@ ACCEPTED = {"action": "accept", "content": {"name": "Ann"}}
 
 @contextmanager
 def _serve(folder: Path, upstream: dict[str, Any], *options: str) -> Iterator[HttpServer]:
-    command = [sys.executable, "-m", "forebay", "serve", "--config", str(write_config(folder, {"one": upstream}))]
-    listen = ["--http", "127.0.0.1:0", "--log-level", "info", *options]
-    with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
-        try:
-            listening = HttpServer(gateway)
-            yield listening
-            listening.terminate()
-            assert listening.wait() == 0
-            assert "Traceback" not in listening.log
-        finally:
-            gateway.kill()
+    with serving_config(write_config(folder, {"one": upstream}), *options) as listening:
+        yield listening
+    assert "Traceback" not in listening.log
 
 
 def _call_tool(wire: Wire, tool: str, required: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
@@ -57,7 +48,7 @@ def _message(result: dict[str, Any]) -> str:
     return str(question["params"]["message"])
 
 
-def test_another_s_state_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
+def test_the_request_state_of_another_principal_is_unknown(tmp_path: Path) -> None:
     with _serve(
         tmp_path, upstream_command("asking_server.py"), "--token-file", write_token_file(tmp_path)
     ) as listening:
@@ -72,7 +63,7 @@ def test_another_s_state_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> 
         _call_tool(alice, "asks")
 
 
-def test_who_thinks_for_long_finds_the_call_where_it_was(tmp_path: Path) -> None:
+def test_a_paused_call_keeps_its_tenant_open(tmp_path: Path) -> None:
     options = ("--token-file", write_token_file(tmp_path), "--session-idle-seconds", "0.5")
     with _serve(tmp_path, upstream_command("asking_server.py"), *options) as listening:
         alice = connect_http(listening.port, MODERN, ALICE)
@@ -81,7 +72,7 @@ def test_who_thinks_for_long_finds_the_call_where_it_was(tmp_path: Path) -> None
         assert _parse_result(_call_tool(alice, "asks", required)) == [ACCEPTED]
 
 
-def test_over_http_the_stream_says_whose_a_question_is(tmp_path: Path) -> None:
+def test_over_http_the_stream_identifies_the_call_of_an_input_request(tmp_path: Path) -> None:
     with start_server("eliciting_server.py", "http", "legacy") as process:
         assert process.stdout
         upstream = {"url": f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"}
@@ -99,7 +90,7 @@ def test_over_http_the_stream_says_whose_a_question_is(tmp_path: Path) -> None:
                 assert _parse_result(_call_tool(wire, "elicit", required[name], of=name)) == ACCEPTED
 
 
-def test_of_several_that_are_nobody_none_is_asked_what_may_be_another_s(tmp_path: Path) -> None:
+def test_anonymous_clients_do_not_get_input_requests_of_others(tmp_path: Path) -> None:
     with _serve(tmp_path, upstream_command("asking_server.py")) as listening, ThreadPoolExecutor(1) as pool:
         first, second = (connect_http(listening.port, MODERN) for _ in range(2))
         waiting = pool.submit(_call_tool, first, "waits")

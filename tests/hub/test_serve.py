@@ -1,7 +1,6 @@
 """`forebay serve` with several upstreams of every kind."""
 
 import json
-import os
 import signal
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from gateway_harness import TIMEOUT_SECONDS, StdioClient, parse_text
 from http_api import Answer, http_api
 from serve_harness import serving, tool_names, upstream_command, write_config
+from serve_http_harness import is_running
 from wires import ERAS, MODERN, start_server
 
 pytestmark = pytest.mark.slow
@@ -66,7 +66,7 @@ def _module(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str = MODULE) -
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_upstreams_of_every_kind_are_served_as_one(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upstreams_of_every_kind_are_served_together(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with http_api() as api, start_server("raw_server.py", "http") as process:
         assert process.stdout
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
@@ -109,7 +109,7 @@ def test_names_are_prefixed_only_when_they_clash_or_when_asked(
         assert client.call("my_shout", words="a")["content"][0]["text"] == "A"
 
 
-def test_names_do_not_depend_on_which_server_is_up_first(tmp_path: Path) -> None:
+def test_names_do_not_depend_on_the_order_of_startup(tmp_path: Path) -> None:
     """Clients may remember the names across restarts."""
     listed = []
     for slow in ("one", "two"):
@@ -123,7 +123,7 @@ def test_names_do_not_depend_on_which_server_is_up_first(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_calls_of_functions_and_of_apis_may_take_no_longer_than_others(
+def test_the_call_timeout_applies_to_functions_and_apis(
     era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = "import time\n\ndef sleeps(seconds: float) -> str:\n    time.sleep(seconds)\n    return 'rested'\n"
@@ -144,7 +144,7 @@ def test_calls_of_functions_and_of_apis_may_take_no_longer_than_others(
         api.released.set()
 
 
-def test_tools_are_hidden_by_what_their_own_server_calls_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_are_disabled_by_their_original_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = _module(tmp_path, monkeypatch)
     path = write_config(
         tmp_path, {"one": module, "two": module, "three": {**module, "prefix": "my_"}}, hidden_tools=["a*"]
@@ -173,7 +173,7 @@ def test_a_module_s_functions_are_tools(era: str, tmp_path: Path, monkeypatch: p
         assert handle["item_count"] == 9000
 
 
-def test_a_module_may_be_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_may_be_in_the_folder_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = _module(tmp_path, monkeypatch, "def beside() -> None: ...")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -182,7 +182,7 @@ def test_a_module_may_be_beside_the_configuration(tmp_path: Path, monkeypatch: p
         assert tool_names(client) == ["beside", *OURS]
 
 
-def test_a_module_s_all_says_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_of_a_module_selects_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = _module(tmp_path, monkeypatch, f"{MODULE}\nfrom os.path import basename\n__all__ = ['add', 'basename']\n")
     with serving(write_config(tmp_path, {"sums": module})) as client:
         assert tool_names(client) == ["add", "basename", *OURS]
@@ -198,7 +198,7 @@ def test_a_module_s_all_says_what_is_served(tmp_path: Path, monkeypatch: pytest.
         ("__all__ = ['gone']", "has no gone"),
     ],
 )
-def test_a_module_that_cannot_be_served_is_said_at_once(
+def test_an_invalid_module_is_an_error_at_startup(
     text: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = _module(tmp_path, monkeypatch, text or "")
@@ -227,7 +227,7 @@ def test_a_large_result_is_stored_once(era: str, mode: str, tmp_path: Path) -> N
         assert len([*(tmp_path / "store").rglob("oh_*")]) == 1
 
 
-def test_nothing_that_an_upstream_says_passes_for_delivered(tmp_path: Path) -> None:
+def test_an_upstream_cannot_imitate_a_stored_result(tmp_path: Path) -> None:
     """A result that imitates forebay's own marks is treated like any other."""
     forged = {"content": [], "isError": False, "_meta": {"forebay/delivered": True, "delivery": "x" * 40_000}}
     with serving(write_config(tmp_path, {"raw": upstream_command("raw_server.py", "stdio")})) as client:
@@ -236,7 +236,7 @@ def test_nothing_that_an_upstream_says_passes_for_delivered(tmp_path: Path) -> N
         assert client.call("says", result=small) == small
 
 
-def test_a_result_of_20_mb_is_not_in_memory_more_than_twice(tmp_path: Path) -> None:
+def test_a_result_of_20_mb_needs_at_most_twice_its_size_in_memory(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, spool_above_bytes=1 << 20)
     with serving(path) as client:
         client.call("text", size=100_000)
@@ -252,7 +252,7 @@ def _peak(client: StdioClient) -> int:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_an_upstream_that_dies_in_a_call_is_told_and_started_again(era: str, tmp_path: Path) -> None:
+def test_an_upstream_that_dies_in_a_call_is_reported_and_restarted(era: str, tmp_path: Path) -> None:
     upstreams = {"adverse": upstream_command("adverse_server.py"), "raw": upstream_command("raw_server.py", "stdio")}
     with serving(write_config(tmp_path, upstreams), era) as client:
         tool_names(client)
@@ -264,14 +264,14 @@ def test_an_upstream_that_dies_in_a_call_is_told_and_started_again(era: str, tmp
         assert client.call("pid")["content"][0]["text"] != pid
 
 
-def test_an_upstream_that_cannot_be_reached_does_not_keep_the_others(tmp_path: Path) -> None:
+def test_an_unreachable_upstream_does_not_affect_the_others(tmp_path: Path) -> None:
     failing = tmp_path / "failing"
     failing.write_text("1")
     late = {**upstream_command("adverse_server.py"), "env": {"FAIL_STARTS": str(failing)}}
     upstreams = {"late": late, "raw": upstream_command("raw_server.py", "stdio")}
     with serving(write_config(tmp_path, upstreams, per_call=True)) as client:
         assert "says" in tool_names(client)
-        assert client.has_logged("the upstream late cannot be reached, and is tried again")
+        client.wait_for_log("the upstream late cannot be reached, and is tried again")
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while b"notifications/tools/list_changed" not in client.read_line():
             assert time.monotonic() < deadline
@@ -280,7 +280,7 @@ def test_an_upstream_that_cannot_be_reached_does_not_keep_the_others(tmp_path: P
         assert "pid" in tool_names(client)
 
 
-def test_calls_in_flight_finish_before_it_ends_and_so_do_its_children(tmp_path: Path) -> None:
+def test_calls_in_flight_and_child_processes_end_before_shutdown(tmp_path: Path) -> None:
     with serving(write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")})) as client:
         pid = int(client.call("pid")["content"][0]["text"])
         params = {"name": "reports", "arguments": {"steps": 4, "every": 0.2}, "_meta": {"progressToken": "t"}}
@@ -289,20 +289,20 @@ def test_calls_in_flight_finish_before_it_ends_and_so_do_its_children(tmp_path: 
         client.process.send_signal(signal.SIGTERM)
         assert client.read_response(number)["result"]["content"][0]["text"] == "reported"
         assert client.process.wait(TIMEOUT_SECONDS) == 0
-        assert not _is_alive(pid)
+        assert not is_running(pid)
 
 
-def test_a_call_that_takes_too_long_does_not_keep_it(tmp_path: Path) -> None:
+def test_a_slow_call_does_not_block_shutdown(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, shutdown_grace_seconds=0.5)
     with serving(path) as client:
         pid = int(client.call("pid")["content"][0]["text"])
         client.send_request("tools/call", {"name": "hangs", "arguments": {}})
         client.process.send_signal(signal.SIGTERM)
         assert client.process.wait(TIMEOUT_SECONDS) == 0
-        assert not _is_alive(pid)
+        assert not is_running(pid)
 
 
-def test_it_ends_with_its_client_whose_last_requests_are_answered(tmp_path: Path) -> None:
+def test_the_last_requests_of_a_client_are_answered(tmp_path: Path) -> None:
     with serving(write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")})) as client:
         arguments = {"steps": 3, "token": "t", "every": 0.1}
         numbers = [client.send_request("tools/call", {"name": "reports", "arguments": arguments}) for _ in range(5)]
@@ -312,16 +312,8 @@ def test_it_ends_with_its_client_whose_last_requests_are_answered(tmp_path: Path
         assert {answer["result"]["content"][0]["text"] for answer in answered} == {"reported"}
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("era", ERAS)
-def test_a_tool_is_for_what_its_upstream_is_for(era: str, tmp_path: Path) -> None:
+def test_the_default_capability_of_a_tool_is_its_upstream(era: str, tmp_path: Path) -> None:
     upstreams = {
         "one": upstream_command("mcp_server.py", "stdio", "null"),
         "two": upstream_command("adverse_server.py"),
@@ -334,13 +326,13 @@ def test_a_tool_is_for_what_its_upstream_is_for(era: str, tmp_path: Path) -> Non
         assert (denied["code"], denied["capability"]) == ("CAPABILITY_DISABLED", "two")
 
 
-def test_a_capability_that_no_upstream_is_is_an_error(tmp_path: Path) -> None:
+def test_an_unknown_capability_is_an_error(tmp_path: Path) -> None:
     with serving(write_config(tmp_path, {"one": upstream_command("adverse_server.py")}, tools_only=["won"])) as client:
         assert tool_names(client) == OURS
-        assert client.has_logged("there are core, one")
+        client.wait_for_log("there are core, one")
 
 
-def test_a_command_that_is_none_is_said_at_once(tmp_path: Path) -> None:
+def test_an_invalid_command_is_an_error_at_startup(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"one": {"command": "no-such-command"}})
     with pytest.raises(AssertionError, match="the upstream one needs no-such-command"), serving(path):
         pass

@@ -28,14 +28,14 @@ class NaivePool:
     """A pool that keeps idle principals in the order in which they became idle."""
 
     def __init__(self, max_tenants: int) -> None:
-        self.most = max_tenants
+        self.max_tenants = max_tenants
         self.idle: list[str | None] = []
         self.in_use: dict[str | None, int] = {}
         self.created = 0
 
     def begin(self, principal: str | None) -> bool:
         if principal not in self.in_use and principal not in self.idle:
-            if len(self.idle) + len(self.in_use) == self.most:
+            if len(self.idle) + len(self.in_use) == self.max_tenants:
                 if not self.idle:
                     return False
                 self.idle.pop(0)
@@ -53,19 +53,21 @@ class NaivePool:
 
 
 @pytest.mark.slow
-@given(steps=STEPS, most=st.integers(1, 4))
-def test_as_by_hand(gate: OutputPolicy, steps: list[tuple[str | None, bool]], most: int) -> None:
-    asyncio.run(_compare(gate, steps, most))
+@given(steps=STEPS, max_tenants=st.integers(1, 4))
+def test_the_pool_equals_the_naive_pool(
+    gate: OutputPolicy, steps: list[tuple[str | None, bool]], max_tenants: int
+) -> None:
+    asyncio.run(_compare(gate, steps, max_tenants))
 
 
-async def _compare(gate: OutputPolicy, steps: list[tuple[str | None, bool]], most: int) -> None:
+async def _compare(gate: OutputPolicy, steps: list[tuple[str | None, bool]], max_tenants: int) -> None:
     created: list[Tenant] = []
 
     def make() -> Tenant:
         created.append(Tenant(Upstreams({}), ClientPeer(), gate, Settings(), {}))
         return created[-1]
 
-    pool, naive = TenantPool(make, most, None), NaivePool(most)
+    pool, naive = TenantPool(make, max_tenants, None), NaivePool(max_tenants)
     in_flight: dict[str | None, list[AsyncExitStack]] = {}
     for principal, is_begun in steps:
         if is_begun:
@@ -80,7 +82,7 @@ async def _compare(gate: OutputPolicy, steps: list[tuple[str | None, bool]], mos
             await in_flight[principal].pop().aclose()
             naive.end(principal)
         assert len(created) == naive.created
-        assert sum(not scope._is_closed for scope in created) <= most
+        assert sum(not scope._is_closed for scope in created) <= max_tenants
         assert {*pool._entries} == {*naive.idle, *naive.in_use}
     await pool.close()
     assert all(scope._is_closed for scope in created)

@@ -28,7 +28,7 @@ from wires import MODERN, Wire, extract_message, start_server
 
 pytestmark = pytest.mark.slow
 
-STATEFUL = {"keeping": upstream_command("keeping_server.py")}
+STATEFUL = {"keeping": upstream_command("stateful_server.py")}
 
 
 def _pid(port: int, name: str) -> int:
@@ -43,7 +43,7 @@ def _error(wire: Wire, tool: str) -> dict[str, Any]:
     return dict(json.loads(extract_message(wire.request("tools/call", {"name": tool, "arguments": {}})))["error"])
 
 
-def test_servers_of_who_is_idle_end_and_those_in_use_do_not(tmp_path: Path) -> None:
+def test_upstreams_of_idle_principals_end(tmp_path: Path) -> None:
     with serving_http(tmp_path, STATEFUL, session_idle_seconds=1) as listening, ThreadPoolExecutor() as pool:
         port = listening.port
         ann, bob = _pid(port, "ann"), _pid(port, "bob")
@@ -62,8 +62,8 @@ def test_servers_of_who_is_idle_end_and_those_in_use_do_not(tmp_path: Path) -> N
         assert _pid(port, "ann") not in (ann, bob)
 
 
-def test_of_too_many_the_one_that_was_idle_for_longest_is_closed(tmp_path: Path) -> None:
-    slow = {"slow": upstream_command("keeping_server.py", "slow")}
+def test_a_full_pool_closes_the_longest_idle_tenant(tmp_path: Path) -> None:
+    slow = {"slow": upstream_command("stateful_server.py", "slow")}
     with serving_http(tmp_path, slow, max_principals=2) as listening:
         port = listening.port
         ann, bob = _pid(port, "ann"), _pid(port, "bob")
@@ -76,7 +76,7 @@ def test_of_too_many_the_one_that_was_idle_for_longest_is_closed(tmp_path: Path)
     assert not is_running(cid)
 
 
-def test_one_in_use_is_not_closed_for_another_who_is_told_what_to_do(tmp_path: Path) -> None:
+def test_a_full_pool_of_busy_tenants_refuses_others(tmp_path: Path) -> None:
     with serving_http(tmp_path, STATEFUL, max_principals=1) as listening:
         port = listening.port
         with subscribe(port, "ann", toolsListChanged=True):
@@ -91,14 +91,14 @@ def test_one_in_use_is_not_closed_for_another_who_is_told_what_to_do(tmp_path: P
         assert not is_running(ann)
 
 
-def test_many_who_come_at_once_are_all_served_by_as_few_as_there_may_be(tmp_path: Path) -> None:
+def test_many_concurrent_principals_share_a_small_pool(tmp_path: Path) -> None:
     with serving_http(tmp_path, STATEFUL, max_principals=4) as listening, ThreadPoolExecutor(16) as pool:
         names = ["ann", "bob", "cid", "dan"] * 4
         pids = [*pool.map(lambda name: (name, _pid(listening.port, name)), names)]
         assert len(set(pids)) == 4
 
 
-def test_a_tool_that_is_switched_off_stays_so_when_the_connections_are_closed(tmp_path: Path) -> None:
+def test_a_disabled_tool_stays_disabled_after_reconnecting(tmp_path: Path) -> None:
     upstreams = {**STATEFUL, "other": upstream_command("adverse_server.py")}
     options = {"disable_tools": ["keeping", "admin"], "capabilities": {"pid": "admin"}, "session_idle_seconds": 1}
     with serving_http(tmp_path, upstreams, **options) as listening:
@@ -111,7 +111,7 @@ def test_a_tool_that_is_switched_off_stays_so_when_the_connections_are_closed(tm
             wait_until(lambda: not child_pids(listening.process.pid), TIMEOUT_SECONDS)
 
 
-def test_who_is_not_let_in_any_more_is_not_told_anything_either(tmp_path: Path) -> None:
+def test_the_streams_of_a_removed_token_end(tmp_path: Path) -> None:
     with serving_http(tmp_path, STATEFUL, session_idle_seconds=1) as listening:
         port = listening.port
         with ExitStack() as stack:
@@ -126,7 +126,7 @@ def test_who_is_not_let_in_any_more_is_not_told_anything_either(tmp_path: Path) 
             assert _pid(port, "ann") == ann
 
 
-def test_calls_that_hang_are_nobody_else_s_trouble(tmp_path: Path) -> None:
+def test_hanging_calls_do_not_affect_other_principals(tmp_path: Path) -> None:
     with ThreadPoolExecutor() as pool, start_server("raw_server.py", "http") as process, ExitStack() as stack:
         assert process.stdout
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
@@ -146,7 +146,7 @@ def _count_waiting(wire: Wire) -> int:
     return int(response["result"]["structuredContent"]["waits"])
 
 
-def test_who_listens_does_not_keep_calls_waiting(tmp_path: Path) -> None:
+def test_listeners_do_not_delay_calls(tmp_path: Path) -> None:
     speaking = start_server("speaking_server.py", "http", "one", "modern")
     with ThreadPoolExecutor() as pool, speaking as process, ExitStack() as stack:
         assert process.stdout
@@ -158,7 +158,7 @@ def test_who_listens_does_not_keep_calls_waiting(tmp_path: Path) -> None:
         assert pool.submit(call_tool, ann, "update").result(60) == "one"
 
 
-def test_who_listens_hears_a_server_that_is_started_again(tmp_path: Path) -> None:
+def test_a_listener_gets_notifications_of_a_restarted_server(tmp_path: Path) -> None:
     upstreams = {"one": upstream_command("speaking_server.py", "stdio", "one", "modern")}
     with serving_http(tmp_path, upstreams) as listening:
         ann = connect_as(listening.port, MODERN, "ann")
@@ -169,7 +169,7 @@ def test_who_listens_hears_a_server_that_is_started_again(tmp_path: Path) -> Non
             _wait_for_update(ann, hears, 2)
 
 
-def test_who_listens_hears_a_server_that_comes_late(tmp_path: Path) -> None:
+def test_a_listener_gets_notifications_of_a_late_server(tmp_path: Path) -> None:
     flag, later = tmp_path / "flag", upstream_command("speaking_server.py", "stdio", "one", "modern")
     command = [later["command"], *later["args"]]
     starts = f"import os; os.path.exists({str(flag)!r}) and os.execv({command[0]!r}, {command!r})"
@@ -198,7 +198,7 @@ def _wait_for_update(ann: Wire, stream: NotificationStream, number: int) -> None
         updating.join()
 
 
-def test_who_listens_on_many_connections_leaves_some_to_others(tmp_path: Path) -> None:
+def test_one_principal_cannot_listen_on_all_connections(tmp_path: Path) -> None:
     with serving_http(tmp_path, STATEFUL, max_connections=8) as listening, ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(subscribe(listening.port, "ann", toolsListChanged=True))

@@ -11,6 +11,7 @@ from forebay.envelope import unwrap
 from forebay.operations import CallError, Identity, PendingRequestMap, build_env
 from socket_pubsub import SocketPubSub
 from support_paths import SUPPORT
+from waiting import wait_until_async
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +114,10 @@ def test_what_nobody_waits_for_is_stopped_there() -> None:
             # Events keep their order, so that the first request has arrived when this call returns.
             await calls.call("far.echo")
             task.cancel()
-            while unwrap(await calls.call("far.cancelled")) != 2:
-                await asyncio.sleep(0.01)
+
+            async def are_both_cancelled() -> bool:
+                return bool(unwrap(await calls.call("far.cancelled")) == 2)
+
+            await wait_until_async(are_both_cancelled)
 
     run_bounded(scenario())

@@ -15,7 +15,7 @@ def test_every_named_file_exists() -> None:
     assert [name for name in sorted(named) if not any((folder / name).is_file() for folder in folders)] == []
 
 
-def test_the_picture_shows_every_layer_in_order() -> None:
+def test_the_diagram_shows_every_layer_in_order() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = config["tool"]["importlinter"]["contracts"]
     layers = re.findall(r"forebay\.(\w+)", " ".join(contract["layers"]))

@@ -56,5 +56,5 @@ def test_every_public_name_has_a_docstring() -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), [pytest.param(name, text, id=name) for name, text in stub_docstrings()])
-def test_a_docstring_opens_as_its_stub_does(name: str, text: str) -> None:
+def test_a_docstring_starts_like_its_stub(name: str, text: str) -> None:
     assert first_sentence(runtime_doc(name)) == first_sentence(text)

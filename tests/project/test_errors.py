@@ -34,14 +34,14 @@ TREE = [
 
 
 @pytest.mark.parametrize(("error", "base", "code"), TREE)
-def test_each_is_also_what_callers_catch(error: type[ForebayError], base: type[Exception], code: str) -> None:
+def test_each_error_also_has_a_builtin_base(error: type[ForebayError], base: type[Exception], code: str) -> None:
     assert issubclass(error, base)
     assert issubclass(error, ForebayError)
     assert error.code == code
     assert (str(error("why", 7)), error("why", 7).index, error("why").index) == ("why", 7, 0)
 
 
-def test_the_docstring_draws_the_tree() -> None:
+def test_the_docstring_shows_the_tree() -> None:
     drawn = forebay.errors.__doc__ or ""
     assert [error.__name__ for error, _, _ in TREE if error.__name__ not in drawn] == []
 
@@ -72,7 +72,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[ForebayError], int, str]] = [
 
 
 @pytest.mark.parametrize(("mistake", "error", "index", "message"), MISTAKES)
-def test_a_mistake_is_told_with_what_to_do(
+def test_messages_name_the_next_step(
     mistake: Callable[[], Any], error: type[ForebayError], index: int, message: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -103,7 +103,7 @@ LONG = "a" * 1_000_000
         lambda: forebay.search("a", LONG, ignore_case=True),
     ],
 )
-def test_a_message_quotes_no_more_than_it_takes_to_recognize(mistake: Callable[[], Any]) -> None:
+def test_messages_quote_little_of_the_input(mistake: Callable[[], Any]) -> None:
     with pytest.raises(ForebayError) as caught:
         mistake()
     assert len(str(caught.value)) < 300
@@ -119,7 +119,7 @@ def test_a_message_quotes_no_more_than_it_takes_to_recognize(mistake: Callable[[
         (lambda: forebay.ItemIndexer(["a"]), "path must be a str, not list"),  # type: ignore[arg-type]
     ],
 )
-def test_the_wrong_type_is_told_by_the_argument(mistake: Callable[[], Any], message: str) -> None:
+def test_type_errors_name_the_argument(mistake: Callable[[], Any], message: str) -> None:
     with pytest.raises(TypeError) as caught:
         mistake()
     assert str(caught.value) == message
@@ -137,7 +137,7 @@ def test_the_wrong_type_is_told_by_the_argument(mistake: Callable[[], Any], mess
     ],
 )
 @pytest.mark.parametrize("data", [b'\xef\xbb\xbf{"a": 1}', '\ufeff[{"a": 1}]', "\ufeff1\n2\n", "\ufeff"])
-def test_a_byte_order_mark_goes_by_its_name(verb: Callable[[Any], Any], data: bytes | str) -> None:
+def test_a_byte_order_mark_is_named_in_the_error(verb: Callable[[Any], Any], data: bytes | str) -> None:
     with pytest.raises(InvalidJSON, match="starts with a byte order mark; remove it") as caught:
         verb(data)
     assert caught.value.index == 0

@@ -23,7 +23,7 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing.
 
 
 @pytest.mark.slow
-def test_the_scenarios_hold(tmp_path: Path) -> None:
+def test_all_scenarios_pass(tmp_path: Path) -> None:
     record = tmp_path / "out" / "bytes.txt"
     done = subprocess.run(command("scenarios.py", "--record", str(record)), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -35,7 +35,7 @@ def test_the_scenarios_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_scenario_that_does_not_hold_says_so(tmp_path: Path) -> None:
+def test_a_failing_scenario_is_reported(tmp_path: Path) -> None:
     """The same with a limit that no descriptor can meet."""
     code = "import scenarios, sys; scenarios.MAX_RESPONSE_BYTES = 100; sys.exit(scenarios.main())"
     arguments = ["--record", str(tmp_path / "bytes.txt")]
@@ -52,7 +52,7 @@ def test_a_scenario_that_does_not_hold_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_scenarios_of_the_capability_filter_hold() -> None:
+def test_all_scenarios_of_the_capability_filter_pass() -> None:
     done = subprocess.run(command("capabilities.py"), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     *lines, last = done.stdout.splitlines()
@@ -60,13 +60,13 @@ def test_the_scenarios_of_the_capability_filter_hold() -> None:
     assert last == "12 of 12 scenarios hold"
 
 
-def test_what_is_put_in_at_one_place_is_an_insertion() -> None:
+def test_an_addition_at_one_place_is_an_insertion() -> None:
     assert capabilities.is_insertion(b"[1,2]", b"[1,2,3]")
     for after in (b"[1,2", b"[1,9,3]", b"[0,1,2,3]", b"[1,2,3}"):
         assert not capabilities.is_insertion(b"[1,2]", after)
 
 
-def test_what_the_browser_finds_is_the_same_every_time() -> None:
+def test_the_browser_returns_the_same_every_time() -> None:
     code = "import pages, zlib; print(zlib.crc32(pages.bundle('https://example.com/')))"
     folder = Path(pages.__file__).parent
     once, again = (subprocess.check_output([sys.executable, "-c", code], cwd=folder) for _ in range(2))
@@ -84,7 +84,7 @@ def test_a_crawl_is_a_tree() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--output-mode", "both"], ["--http", "port"], ["--output-handle-ttl-hours", "-1"]])
-def test_a_flag_that_is_wrong_is_refused(flags: list[str], tmp_path: Path) -> None:
+def test_a_wrong_flag_is_refused(flags: list[str], tmp_path: Path) -> None:
     store = (tmp_path / "store").as_uri()
     server = command("server.py", "--store", store, *flags)
     done = subprocess.run(server, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
@@ -103,7 +103,7 @@ def test_a_flag_that_is_wrong_is_refused(flags: list[str], tmp_path: Path) -> No
         ((2, 1), (3, 0), []),
     ],
 )
-def test_what_is_worse_with_forebay_is_named(
+def test_results_that_are_worse_with_forebay_are_reported(
     without: tuple[int, int], gated: tuple[int, int], verdict: list[str]
 ) -> None:
     reports = [
@@ -112,7 +112,7 @@ def test_what_is_worse_with_forebay_is_named(
     assert conformance.compare("2026-07-28", "with forebay", *reports) == verdict
 
 
-def test_a_suite_that_says_nothing_is_no_success() -> None:
+def test_a_suite_without_output_is_a_failure() -> None:
     report = REPORT.format(mark="✓", passed=3, failed=0)
     with pytest.raises(ValueError, match="the suite reports nothing: fetch failed"):
         conformance.compare("2026-07-28", "with forebay", report, "fetch failed")

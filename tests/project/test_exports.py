@@ -71,7 +71,7 @@ def stub_names() -> set[str]:
     return names
 
 
-def test_the_public_api_is_what_it_was() -> None:
+def test_the_public_api_is_unchanged() -> None:
     assert sorted(forebay.__all__) == sorted([*VERBS, *RESULTS, *STORE, *ERRORS, "__version__"])
 
 
@@ -83,7 +83,7 @@ def test_the_core_has_what_its_stub_declares() -> None:
     assert [name for name in sorted(stub_names()) if not hasattr(_core, name)] == []
 
 
-def test_every_name_of_the_core_is_exported_or_kept_internal_on_purpose() -> None:
+def test_every_name_of_the_core_is_exported_or_listed_as_internal() -> None:
     assert stub_names() - set(forebay.__all__) == INTERNAL
 
 
@@ -91,5 +91,5 @@ def test_every_error_is_exported() -> None:
     assert sorted(errors.__all__) == ERRORS
 
 
-def test_every_error_is_one_of_ours() -> None:
+def test_every_error_is_a_forebay_error() -> None:
     assert all(issubclass(getattr(errors, name), forebay.ForebayError) for name in ERRORS)

@@ -25,12 +25,12 @@ def run(code: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_importing_brings_nothing_but_itself() -> None:
+def test_the_import_loads_no_other_package() -> None:
     assert set(json.loads(run(IMPORT))) == LIGHT
 
 
 @pytest.mark.slow
-def test_what_a_verb_needs_is_imported_when_it_is_used() -> None:
+def test_modules_are_imported_when_they_are_needed() -> None:
     """A program that only slices bytes does not import the store or the command line."""
     heavy = {"asyncio", "orjson", "platformdirs", "rich", "zstandard"}
     used = IMPORT.replace("import forebay\n", "import forebay\nforebay.truncate(b'[1]')\nforebay.HandleNotFound\n")
@@ -40,12 +40,12 @@ def test_what_a_verb_needs_is_imported_when_it_is_used() -> None:
     assert {"orjson", "zstandard"} <= set(json.loads(run(opened)))
 
 
-def test_a_name_that_is_imported_when_it_is_used_is_imported_once() -> None:
+def test_a_lazy_name_is_imported_once() -> None:
     assert forebay.open_store is forebay.open_store
     assert "open_store" in vars(forebay)
 
 
-def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(forebay, "nope")
 
 
@@ -53,12 +53,12 @@ def test_importing_writes_nothing_to_stdout() -> None:
     assert run("import forebay") == ""
 
 
-def test_the_version_is_the_one_that_was_installed() -> None:
+def test_the_version_is_that_of_the_installed_package() -> None:
     assert forebay.__version__ == metadata.version("forebay")
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", forebay.__version__)
 
 
-def test_type_checkers_are_told_that_the_package_is_typed() -> None:
+def test_the_package_is_marked_as_typed() -> None:
     package = Path(forebay.__file__).parent
     assert (package / "py.typed").exists()
     assert (package / "_core.pyi").exists()

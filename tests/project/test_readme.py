@@ -65,7 +65,7 @@ def test_the_recipe_unwraps_what_a_tool_returned() -> None:
     assert names["text"] == payload
 
 
-def test_one_line_makes_a_server_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_limits_the_results_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, line, _, _, _ = blocks()
     monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))
     server = MCPServer("shop")
@@ -105,7 +105,7 @@ def test_tools_and_apis_become_operations(tmp_path: Path, monkeypatch: pytest.Mo
     assert (envelope.data, envelope.meta.source) == ({"found": "Ada"}, "mcp")
 
 
-def test_nobody_is_sent_to_a_registry_that_does_not_have_it() -> None:
+def test_the_readme_names_no_package_registry() -> None:
     root = README.parent
     texts = [README, *root.glob("docs/*.md"), *root.glob("python/forebay/**/*.py")]
     sent = re.compile(r"""(?:pip install ['"]?|uvx |pipx run )forebay\b""")

@@ -16,11 +16,12 @@ from mcp import Client, StdioServerParameters
 from mcp.client.subscriptions import ToolsListChanged
 from mcp_harness import get_text, parse_text, read_all_items
 from pydantic import FileUrl
+from waiting import wait_until_async
 from wires import LEGACY, MODERN
 
 pytestmark = pytest.mark.slow
 
-SERVER = script("lively_server.py")
+SERVER = script("conformance_stdio_server.py")
 PATIENCE = 60
 ROOT = "file:///data"
 
@@ -89,7 +90,7 @@ def _allow_deprecated() -> Iterator[None]:
         yield
 
 
-def test_answers_are_held_against_the_schema_that_is_listed(tmp_path: Path, era: str) -> None:
+def test_results_match_the_listed_schema(tmp_path: Path, era: str) -> None:
     async def test(client: Client, _: Callbacks) -> None:
         await client.list_tools()
         small = await client.call_tool("rows", {"count": 2})
@@ -105,7 +106,7 @@ def test_answers_are_held_against_the_schema_that_is_listed(tmp_path: Path, era:
     talk(test, tmp_path, era)
 
 
-def test_a_server_asks_the_client_as_its_era_has_it(tmp_path: Path, era: str) -> None:
+def test_server_requests_reach_the_client(tmp_path: Path, era: str) -> None:
     async def legacy(client: Client, _: Callbacks) -> None:
         sampled = await client.call_tool("test_sampling", {"prompt": "tea"})
         assert get_text(sampled) == "LLM response: a model on 'tea'"
@@ -125,20 +126,19 @@ def test_a_server_asks_the_client_as_its_era_has_it(tmp_path: Path, era: str) ->
     talk(legacy if era == LEGACY else modern, tmp_path, era)
 
 
-def test_what_a_server_tells_on_the_way_is_told(tmp_path: Path, era: str) -> None:
+def test_progress_and_logs_reach_the_client(tmp_path: Path, era: str) -> None:
     async def test(client: Client, callbacks: Callbacks) -> None:
         await client.call_tool("test_tool_with_progress", progress_callback=callbacks.report)
         await client.call_tool("test_tool_with_logging")
         # Notifications and responses are handled concurrently.
-        while len(callbacks.logged) < 3 or len(callbacks.progress) < 3:
-            await anyio.sleep(0.01)
+        await wait_until_async(lambda: len(callbacks.logged) >= 3 and len(callbacks.progress) >= 3)
         assert callbacks.progress == [(n, 100, f"Completed step {n} of 100") for n in (0, 50, 100)]
         assert callbacks.logged == ["Tool execution started", "Tool processing data", "Tool execution completed"]
 
     talk(test, tmp_path, era)
 
 
-def test_a_call_that_is_given_up_ends_at_the_server(tmp_path: Path, era: str) -> None:
+def test_a_cancelled_call_ends_at_the_server(tmp_path: Path, era: str) -> None:
     async def test(client: Client, _: Callbacks) -> None:
         with anyio.CancelScope() as scope:
 
@@ -147,21 +147,23 @@ def test_a_call_that_is_given_up_ends_at_the_server(tmp_path: Path, era: str) ->
 
             await client.call_tool("waits", progress_callback=cancel)
         assert scope.cancelled_caught
-        while (await client.call_tool("finished")).structured_content != {"result": ["cancelled"]}:
-            await anyio.sleep(0.01)
+
+        async def is_cancelled() -> bool:
+            return bool((await client.call_tool("finished")).structured_content == {"result": ["cancelled"]})
+
+        await wait_until_async(is_cancelled)
 
     talk(test, tmp_path, era)
 
 
-def test_changes_of_the_list_are_told_and_seen(tmp_path: Path, era: str) -> None:
+def test_changes_of_the_tool_list_reach_the_client(tmp_path: Path, era: str) -> None:
     async def names(client: Client) -> set[str]:
         return {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
 
     async def legacy(client: Client, callbacks: Callbacks) -> None:
         assert "grown" not in await names(client)
         await client.call_tool("grows")
-        while "notifications/tools/list_changed" not in callbacks.notified:
-            await anyio.sleep(0.01)
+        await wait_until_async(lambda: "notifications/tools/list_changed" in callbacks.notified)
         assert {"grown", "output_fetch"} <= await names(client)
 
     async def modern(client: Client, _: Callbacks) -> None:
@@ -175,7 +177,7 @@ def test_changes_of_the_list_are_told_and_seen(tmp_path: Path, era: str) -> None
     talk(legacy if era == LEGACY else modern, tmp_path, era)
 
 
-def test_resources_and_prompts_are_the_servers(tmp_path: Path, era: str) -> None:
+def test_resources_and_prompts_are_forwarded(tmp_path: Path, era: str) -> None:
     async def test(client: Client, _: Callbacks) -> None:
         uris = {str(resource.uri) for resource in (await client.list_resources()).resources}
         assert {"test://static-text", "test://static-binary"} <= uris
@@ -237,15 +239,14 @@ def test_the_client_of_fastmcp(tmp_path: Path) -> None:
                 handle = parse_text(await client.call_tool("rows", {"count": 5000}))["output_handle"]
                 items = [item for page in await read_all_items(client, handle) for item in page["content"]]
                 assert len(items) == 5000
-                while len(progress) < 3 or len(logged) < 3:
-                    await anyio.sleep(0.01)
+                await wait_until_async(lambda: len(progress) >= 3 and len(logged) >= 3)
                 assert progress == [0, 50, 100]
 
     anyio.run(run)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_the_client_of_fastmcp_makes_data_of_what_a_server_of_fastmcp_answers(
+def test_the_client_of_fastmcp_parses_results_of_a_fastmcp_server(
     mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     command, *arguments = wrap(tmp_path, server=[*script("fastmcp_server.py"), "stdio", "null"])
@@ -263,7 +264,7 @@ def test_the_client_of_fastmcp_makes_data_of_what_a_server_of_fastmcp_answers(
     assert "Error parsing structured content" not in caplog.text
 
 
-def test_whoever_listens_is_not_late_and_keeps_nobody(tmp_path: Path) -> None:
+def test_a_subscription_has_no_timeout(tmp_path: Path) -> None:
     """A subscription outlives the call timeout."""
 
     async def test(client: Client, _: Callbacks) -> None:
@@ -275,7 +276,7 @@ def test_whoever_listens_is_not_late_and_keeps_nobody(tmp_path: Path) -> None:
     talk(test, tmp_path, MODERN, "--call-timeout-seconds", "1")
 
 
-def test_a_client_that_listens_may_leave(tmp_path: Path) -> None:
+def test_a_subscription_does_not_block_shutdown(tmp_path: Path) -> None:
     """Shutdown waits for calls in flight, but not for subscriptions."""
     with connect(*wrap(tmp_path, "--shutdown-grace-seconds", "600", server=SERVER), handshake=False) as client:
         meta = {"protocolVersion": MODERN, "clientInfo": {"name": "wire", "version": "1"}, "clientCapabilities": {}}

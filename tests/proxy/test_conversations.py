@@ -142,7 +142,7 @@ VARYING = {f"conformance {MODERN}"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("talk", TALKS)
-def test_what_forebay_does_not_change_is_equal_to_the_byte(talk: str, tmp_path: Path) -> None:
+def test_unchanged_messages_are_equal_to_the_byte(talk: str, tmp_path: Path) -> None:
     server, steps = TALKS[talk]
     first = run_conversation(server, steps, REPLIES)
     through = {
@@ -158,20 +158,20 @@ def test_what_forebay_does_not_change_is_equal_to_the_byte(talk: str, tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_server_hears_what_the_client_says_to_the_byte(tmp_path: Path) -> None:
+def test_the_server_receives_the_bytes_of_the_client(tmp_path: Path) -> None:
     """A server that records its input gets the same bytes with and without the gateway."""
     # Ends with a request: once it is answered, all earlier messages have been read.
     steps = [*TALKS["adverse"][1], Step("ping")]
     heard = []
     for name in ("directly", "through"):
-        server = [*script("tapped.py"), str(tmp_path / name), *ADVERSE]
+        server = [*script("record_input.py"), str(tmp_path / name), *ADVERSE]
         run_conversation(server if name == "directly" else wrap(tmp_path / "store", server=server), steps, REPLIES)
         heard.append((tmp_path / name).read_bytes())
     assert heard[0].count(b"\n") > len(steps)
     assert heard[0] == heard[1]
 
 
-def test_only_words_that_differ_between_two_direct_runs_may_differ() -> None:
+def test_only_values_that_vary_between_direct_runs_may_differ() -> None:
     one, other = b'{"at": "12:00:01", "n": [1, 2], "s": "a b"}', b'{"at": "12:00:02", "n": [1, 2], "s": "a b"}'
     assert is_equal(one, other, one)
     assert is_equal(one, other, b'{"at": "13:00:07", "n": [1, 2], "s": "a b"}')
@@ -225,7 +225,7 @@ MISTAKES: dict[str, tuple[list[ReceivedMessage], list[ReceivedMessage]]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_of_the_gateway_would_be_seen(mistake: str, tmp_path: Path) -> None:
+def test_the_comparison_detects_mistakes_of_the_gateway(mistake: str, tmp_path: Path) -> None:
     direct, through = MISTAKES[mistake]
     with forebay.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
         assert compare(direct, direct, through, store).wrong
@@ -233,7 +233,7 @@ def test_a_mistake_of_the_gateway_would_be_seen(mistake: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stored", ["x" * 10_000, "x" * 9_999, "y" * 10_000])
-def test_a_handle_has_to_be_of_all_that_came(stored: str, tmp_path: Path) -> None:
+def test_the_comparison_detects_an_incomplete_payload(stored: str, tmp_path: Path) -> None:
     direct = [text("x" * 10_000)]
     with forebay.open_store(tmp_path.as_uri(), sweep_interval=0) as store:
         handle = store.put(stored).output_handle

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from faulty_server import faulty_server
-from gateway_harness import INITIALIZE_PARAMS, TIMEOUT_SECONDS, connect, wrap
-from gateways import gateway_to
+from gateway_harness import TIMEOUT_SECONDS, connect, gateway_to, wrap
+from wires import INITIALIZE_PARAMS
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def session_input(*requests: tuple[str, dict[str, Any]]) -> bytes:
 
 
 @pytest.mark.parametrize("options", [(), ("--file-refs",), ("--disable-tools", "a", "--capability", "b=a")], ids=len)
-def test_a_call_is_answered_though_the_client_has_nothing_more_to_say(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_call_is_answered_after_the_client_closed_its_output(options: tuple[str, ...], tmp_path: Path) -> None:
     data = session_input(("tools/call", {"name": "b", "arguments": {}}))
     ended = subprocess.run(
         wrap(tmp_path, *options, server=SERVER), input=data, capture_output=True, timeout=TIMEOUT_SECONDS
@@ -74,9 +74,7 @@ def test_a_call_is_answered_though_the_client_has_nothing_more_to_say(options: t
 
 
 @pytest.mark.parametrize("options", [("--file-refs",), ("--tools-only", "core")], ids=len)
-def test_a_call_that_is_cancelled_before_it_is_understood_is_never_made(
-    options: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_call_cancelled_during_preparation_is_not_forwarded(options: tuple[str, ...], tmp_path: Path) -> None:
     command = wrap(tmp_path, *options, "--capability", "*=core", server=[*SERVER, "held"])
     with connect(*command) as talk:
         number = talk.send_request("tools/call", {"name": "a", "arguments": {}})
@@ -86,14 +84,14 @@ def test_a_call_that_is_cancelled_before_it_is_understood_is_never_made(
         assert talk.call("a")["structuredContent"] == {"calls": 2}
 
 
-def test_the_last_words_of_a_server_are_the_client_s(tmp_path: Path) -> None:
+def test_the_last_messages_of_a_server_reach_the_client(tmp_path: Path) -> None:
     command = wrap(tmp_path, server=[*SERVER, "lively"])
     ended = subprocess.run(command, input=session_input(), capture_output=True, timeout=TIMEOUT_SECONDS)
     _, *last = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [message["params"]["data"] for message in last] == list(range(5000))
 
 
-def test_a_server_over_http_hears_what_the_client_said_last(tmp_path: Path) -> None:
+def test_the_last_messages_of_a_client_reach_an_http_server(tmp_path: Path) -> None:
     with faulty_server() as server:
         with gateway_to(server.url, tmp_path) as gateway:
             for _ in range(5):

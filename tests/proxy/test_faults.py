@@ -28,7 +28,7 @@ def has_exited(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("after", [0, 100, 100_000, 20_000_000])
-def test_a_server_that_ends_in_the_middle_of_an_answer_is_started_again(after: int, tmp_path: Path) -> None:
+def test_a_server_that_ends_within_a_response_is_restarted(after: int, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         before = talk.call("pid")["content"][0]["text"]
         assert error_code(talk.call("dies", after=after)) == "upstream_failed"
@@ -37,7 +37,7 @@ def test_a_server_that_ends_in_the_middle_of_an_answer_is_started_again(after: i
         assert parse_text(talk.call("told"))[:2] == ["initialize", "notifications/initialized"]
 
 
-def test_what_the_client_asked_to_be_told_of_is_asked_for_again(tmp_path: Path) -> None:
+def test_subscriptions_are_repeated_to_a_restarted_server(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         talk.request("logging/setLevel", {"level": "error"})
         talk.request("resources/subscribe", {"uri": "file:///a"})
@@ -50,7 +50,7 @@ def test_what_the_client_asked_to_be_told_of_is_asked_for_again(tmp_path: Path) 
         ]
 
 
-def test_what_a_server_refused_is_no_reason_to_do_without_it(tmp_path: Path) -> None:
+def test_a_refused_subscription_does_not_prevent_a_restart(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, server=[*script("raw_server.py"), "stdio"])) as talk:
         for method, params in (("logging/setLevel", {"level": "error"}), ("resources/subscribe", {"uri": "file:///a"})):
             assert talk.request(method, params)["error"]["code"] == -32601
@@ -59,7 +59,7 @@ def test_what_a_server_refused_is_no_reason_to_do_without_it(tmp_path: Path) -> 
         assert talk.call("told")["structuredContent"]["pid"] != before
 
 
-def test_everyone_who_waits_for_a_server_that_ends_is_told(tmp_path: Path) -> None:
+def test_all_pending_requests_fail_when_the_server_ends(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         waiting = {talk.send_request("tools/call", {"name": "hangs"}) for _ in range(5)}
         waiting.add(talk.send_request("tools/call", {"name": "dies", "arguments": {"after": 1}}))
@@ -68,7 +68,7 @@ def test_everyone_who_waits_for_a_server_that_ends_is_told(tmp_path: Path) -> No
         assert {error_code(answer["result"]) for answer in answers} == {"upstream_failed"}
 
 
-def test_a_server_that_does_not_come_back_at_once_is_waited_for(tmp_path: Path) -> None:
+def test_messages_wait_for_a_restarting_server(tmp_path: Path) -> None:
     failing = tmp_path / "failing"
     failing.write_text("0")
     with connect(*wrap(tmp_path / "store"), env={**os.environ, "FAIL_STARTS": str(failing)}) as talk:
@@ -84,7 +84,7 @@ def test_a_server_that_does_not_come_back_at_once_is_waited_for(tmp_path: Path) 
         assert failing.read_text() == "0"
 
 
-def test_a_server_that_cannot_start_is_said_to_and_ends_it(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_ends_the_gateway(tmp_path: Path) -> None:
     failing = tmp_path / "failing"
     failing.write_text("100")
     env = {**os.environ, "FAIL_STARTS": str(failing)}
@@ -96,9 +96,7 @@ def test_a_server_that_cannot_start_is_said_to_and_ends_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("does", "status", "words"), [("exit 7", 7, "exit code 7"), ("kill -9 $$", 137, "signal 9")])
-def test_whoever_asks_a_server_that_is_not_started_again_is_told_so(
-    does: str, status: int, words: str, tmp_path: Path
-) -> None:
+def test_requests_to_a_server_without_restart_are_errors(does: str, status: int, words: str, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, server=["sh", "-c", does]), handshake=False) as talk:
         # Both before and after the exit is noticed.
         told = talk.request("initialize", {})["error"]["message"]
@@ -108,7 +106,7 @@ def test_whoever_asks_a_server_that_is_not_started_again_is_told_so(
         assert talk.process.wait(TIMEOUT_SECONDS) == status
 
 
-def test_whoever_asks_a_server_that_has_closed_its_input_is_told_how_it_ended(tmp_path: Path) -> None:
+def test_requests_after_closed_input_name_the_exit_code(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     server = ["sh", "-c", 'exec 0<&-; touch "$1"; sleep 0.5; exit 7', "sh", str(closed)]
     with connect(*wrap(tmp_path / "store", server=server), handshake=False) as talk:
@@ -116,37 +114,37 @@ def test_whoever_asks_a_server_that_has_closed_its_input_is_told_how_it_ended(tm
         assert "exit code 7" in talk.request("initialize", {})["error"]["message"]
 
 
-def test_a_command_that_is_none_is_said_to_be(tmp_path: Path) -> None:
+def test_an_unknown_command_is_an_error(tmp_path: Path) -> None:
     done = subprocess.run(wrap(tmp_path, server=["/no/such/server"]), capture_output=True, timeout=TIMEOUT_SECONDS)
     assert done.returncode != 0
     assert done.stdout == b""
     assert b"/no/such/server" in done.stderr
 
 
-def test_a_server_that_hangs_is_answered_for(tmp_path: Path) -> None:
+def test_a_hanging_call_is_a_timeout_error(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--call-timeout-seconds", "0.5")) as talk:
         assert error_code(talk.call("hangs")) == "upstream_timeout"
         wait_until(lambda: "notifications/cancelled" in parse_text(talk.call("told")), TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize("token", [5, "x" * 2000, 1 << 70])
-def test_a_server_that_reports_progress_does_not_hang(token: object, tmp_path: Path) -> None:
+def test_progress_restarts_the_timeout(token: object, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--call-timeout-seconds", "1")) as talk:
         arguments = {"steps": 6, "token": token, "every": 0.4}
         params = {"name": "reports", "arguments": arguments, "_meta": {"progressToken": token}}
         assert talk.request("tools/call", params)["result"]["content"][0]["text"] == "reported"
 
 
-def test_errors_that_flood_are_in_nobody_s_way(tmp_path: Path) -> None:
+def test_much_output_on_standard_error_blocks_nothing(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         assert talk.call("floods", size=5_000_000)["content"][0]["text"] == "flooded"
 
 
-def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
+def test_invalid_messages_are_not_forwarded(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         number = talk.send_request("tools/call", {"name": "babbles"})
         assert json.loads(talk.read_line())["id"] == number
-        assert talk.has_logged("Listening on stdio")
+        talk.wait_for_log("Listening on stdio")
 
 
 @pytest.mark.parametrize(
@@ -156,21 +154,21 @@ def test_what_is_no_message_is_kept_from_the_client(tmp_path: Path) -> None:
         '{"result": {"content": [], "structuredContent": {"x": NaN}}, "jsonrpc": "2.0", "id": ID}',
     ],
 )
-def test_an_answer_that_cannot_be_read_is_an_error_and_no_silence(line: str, tmp_path: Path) -> None:
+def test_an_unreadable_response_is_an_error(line: str, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         assert error_code(talk.call("writes", line=line)) == "upstream_failed"
 
 
-def test_what_a_server_asks_and_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
+def test_an_unreadable_server_request_is_not_a_response(tmp_path: Path) -> None:
     asked = '{"jsonrpc": "2.0", "id": ID, "method": "sampling/createMessage", "params": {"x": NaN}}'
     with connect(*wrap(tmp_path)) as talk:
         talk.send_request("tools/call", {"name": "writes", "arguments": {"line": asked}})
-        assert talk.has_logged("no message")
+        talk.wait_for_log("no message")
         assert talk.is_silent()
 
 
 @pytest.mark.parametrize("is_id_first", [True, False])
-def test_a_request_that_there_is_no_room_for_is_answered(is_id_first: bool, tmp_path: Path) -> None:
+def test_a_request_that_cannot_be_spooled_gets_an_error(is_id_first: bool, tmp_path: Path) -> None:
     limited = ["sh", "-c", 'ulimit -f 20000; exec "$0" "$@"', *wrap(tmp_path)]
     with connect(*limited) as talk:
         about = {"jsonrpc": "2.0", "id": "large"}
@@ -180,7 +178,7 @@ def test_a_request_that_there_is_no_room_for_is_answered(is_id_first: bool, tmp_
         assert (answer["id"], answer["error"]["data"]["code"]) == ("large", "store_full")
 
 
-def test_text_that_is_none_is_stored_as_the_bytes_that_came(tmp_path: Path) -> None:
+def test_invalid_utf_8_is_stored_unchanged(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         descriptor = parse_text(talk.call("invalid", size=100_000))
     with open_store(tmp_path.as_uri()) as store, store.open(descriptor["output_handle"]) as file:
@@ -198,7 +196,7 @@ def test_a_line_of_100_mb_is_stored_in_little_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_a_second_answer_is_no_flood_either(size: int, tmp_path: Path) -> None:
+def test_a_repeated_large_response_is_stored_too(size: int, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         number = talk.send_request("tools/call", {"name": "twice", "arguments": {"size": size}})
         for _ in range(2):
@@ -217,7 +215,7 @@ def test_an_answer_after_cancellation_is_neither_sent_nor_stored(tmp_path: Path)
         assert list(store.list()) == []
 
 
-def test_a_store_that_is_full_says_so_and_shows_the_start(tmp_path: Path) -> None:
+def test_a_full_store_is_an_error_with_a_preview(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--quota-bytes", "100000")) as talk:
         result = talk.call("text", size=400_000, of=os.urandom(200_000).hex())
         assert error_code(result) == "store_full"
@@ -226,7 +224,7 @@ def test_a_store_that_is_full_says_so_and_shows_the_start(tmp_path: Path) -> Non
         assert talk.call("text")["content"][0]["text"] == "x" * 10
 
 
-def test_a_store_that_disappears_is_no_end(tmp_path: Path) -> None:
+def test_a_removed_store_does_not_end_the_gateway(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with connect(*wrap(store)) as talk:
         talk.call("text", size=100_000)
@@ -237,7 +235,7 @@ def test_a_store_that_disappears_is_no_end(tmp_path: Path) -> None:
         assert talk.call("text")["content"][0]["text"] == "x" * 10
 
 
-def test_calls_in_flight_end_before_it_does(tmp_path: Path) -> None:
+def test_calls_in_flight_finish_before_shutdown(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         params = {"name": "reports", "arguments": {"steps": 4, "token": 1, "every": 0.25}}
         number = talk.send_request("tools/call", params)
@@ -248,7 +246,7 @@ def test_calls_in_flight_end_before_it_does(tmp_path: Path) -> None:
         assert talk.process.wait(TIMEOUT_SECONDS) == 0
 
 
-def test_calls_in_flight_are_answered_when_the_client_has_nothing_more_to_say(tmp_path: Path) -> None:
+def test_calls_in_flight_are_answered_after_the_client_closed_its_output(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         number = talk.send_request("tools/call", {"name": "text", "arguments": {"size": 5_000_000}})
         assert talk.process.stdin
@@ -269,7 +267,7 @@ def test_no_server_outlives_its_gateway(tmp_path: Path) -> None:
             wait_until(partial(has_exited, server), TIMEOUT_SECONDS)
 
 
-def test_a_client_that_is_gone_ends_it(tmp_path: Path) -> None:
+def test_the_gateway_ends_when_the_client_is_gone(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     with subprocess.Popen(wrap(tmp_path), stdin=subprocess.PIPE, stdout=theirs) as process:
         os.close(theirs)
@@ -281,6 +279,6 @@ def test_a_client_that_is_gone_ends_it(tmp_path: Path) -> None:
         assert process.wait(TIMEOUT_SECONDS) == 0
 
 
-def test_the_adverse_server_is_what_these_tests_say_of_it() -> None:
+def test_the_adverse_server_itself() -> None:
     with connect(*ADVERSE) as talk:
         assert talk.call("text", size=3)["content"][0]["text"] == "xxx"

@@ -17,7 +17,7 @@ def test_the_contract(tmp_path: Path) -> None:
         assert page["content"] == "x" * 10
 
 
-def test_what_is_redacted_is_not_stored(tmp_path: Path) -> None:
+def test_redacted_text_is_not_stored(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--redact", "secret-[0-9]+")) as talk:
         handle = parse_text(talk.call("text", of="my secret-123 is ", size=50_000))["output_handle"]
         page = parse_text(talk.call("output_fetch", output_handle=handle))
@@ -42,13 +42,13 @@ def test_names_and_handles(tmp_path: Path) -> None:
         ]
 
 
-def test_how_long_a_handle_lasts(tmp_path: Path) -> None:
+def test_the_expiry_of_handles(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--output-handle-ttl-hours", "48")) as talk:
         listed = {tool["name"]: tool for tool in talk.request("tools/list")["result"]["tools"]}
         assert "48 h" in listed["output_fetch"]["description"]
 
 
-def test_the_limit(tmp_path: Path) -> None:
+def test_the_inline_limit(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--output-inline-limit-bytes", "200")) as talk:
         # The other members of the result count, too.
         assert talk.call("text", size=130)["content"][0]["text"] == "x" * 130
@@ -72,7 +72,7 @@ def test_files_and_handles_by_reference(tmp_path: Path) -> None:
         }
 
 
-def test_a_file_and_variables_say_the_same_as_flags(tmp_path: Path) -> None:
+def test_configuration_file_and_variables_equal_flags(tmp_path: Path) -> None:
     config = tmp_path / "forebay.toml"
     config.write_text('output_mode = "inline"\nprefix = "a_"\n', encoding="utf-8")
     env = {**os.environ, "FOREBAY_PREFIX": "b_"}

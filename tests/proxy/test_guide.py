@@ -18,27 +18,27 @@ COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve", "token", "ls")
 
 
 @pytest.mark.slow
-def test_every_flag_is_one() -> None:
+def test_every_flag_exists() -> None:
     known = set(re.findall(r"--[a-z][a-z-]+", " ".join(run(command, "--help").out.decode() for command in COMMANDS)))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE))
     assert {"--file-refs", "--tools-only"} <= named
     assert named - known == set()
 
 
-def test_every_variable_is_one() -> None:
+def test_every_variable_exists() -> None:
     named = set(re.findall(r"FOREBAY_[A-Z_]+", GUIDE))
     assert named
     assert named - {option.variable for option in OPTIONS.values()} - {"FOREBAY_HEADER_A"} == set()
 
 
 @pytest.mark.parametrize("line", re.findall(r'^\{"name".*$', GUIDE, re.MULTILINE))
-def test_every_reference_is_one(line: str) -> None:
+def test_every_reference_is_valid(line: str) -> None:
     arguments = json.loads(line)["arguments"]
     referring = [name for name, value in arguments.items() if isinstance(value, dict) and parse_reference(value)]
     assert referring in (["content"], ["body"])
 
 
-def test_the_configuration_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configuration_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
     path = tmp_path / "forebay.toml"
     path.write_text(text, encoding="utf-8")
@@ -47,6 +47,6 @@ def test_the_configuration_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [*settings.upstreams] == ["files", "crm", "shop", "tools"]
 
 
-def test_every_key_of_an_upstream_is_told_of() -> None:
+def test_every_key_of_an_upstream_is_documented() -> None:
     told = [set(re.findall(r"`(\w+)`", row)) for row in re.findall(r"^\| (?:an?|any) .*$", GUIDE, re.M)]
     assert told == [*({kind, *more} for kind, more in UPSTREAM_KEYS.items()), {"prefix"}]

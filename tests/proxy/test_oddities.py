@@ -43,7 +43,7 @@ BYPASSES = [
 
 
 @pytest.mark.parametrize("line", BYPASSES)
-def test_no_way_of_writing_it_calls_a_tool_that_is_switched_off(line: str, tmp_path: Path) -> None:
+def test_no_notation_calls_a_disabled_tool(line: str, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
         talk.send(line.encode())
         assert parse_text(talk.call("told")).count("tools/call") == 1
@@ -67,7 +67,7 @@ DEAFENING = [
 
 @pytest.mark.parametrize("options", [(), ("--tools-only", "core"), ("--file-refs",)])
 @pytest.mark.parametrize("line", DEAFENING, ids=range(len(DEAFENING)))
-def test_nothing_makes_it_deaf(line: bytes, options: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_client_message_stops_the_gateway(line: bytes, options: tuple[str, ...], tmp_path: Path) -> None:
     # This server skips lines that it cannot parse.
     lenient = [sys.executable, str(SUPPORT.joinpath("adverse_server.py")), "lenient"]
     with connect(*wrap(tmp_path, *options, server=lenient)) as talk:
@@ -79,7 +79,7 @@ def test_nothing_makes_it_deaf(line: bytes, options: tuple[str, ...], tmp_path: 
     "line",
     ["[" * 980 + "]" * 980, "[" * 100_000, '{"jsonrpc":"2.0","id":ID,"error":' + "[" * 900 + "]" * 900 + "}", "null"],
 )
-def test_nothing_that_a_server_writes_makes_it_deaf(line: str, tmp_path: Path) -> None:
+def test_no_server_message_stops_the_gateway(line: str, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         talk.send_request("tools/call", {"name": "writes", "arguments": {"line": line}})
         assert talk.call("pid")["isError"] is False
@@ -92,7 +92,7 @@ def test_an_id_may_be_used_again_at_once(tmp_path: Path) -> None:
             assert b'"pid"' not in talk.read_line()
 
 
-def test_of_two_requests_with_one_id_each_is_answered_as_what_it_is(tmp_path: Path) -> None:
+def test_two_requests_with_one_id_are_both_answered(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
         talk.request("tools/list")
         for _ in range(50):
@@ -102,7 +102,7 @@ def test_of_two_requests_with_one_id_each_is_answered_as_what_it_is(tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", ["7", "7.0", "70e-1", "1e2", "-0", "1.10", f"{BIG}", '"7"', '"\\ud83d\\ude00"'])
-def test_an_id_comes_back_as_it_was_written(number: str, tmp_path: Path) -> None:
+def test_an_id_is_returned_as_it_was_written(number: str, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         call = '"method":"tools/call","params":{"name":"output_fetch","arguments":{"output_handle":"oh_AAAAAAAAAAAA"}}'
         talk.send(f'{{"jsonrpc":"2.0","id":{number},{call}}}'.encode())
@@ -114,7 +114,7 @@ def test_an_id_comes_back_as_it_was_written(number: str, tmp_path: Path) -> None
         assert parse_text(json.loads(talk.read_line())["result"])["size_bytes"] == 99999
 
 
-def test_numbers_are_the_same_in_a_batch(tmp_path: Path) -> None:
+def test_numbers_in_a_batch_are_unchanged(tmp_path: Path) -> None:
     params = f'{{"n":{BIG},"v":0.1000000000000000055511151}}'
     line = f'{{"jsonrpc":"2.0","id":3,"method":"future/method","params":{params}}}'
     with connect(*ADVERSE) as talk:
@@ -129,7 +129,7 @@ def test_numbers_are_the_same_in_a_batch(tmp_path: Path) -> None:
         assert str(BIG) in talk.read_line().decode()
 
 
-def test_what_is_stored_of_a_small_result_is_what_came(tmp_path: Path) -> None:
+def test_a_stored_small_result_is_unchanged(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--output-mode", "handle")) as talk:
         more = {"structuredContent": {"n": BIG, "m": 1.5}}
         handle = parse_text(talk.call("text", more=more))["output_handle"]
@@ -152,7 +152,7 @@ LARGE = "z" * 100_000
     ],
     ids=range(6),
 )
-def test_an_answer_is_understood_whatever_stands_beside_it(line: str, tmp_path: Path) -> None:
+def test_a_response_may_have_unusual_fields(line: str, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         number = talk.send_request("tools/call", {"name": "writes", "arguments": {"line": line}})
         got = talk.read_line()
@@ -163,7 +163,7 @@ def test_an_answer_is_understood_whatever_stands_beside_it(line: str, tmp_path: 
         assert LARGE.encode() in file.read()
 
 
-def test_a_server_whose_child_keeps_its_output_open_is_missed_all_the_same(tmp_path: Path) -> None:
+def test_the_end_of_a_server_is_noticed_although_its_child_keeps_the_pipe_open(tmp_path: Path) -> None:
     # Its standard error is redirected, because the test reads that to its end.
     server = ["sh", "-c", 'sleep 60 2>/dev/null & exec "$@"', "sh", *ADVERSE]
     with connect(*wrap(tmp_path, server=server)) as talk:
@@ -171,7 +171,7 @@ def test_a_server_whose_child_keeps_its_output_open_is_missed_all_the_same(tmp_p
         assert talk.call("pid")["isError"] is False
 
 
-def test_who_waits_for_a_list_does_not_keep_it_from_coming(tmp_path: Path) -> None:
+def test_calls_that_wait_for_the_tool_list_do_not_block_it(tmp_path: Path) -> None:
     changed = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
     with connect(*wrap(tmp_path, "--disable-tools", "admin", "--capability", "pid=admin")) as talk:
         talk.request("tools/list")
@@ -183,7 +183,7 @@ def test_who_waits_for_a_list_does_not_keep_it_from_coming(tmp_path: Path) -> No
             numbers.discard(json.loads(talk.read_line()).get("id"))
 
 
-def test_a_server_that_does_not_read_keeps_nobody_from_what_is_stored(tmp_path: Path) -> None:
+def test_stored_payloads_are_readable_while_the_server_does_not_read(tmp_path: Path) -> None:
     with open_store(tmp_path.as_uri()) as store:
         handle = store.put(b"kept " * 100).output_handle
     options = ("--call-timeout-seconds", "1", "--shutdown-grace-seconds", "1")
@@ -196,7 +196,7 @@ def test_a_server_that_does_not_read_keeps_nobody_from_what_is_stored(tmp_path: 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.binary(max_size=200_000).map(lambda line: line.replace(b"\n", b" ")), max_size=20))
-def test_what_is_written_to_one_who_reads_slowly_comes_whole_and_in_order(lines: list[bytes]) -> None:
+def test_an_outbox_keeps_messages_complete_and_in_order(lines: list[bytes]) -> None:
     ours, theirs = os.pipe()
     got: list[bytes] = []
 
@@ -219,7 +219,7 @@ def test_what_is_written_to_one_who_reads_slowly_comes_whole_and_in_order(lines:
     assert b"".join(got) == b"".join(line + b"\n" for line in lines)
 
 
-def test_what_comes_behind_a_large_line_waits_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outbox_is_limited_behind_a_large_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forebay.proxy.stdio._MAX_QUEUED_BYTES", 1000)
     ours, theirs = os.pipe()
     outbox = Outbox(theirs)
@@ -237,7 +237,7 @@ def test_what_comes_behind_a_large_line_waits_but_not_without_end(monkeypatch: p
     assert got == b"x" * 1_000_000 + b"\n" + (b"y" * 400 + b"\n") * 3
 
 
-def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
+def test_submit_blocks_above_the_maximum_of_jobs() -> None:
     work, release, done = WorkerPool(1, max_jobs=2), threading.Event(), threading.Event()
     for _ in range(2):
         work.submit(lambda: _wait(release))
@@ -255,8 +255,8 @@ def test_more_work_than_there_is_room_for_waits_where_it_comes_from() -> None:
     assert work.wait_idle(TIMEOUT_SECONDS)
 
 
-def test_more_calls_than_there_is_room_for_wait_where_they_come_from() -> None:
-    turns, taken, done = CallOrder(max_waiting=2), threading.Event(), list[int]()
+def test_reserve_blocks_above_the_maximum_of_slots() -> None:
+    turns, taken, done = CallOrder(max_slots=2), threading.Event(), list[int]()
     first, second = turns.reserve(), turns.reserve()
 
     def take_a_third() -> None:
@@ -289,7 +289,7 @@ for line in sys.stdin.buffer:
 """
 
 
-def test_where_tools_are_filtered_a_server_gets_what_was_understood_and_nothing_else(tmp_path: Path) -> None:
+def test_with_a_tool_filter_the_server_gets_the_parsed_message(tmp_path: Path) -> None:
     options = ("--disable-tools", "admin", "--capability", "pid=admin")
     with connect(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
         # A server that uses the first of two equal names would call the disabled tool.
@@ -309,7 +309,7 @@ def test_where_tools_are_filtered_a_server_gets_what_was_understood_and_nothing_
         f'{{{CALL},"params":{{"name":"told"}},"param\u017f":{{"name":"pid"}}}}',
     ],
 )
-def test_where_tools_are_filtered_a_key_in_other_letters_is_not_let_through(line: str, tmp_path: Path) -> None:
+def test_with_a_tool_filter_keys_in_another_case_are_refused(line: str, tmp_path: Path) -> None:
     options = ("--disable-tools", "admin", "--capability", "pid=admin")
     with connect(*wrap(tmp_path, *options, server=[sys.executable, "-c", REPEATER])) as talk:
         # A server that accepts `Name` for `name`, as many in Go do, would call the disabled tool.
@@ -317,7 +317,7 @@ def test_where_tools_are_filtered_a_key_in_other_letters_is_not_let_through(line
         assert json.loads(talk.read_line())["error"]["code"] == -32600
 
 
-def test_a_batch_of_nothing_is_the_servers_to_answer_unless_tools_are_filtered(tmp_path: Path) -> None:
+def test_an_empty_batch_is_forwarded_unless_tools_are_filtered(tmp_path: Path) -> None:
     answering = (
         "import sys\nfor line in sys.stdin: print('{\"id\": null, \"error\": ' + line.strip() + '}', flush=True)"
     )
@@ -339,14 +339,14 @@ for line in sys.stdin:
 """
 
 
-def test_a_cursor_that_is_empty_is_the_end_of_a_list(tmp_path: Path) -> None:
+def test_an_empty_cursor_ends_a_list(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, server=[sys.executable, "-c", EMPTY_CURSOR])) as talk:
         listed = talk.request("tools/list")["result"]["tools"]
         assert [tool["name"] for tool in listed] == ["output_fetch", "output_search"]
         assert len(talk.request("resources/templates/list")["result"]["resourceTemplates"]) == 1
 
 
-def test_what_forebay_made_does_not_say_that_the_server_did(tmp_path: Path) -> None:
+def test_results_made_by_forebay_have_its_own_server_info(tmp_path: Path) -> None:
     stamp = "io.modelcontextprotocol/serverInfo"
     more = {"_meta": {stamp: {"name": "theirs", "version": "1"}}}
     with connect(*wrap(tmp_path)) as talk:
@@ -354,7 +354,7 @@ def test_what_forebay_made_does_not_say_that_the_server_did(tmp_path: Path) -> N
         assert talk.call("text", size=100_000, more=more)["_meta"][stamp]["name"] == "forebay"
 
 
-def test_standard_output_is_the_protocol_s_alone() -> None:
+def test_standard_output_is_reserved_for_the_protocol() -> None:
     code = (
         "import os; from forebay.proxy.stdio import claim_stdout; fd = claim_stdout(); print('chatter'); "
         "os.system('echo a child'); os.write(fd, b'message')"

@@ -3,9 +3,9 @@
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from forebay.errors import UpstreamFailed
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.relay import Relay
 from forebay.wire.framing import Message, Spool
-from gateway_harness import ADVERSE, INITIALIZE_PARAMS, TIMEOUT_SECONDS, StdioClient, connect, parse_text, wrap
+from gateway_harness import ADVERSE, TIMEOUT_SECONDS, StdioClient, connect, parse_text, wrap
+from waiting import wait_until
+from wires import INITIALIZE_PARAMS
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +36,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("message", PASSING)
-def test_what_forebay_has_no_part_in_is_answered_as_without_it(message: bytes, tmp_path: Path) -> None:
+def test_forwarded_messages_are_answered_as_without_forebay(message: bytes, tmp_path: Path) -> None:
     answers = []
     for command in (ADVERSE, wrap(tmp_path)):
         with connect(*command) as talk:
@@ -43,13 +45,13 @@ def test_what_forebay_has_no_part_in_is_answered_as_without_it(message: bytes, t
     assert answers[0] == answers[1]
 
 
-def test_the_server_gets_what_the_client_sent_to_the_byte(tmp_path: Path) -> None:
+def test_the_server_receives_the_bytes_of_the_client(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         odd = {"n": 1.50, "s": "é", "deep": [[[{}]]]}
         assert talk.request("future/method", odd)["result"]["as_told"] == odd
 
 
-def test_requests_of_the_server_reach_the_client_and_its_answers_the_server(tmp_path: Path) -> None:
+def test_server_requests_and_their_responses_are_forwarded(tmp_path: Path) -> None:
     for method in ("sampling/createMessage", "elicitation/create", "roots/list", "future/ask"):
         with connect(*wrap(tmp_path)) as talk:
             number = talk.send_request("tools/call", {"name": "asks", "arguments": {"method": method}})
@@ -62,7 +64,7 @@ def test_requests_of_the_server_reach_the_client_and_its_answers_the_server(tmp_
             assert parse_text(talk.read_response(number)["result"]) == {"well": [1.5]}
 
 
-def test_progress_comes_before_the_answer_in_order(tmp_path: Path) -> None:
+def test_progress_comes_in_order_before_the_response(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         number = talk.send_request("tools/call", {"name": "reports", "arguments": {"steps": 20, "token": "t"}})
         steps = [json.loads(talk.read_line()) for _ in range(20)]
@@ -70,7 +72,7 @@ def test_progress_comes_before_the_answer_in_order(tmp_path: Path) -> None:
         assert json.loads(talk.read_line())["id"] == number
 
 
-def test_a_large_result_is_a_handle_that_gives_every_byte_back(tmp_path: Path) -> None:
+def test_the_pages_of_a_handle_return_every_byte(tmp_path: Path) -> None:
     of = 'é"\\\n😀x'
     with connect(*wrap(tmp_path)) as talk:
         number = talk.send_request("tools/call", {"name": "text", "arguments": {"size": 1_000_000, "of": of}})
@@ -90,14 +92,14 @@ def read_handle(talk: StdioClient, handle: str) -> str:
     return text
 
 
-def test_many_small_blocks_are_one_payload(tmp_path: Path) -> None:
+def test_many_small_blocks_are_stored_as_one_payload(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         descriptor = parse_text(talk.call("blocks", count=50_000))
         assert descriptor["items_path"] == "/content"
         assert descriptor["item_count"] == 50_000
 
 
-def test_the_list_is_the_servers_to_the_byte_with_ours_behind_it(tmp_path: Path) -> None:
+def test_our_tools_are_appended_to_the_unchanged_list(tmp_path: Path) -> None:
     lists: list[bytes] = []
     for command in (ADVERSE, wrap(tmp_path, "--output-mode", "inline")):
         with connect(*command) as talk:
@@ -110,7 +112,7 @@ def test_the_list_is_the_servers_to_the_byte_with_ours_behind_it(tmp_path: Path)
     assert [tool["name"] for tool in ours] == ["output_fetch", "output_search"]
 
 
-def test_a_call_of_ours_needs_no_list_before_it(tmp_path: Path) -> None:
+def test_forebay_s_own_tools_need_no_tool_list(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         result = talk.call("output_fetch", output_handle="oh_AAAAAAAAAAAA")
         assert parse_text(result)["error"]["code"] == "output_handle_not_found"
@@ -130,13 +132,13 @@ def test_batches_are_answered(batch: bool, tmp_path: Path) -> None:
         assert parse_text(answers[8]["result"])["size_bytes"] == 100_000
 
 
-def test_resources_that_are_too_large_are_the_clients_as_they_are(tmp_path: Path) -> None:
+def test_large_resources_are_forwarded_unchanged(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         answer = talk.request("resources/read", {"uri": "file:///x", "size": 20_000_000})
         assert answer["result"]["long"] == "r" * 20_000_000
 
 
-def test_stored_payloads_are_read_by_their_address(tmp_path: Path) -> None:
+def test_stored_payloads_are_readable_as_resources(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         link = talk.call("text", size=100_000)["content"][1]
         assert link["type"] == "resource_link"
@@ -161,7 +163,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("option", ["--file-refs", "--per-call", "--disable-tools=core"])
-def test_calls_reach_the_server_in_the_order_in_which_they_were_made(option: str, tmp_path: Path) -> None:
+def test_calls_reach_the_server_in_order(option: str, tmp_path: Path) -> None:
     (tmp_path / "large").write_text("x" * 10_000_000)
     options = [option, "--capability", "b=core", "--capability", "a=other"]
     options += ["--file-root", str(tmp_path)] if option == "--file-refs" else []
@@ -175,14 +177,13 @@ def test_calls_reach_the_server_in_the_order_in_which_they_were_made(option: str
         assert [numbers[call] for call in calls] == list(range(21))
 
 
-def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
+def test_non_blocking_pipes_work(tmp_path: Path) -> None:
     # As with clients that run on Node.js, or share their pipes with such a program.
     inward, outward = os.pipe(), os.pipe()
     os.set_blocking(inward[0], False)
     os.set_blocking(outward[1], False)
     process = subprocess.Popen(wrap(tmp_path, "--output-mode", "inline"), stdin=inward[0], stdout=outward[1])
     os.close(inward[0])
-    os.close(outward[1])
     with os.fdopen(outward[0], "rb") as answers, os.fdopen(inward[1], "wb", buffering=0) as requests:
         params = {"name": "text", "arguments": {"size": 3_000_000}}
         for number, (method, told) in enumerate(
@@ -190,8 +191,9 @@ def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
         ):
             request = {"jsonrpc": "2.0", "id": number, "method": method, "params": told}
             requests.write(json.dumps(request).encode() + b"\n")
-        # By then there is more output than the pipe holds.
-        time.sleep(0.5)
+        # There is more output than the pipe holds.
+        wait_until(lambda: not select.select([], [outward[1]], [], 0)[1])
+        os.close(outward[1])
         lines = [answers.readline() for _ in range(3)]
         assert sorted(json.loads(line)["id"] for line in lines) == [0, 1, 2]
         assert sorted(map(len, lines))[1] > 3_000_000
@@ -199,7 +201,7 @@ def test_pipes_that_do_not_wait_are_waited_for(tmp_path: Path) -> None:
         assert process.wait(TIMEOUT_SECONDS) == 0
 
 
-def test_what_is_asked_when_the_end_of_a_server_is_heard_of_is_for_the_next_one(tmp_path: Path) -> None:
+def test_requests_that_arrive_at_the_end_of_a_server_go_to_the_next_one(tmp_path: Path) -> None:
     def call(number: int) -> bytes:
         return b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"a"}}' % number
 

@@ -6,23 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def test_the_first_is_at_once_and_each_waits_twice_as_long_as_the_one_before() -> None:
+def test_delays_double_after_the_first_restart() -> None:
     now = 0.0
-    backoff = RestartBackoff(limit=10, window=1000, delay=0.5, clock=lambda: now)
+    backoff = RestartBackoff(max_restarts=10, window_seconds=1000, delay_seconds=0.5, clock=lambda: now)
     assert [backoff.next_delay() for _ in range(6)] == [0, 0.5, 1, 2, 4, 8]
 
 
-def test_a_server_that_ran_well_is_started_at_once_again() -> None:
+def test_a_server_that_ran_long_is_restarted_at_once() -> None:
     now = 0.0
-    backoff = RestartBackoff(limit=10, window=60, delay=0.5, clock=lambda: now)
+    backoff = RestartBackoff(max_restarts=10, window_seconds=60, delay_seconds=0.5, clock=lambda: now)
     for _ in range(4):
         backoff.next_delay()
     now = 100.0
     assert backoff.next_delay() == 0
 
 
-def test_no_limit_means_never() -> None:
-    assert RestartBackoff(limit=0).next_delay() is None
+def test_a_limit_of_0_means_no_restart() -> None:
+    assert RestartBackoff(max_restarts=0).next_delay() is None
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_started_again_is_not_answered_what_another_asked(tmp_path: Path) -> None:
+def test_a_restarted_server_gets_no_response_to_an_earlier_request(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, server=SERVER)) as talk:
         talk.send_request("tools/call", {"name": "may it delete A?"})
         first = json.loads(talk.read_line())
@@ -65,7 +65,7 @@ def test_a_server_that_is_started_again_is_not_answered_what_another_asked(tmp_p
 
 
 @pytest.mark.slow
-def test_a_question_is_withdrawn_by_the_id_that_the_client_has(tmp_path: Path) -> None:
+def test_a_cancellation_names_the_client_s_id(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, server=SERVER)) as talk:
         talk.send_request("tools/call", {"name": "a"})
         assert talk.call("dies")["isError"]

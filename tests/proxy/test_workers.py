@@ -23,7 +23,7 @@ def _wait(event: threading.Event) -> None:
     event.wait(PATIENCE)
 
 
-def test_threads_that_have_nothing_to_do_end() -> None:
+def test_idle_threads_end() -> None:
     before = _thread_count()
     pool, go = WorkerPool(8, idle_seconds=0.05), threading.Event()
     for _ in range(8):
@@ -35,7 +35,7 @@ def test_threads_that_have_nothing_to_do_end() -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 4))
-def test_all_is_done_however_often_threads_end_in_between(pauses: list[int], workers: int) -> None:
+def test_all_jobs_run_although_threads_end_in_between(pauses: list[int], workers: int) -> None:
     pool, done = WorkerPool(workers, idle_seconds=0.001), list[int]()
     for number, pause in enumerate(pauses):
         time.sleep(pause / 1000)

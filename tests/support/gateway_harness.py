@@ -1,21 +1,18 @@
-"""A client of `forebay wrap` without an SDK, which sends and receives bytes."""
+"""Clients of `forebay wrap` without an SDK, which send and receive bytes."""
 
 import json
 import queue
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-INITIALIZE_PARAMS = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "wire", "version": "1"},
-}
+from waiting import wait_until
+from wires import INITIALIZE_PARAMS, LEGACY, make_request
+
 TIMEOUT_SECONDS = 60
 
 
@@ -50,18 +47,15 @@ class StdioClient:
     def _read_errors(self) -> None:
         assert self.process.stderr
         for line in self.process.stderr:
-            self._errors.append(line[:1000])
+            self._errors.append(line[:10_000])
 
     @property
     def log(self) -> str:
         return b"".join(self._errors).decode(errors="replace")
 
-    def has_logged(self, words: str) -> bool:
-        """Wait for words on standard error; return whether they appeared in time."""
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while words not in self.log and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return words in self.log
+    def wait_for_log(self, words: str) -> None:
+        """Wait until words appear on standard error; raise `AssertionError` on timeout."""
+        wait_until(lambda: words in self.log, TIMEOUT_SECONDS)
 
     def send(self, message: dict[str, Any] | bytes) -> None:
         assert self.process.stdin
@@ -149,3 +143,70 @@ def connect(*command: str, env: dict[str, str] | None = None, handshake: bool = 
 def wrap(store: Path, *options: str, server: list[str] = ADVERSE) -> list[str]:
     """Return the command of the gateway in front of a server."""
     return [sys.executable, "-m", "forebay", "wrap", "--store", store.as_uri(), *options, "--", *server]
+
+
+class Gateway(StdioClient):
+    """A client of a gateway in front of an HTTP server."""
+
+    def __init__(self, command: list[str], era: str) -> None:
+        super().__init__(command)
+        self.era = era
+        self.initialize_response = b""
+
+    def initialize(self) -> dict[str, Any]:
+        self.initialize_response = self.request_line("initialize", INITIALIZE_PARAMS)
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return dict(json.loads(self.initialize_response))
+
+    def send_request(self, method: str, params: dict[str, Any] | None = None) -> int:
+        self._number += 1
+        self.send(make_request(self._number, method, params, self.era))
+        return self._number
+
+    def request_line(self, method: str, params: dict[str, Any] | None = None) -> bytes:
+        """Send a request and return the bytes of its response, which must be the next line."""
+        number = self.send_request(method, params)
+        line = self.read_line()
+        assert json.loads(line).get("id") == number, line[:500]
+        return line
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool and return its result, or the whole response if that is an error."""
+        response = json.loads(self.request_line("tools/call", {"name": tool, "arguments": arguments}))
+        return dict(response.get("result") or response)
+
+    def close_and_read(self) -> bytes:
+        """Close the input and return all lines until the gateway exits."""
+        self.close()
+        return b"".join(iter(lambda: self._lines.get(timeout=TIMEOUT_SECONDS) or b"", b""))
+
+
+@contextmanager
+def gateway_to(
+    url: str, folder: Path, era: str = LEGACY, *, options: dict[str, Any] | None = None, **settings: Any
+) -> Iterator[Gateway]:
+    """Run a gateway for a server at a URL, and yield a client after the handshake. The gateway must exit with 0."""
+    policy_options = {"store": (folder / "store").as_uri(), "sweep_interval": 0, **(options or {})}
+    arguments = [json.dumps({"url": url, **settings}), json.dumps(policy_options)]
+    gateway = Gateway([*script("wrap_script.py"), *arguments], era)
+    try:
+        if era == LEGACY:
+            gateway.initialize()
+        yield gateway
+        assert gateway.close() == 0
+    finally:
+        gateway.kill()
+
+
+def result_text(result: dict[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+def result_error(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the error in a tool result."""
+    assert result["isError"], result
+    return dict(parse_text(result)["error"])
+
+
+def is_working(gateway: Gateway) -> bool:
+    return result_text(gateway.call("plain")) == "plain"

@@ -7,11 +7,10 @@ start. Over HTTP it prints its port.
 import base64
 import itertools
 import json
-import os
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from plain_http import PostHandler, serve_until_stdin_closes
 
 INFO = {"name": "large server (tests)", "version": "1"}
 KINDS = ["text", "json", "structured", "resource", "blob", "blocks"]
@@ -108,43 +107,20 @@ def make_response(message: dict[str, Any]) -> bytes:
     return json.dumps(answer, ensure_ascii=False).encode()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+class _Handler(PostHandler):
+    def on_message(self, message: dict[str, Any]) -> None:
         body = make_response(message) if "id" in message else b""
-        kind = "application/json"
+        content_type = "application/json"
         if body and sys.argv[1] == "sse":
-            body, kind = b"event: message\ndata: " + body + b"\n\n", "text/event-stream"
-        self.send_response(200 if body else 202)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        self.send_response(405)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def do_DELETE(self) -> None:
-        self.do_GET()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        pass
+            body, content_type = b"event: message\ndata: " + body + b"\n\n", "text/event-stream"
+        self.reply(200 if body else 202, body, content_type)
 
 
 def main() -> None:
     if "known" in sys.argv:
         TASKS["known"] = make_call_result("text", 200_000)
     if sys.argv[1] != "stdio":
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        sys.stdout.write(f"{server.server_port}\n")
-        sys.stdout.flush()
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        sys.stdin.read()
-        os._exit(0)
+        serve_until_stdin_closes(_Handler)
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message:

@@ -7,9 +7,9 @@ more tools to list, valid or not.
 import json
 import os
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from plain_http import PostHandler, serve_until_stdin_closes
 
 INFO = {"name": "raw server (tests)", "version": "1"}
 
@@ -91,11 +91,8 @@ def call_tool(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     return {"error": {"code": -32602, "message": f"Unknown tool: {name}"}}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+class _Handler(PostHandler):
+    def on_message(self, message: dict[str, Any]) -> None:
         response = answer(message)
         if response is None and "id" in message:
             # Wait as long as the caller; since 2026-07-28 a caller cancels by disconnecting.
@@ -104,31 +101,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = b"" if response is None else json.dumps(response).encode()
-        self.send_response(200 if response is not None else 202)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        self.send_response(405)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def do_DELETE(self) -> None:
-        self.do_GET()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    # Many call at once, and who is not let in waits for seconds, or is refused.
-    request_queue_size = 128
+        self.reply(200 if response is not None else 202, body, "application/json")
 
 
 def write(message: dict[str, Any]) -> None:
-    """Lines in Latin-1, so that they can be any bytes, with the id of the call where they say `ID`."""
+    """Write the lines of the arguments in Latin-1, so that they can be any bytes; `ID` becomes the id of the call."""
     for line in message["params"]["arguments"]["lines"]:
         sys.stdout.buffer.write(line.replace("ID", json.dumps(message["id"])).encode("latin-1") + b"\n")
     sys.stdout.buffer.flush()
@@ -137,13 +114,7 @@ def write(message: dict[str, Any]) -> None:
 def main() -> None:
     TOOLS.extend(json.loads(sys.argv[2]) if len(sys.argv) > 2 else [])
     if sys.argv[1] == "http":
-        server = _Server(("127.0.0.1", 0), _Handler)
-        sys.stdout.write(f"{server.server_port}\n")
-        sys.stdout.flush()
-        # It ends with its input, whatever waits.
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        sys.stdin.read()
-        os._exit(0)
+        serve_until_stdin_closes(_Handler)
     for line in sys.stdin:
         message = json.loads(line)
         if message["method"] == "tools/call" and message["params"]["name"] == "writes":

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from forebay.config.options import Settings
-from gateway_harness import INITIALIZE_PARAMS, StdioClient
-from wires import LEGACY, MODERN_META
+from gateway_harness import StdioClient
+from wires import INITIALIZE_PARAMS, LEGACY, MODERN_META
 
 __all__ = ["LEGACY", "EraClient", "serve_command", "serving", "tool_names", "upstream_command", "write_config"]
 

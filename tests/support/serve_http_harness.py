@@ -45,9 +45,16 @@ def write_tokens(path: Path, names: list[str]) -> None:
 def serving_http(folder: Path, upstreams: dict[str, dict[str, Any]], **options: Any) -> Iterator[HttpServer]:
     """Run the server with tokens for `NAMES`, and check that it exits with 0."""
     write_tokens(folder / "tokens", NAMES)
-    command = serve_command(write_config(folder, upstreams, **options))
-    listen = ["--http", "127.0.0.1:0", "--token-file", str(folder / "tokens"), "--log-level", "info"]
-    with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as gateway:
+    path = write_config(folder, upstreams, **options)
+    with serving_config(path, "--token-file", str(folder / "tokens")) as listening:
+        yield listening
+
+
+@contextmanager
+def serving_config(path: Path, *options: str) -> Iterator[HttpServer]:
+    """Run the server with a forebay.toml of `write_config`, and check that it exits with 0."""
+    command = [*serve_command(path), "--http", "127.0.0.1:0", "--log-level", "info", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as gateway:
         try:
             listening = HttpServer(gateway)
             yield listening

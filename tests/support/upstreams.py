@@ -37,9 +37,3 @@ def run_with_tools(target: Any, test: Test, **options: Any) -> None:
             await test(registry, server)
 
     asyncio.run(run())
-
-
-async def wait_until_async(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds; the timeout of the test bounds it."""
-    while not condition():
-        await asyncio.sleep(0.01)

@@ -97,12 +97,12 @@ def make_mcp(options: dict[str, Any] | None) -> Any:
             await ctx.report_progress(step, 2)
         return "done"
 
-    add_contracted(server.tool())
+    add_contract_tool(server.tool())
     return install_mcp(server, options)
 
 
-def add_contracted(tool: Any) -> None:
-    """Add a tool that answers by the response contract itself."""
+def add_contract_tool(tool: Any) -> None:
+    """Add a tool that returns a response of the contract itself."""
     contracted = find("contracted", "outputs.contract", "contract")
 
     def bug_list(count: int = 3) -> list[dict[str, Any]]:
@@ -203,7 +203,7 @@ def make_fastmcp(options: dict[str, Any] | None) -> Any:
     def read_template(name: str) -> str:
         return name
 
-    add_contracted(server.tool)
+    add_contract_tool(server.tool)
     if options is not None:
         middleware = find(f"{PACKAGE.capitalize()}Middleware", "adapters.fastmcp", "servers.fastmcp")
         server.add_middleware(middleware(**options))

@@ -24,17 +24,17 @@ LARGE: dict[str, Message] = {
 
 @contextlib.contextmanager
 def running(talk: Talk, kind: str, era: str, options: Message | None) -> Iterator[StdioClient]:
-    """Run a server with the adapter, and greet it."""
+    """Run a server with the adapter, and yield an initialized client."""
     if options is not None:
         options = {"store": talk.store, **options}
     command = [talk.build.python, str(SCRIPT), talk.build.name, kind, json.dumps(options)]
     with talk.stdio(command, era=era) as client:
-        client.greet()
+        client.initialize()
         yield client
 
 
 def use(client: StdioClient, era: str) -> None:
-    """Call every tool, small and large, read on, and ask for what there is not."""
+    """Call every tool with small and large results, read pages, and request things that do not exist."""
     client.ask("tools/list", None, f"tools/list, {era}")
     for tool in LARGE:
         arguments = {"repeat": 0} if tool == "image" else {}

@@ -221,7 +221,7 @@ def cli_store(talk: Talk) -> None:
 def cli_stats(talk: Talk) -> None:
     """Sizes of responses that servers have noted; none of them names the package."""
     with talk.wrap("--journal", "--contract", "wrapped") as client:
-        client.greet()
+        client.initialize()
         client.call("text")
         client.call("text", "inline", size=20_000)
         client.call("wrapped", "contract", count=900)

@@ -68,7 +68,7 @@ class Listener:
 
 @contextlib.contextmanager
 def listening(talk: Talk, command: list[str]) -> Iterator[int]:
-    """Run a server over HTTP, and give its port."""
+    """Run a server over HTTP, and yield its port."""
     listener = Listener(talk, command)
     try:
         yield listener.port()
@@ -117,7 +117,7 @@ class HTTPClient:
     def opened(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request, and give its response to be read."""
+        """Send a request, and yield its response, whose body is not read yet."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_SECONDS)
         with contextlib.closing(connection):
             connection.request(method, path, body, self.headers if headers is None else headers)
@@ -148,8 +148,8 @@ class HTTPClient:
         answer = self.ask("tools/call", {"name": tool, "arguments": arguments}, name)
         return answer.get("result", answer)
 
-    def greet(self) -> None:
-        """Begin as the protocol version has it."""
+    def initialize(self) -> None:
+        """Send the handshake, or since 2026-07-28 `server/discover`."""
         if self.era == MODERN:
             self.ask("server/discover")
             return

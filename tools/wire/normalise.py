@@ -1,4 +1,4 @@
-"""Replaces what differs from run to run by what is the same in all of them."""
+"""Replaces values that differ between runs, such as ids and times, by fixed text."""
 
 import re
 from collections.abc import Callable
@@ -74,7 +74,7 @@ class Normaliser:
 
 
 def is_same(before: bytes, after: bytes, raw_before: bytes, raw_after: bytes) -> bool:
-    """Tell whether two normalised lines are the same, but for a preview that fills its message.
+    """Return whether two normalised lines are equal, except for the length of a preview that fills its message.
 
     A message with a descriptor contains the name of the package (in the address of the stored output, and as the
     server's own name), and its preview takes what the budget leaves. So in a full message the preview is a few bytes

@@ -11,7 +11,7 @@ from typing import Any
 from wire import api
 from wire.http_client import HTTPClient, listening, read_event
 from wire.talk import CLIENT, MODERN, NEWEST_HANDSHAKE, Message, StdioClient, Talk, handle_of
-from wire.wrap_talks import ALL_CAPABILITIES, LARGE, ROWS, ask_questions, fetch_wrong
+from wire.wrap_talks import ALL_CAPABILITIES, LARGE, ROWS, answer_server_requests, fetch_invalid_pages
 
 TOKENS = {name: name + "-" + "t" * 30 for name in ("ann", "bob")}
 FILES_TOOLS = ("text", "rows", "structured", "result_list", "blocks", "image", "fails", "refuses", "echo", "annotated")
@@ -27,7 +27,7 @@ def command_upstream(talk: Talk, *arguments: str) -> Message:
 
 @contextlib.contextmanager
 def every_kind(talk: Talk, **options: Any) -> Iterator[Path]:
-    """Run upstreams of every kind, and give the configuration that names them."""
+    """Run upstreams of every kind, and yield the configuration that names them."""
     shutil.copy(Path(__file__).with_name("functions.py"), talk.folder / "wire_functions.py")
     talk.file("api.json", json.dumps(api.DOCUMENT))
     with (
@@ -46,7 +46,7 @@ def every_kind(talk: Talk, **options: Any) -> Iterator[Path]:
 
 
 def use_every_kind(client: StdioClient | HTTPClient, handle_prefix: str) -> dict[str, str]:
-    """Call tools of every upstream, small and large, and read on. Return the handles by name."""
+    """Call tools of every upstream with small and large results, and read pages. Return the handles by name."""
     client.ask("tools/list")
     small: list[tuple[str, Message]] = [
         ("files_text", {}),
@@ -125,9 +125,9 @@ def serve_stdio_every_kind(talk: Talk, era: str) -> None:
     with every_kind(talk) as path:
         command = talk.build.command("serve", "--config", str(path))
         with talk.stdio(command, era=era, capabilities=ALL_CAPABILITIES) as client:
-            client.greet()
+            client.initialize()
             handles = use_every_kind(client, "oh_AAAAAAAAAAAA")
-            fetch_wrong(client, {**handles, "text": handles["files_text"]})
+            fetch_invalid_pages(client, {**handles, "text": handles["files_text"]})
             for name, odd in {
                 "not JSON": b"{not json",
                 "a number": b"17",
@@ -160,10 +160,10 @@ def serve_http_every_kind(talk: Talk, era: str) -> None:
         options = ("--http", "127.0.0.1:0", "--token-file", write_tokens(talk))
         with listening(talk, talk.build.command("serve", "--config", str(path), *options)) as port:
             ann = HTTPClient(talk, port, era=era, token=TOKENS["ann"])
-            ann.greet()
+            ann.initialize()
             handles = use_every_kind(ann, "oh_" + "A" * 26)
             bob = HTTPClient(talk, port, era=era, token=TOKENS["bob"], label="bob: ")
-            bob.greet()
+            bob.initialize()
             bob.call("output_fetch", "handle of another principal", output_handle=handles["rows"])
             bob.call("journal", "journal of another principal")
             ann.call("journal", "journal", count=2)
@@ -182,7 +182,7 @@ def serve_http_2026_07_28(talk: Talk) -> None:
 
 
 def serve_http_refusals(talk: Talk) -> None:
-    """What an HTTP server refuses, and what stands beside the protocol."""
+    """Requests that the HTTP server refuses, and paths outside of the protocol."""
     path = talk.toml({"files": command_upstream(talk, "--only", "text")})
     options = ("--http", "127.0.0.1:0", "--token-file", write_tokens(talk), "--body-limit-bytes", "20000")
     origins = ("--allowed-origins", "https://app.example.com")
@@ -211,7 +211,7 @@ def serve_http_refusals(talk: Talk) -> None:
         preflight = {"origin": "https://app.example.com", "access-control-request-method": "POST"}
         client.request("preflight", "OPTIONS", "/mcp", None, preflight)
         client.request("right origin", "POST", "/mcp", body, {**headers, "origin": "https://app.example.com"})
-        client.greet()
+        client.initialize()
         other = HTTPClient(talk, port, token=TOKENS["bob"], label="bob: ")
         session = {"mcp-session-id": client.headers["mcp-session-id"]}
         other.request("session of another", "POST", "/mcp", other.message("ping")[0], {**other.headers, **session})
@@ -222,7 +222,7 @@ def serve_http_refusals(talk: Talk) -> None:
             "no method header", "POST", "/mcp", body, {k: v for k, v in headers.items() if k != "mcp-method"}
         )
         modern.request("DELETE", "DELETE", "/mcp", None, headers)
-        HTTPClient(talk, port, token=TOKENS["ann"], label="second: ").greet()
+        HTTPClient(talk, port, token=TOKENS["ann"], label="second: ").initialize()
         HTTPClient(talk, port, token=TOKENS["ann"], label="third: ").ask(
             "initialize", {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": {}, "clientInfo": {}}
         )
@@ -242,11 +242,11 @@ def serve_http_refusals(talk: Talk) -> None:
 
 
 def serve_http_streams(talk: Talk) -> None:
-    """Streams: notifications outside of calls, questions inside of them, and subscriptions."""
+    """Streams: notifications outside of calls, requests of the server during calls, and subscriptions."""
     path = talk.toml({"files": command_upstream(talk)})
     with listening(talk, talk.build.command("serve", "--config", str(path), "--http", "127.0.0.1:0")) as port:
         client = HTTPClient(talk, port, capabilities=ALL_CAPABILITIES)
-        client.greet()
+        client.initialize()
         client.ask("tools/call", {"name": "progress", "arguments": {}, "_meta": {"progressToken": "p"}}, "progress")
         client.call("log")
         with client.opened("GET", "/mcp") as stream:
@@ -267,7 +267,7 @@ def serve_http_streams(talk: Talk) -> None:
                 client.post(f"reply to {method}", {"jsonrpc": "2.0", "id": question["id"], **reply})
                 talk.record(f"answer after {method}", stream.read())
         modern = HTTPClient(talk, port, era=MODERN, capabilities=ALL_CAPABILITIES, label="modern: ")
-        modern.greet()
+        modern.initialize()
         progress = {"name": "progress", "arguments": {}, "_meta": {"progressToken": "p"}}
         modern.ask("tools/call", progress, "progress")
         listen = modern.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -285,12 +285,12 @@ def serve_http_streams(talk: Talk) -> None:
 
 
 def serve_one(talk: Talk, era: str) -> None:
-    """One upstream on stdio: the rest of the protocol passes, too."""
+    """One upstream on stdio: all other methods are forwarded, too."""
     for upstream_era in ("both", "handshake", "modern"):
         path = talk.toml({"one": command_upstream(talk, "--name", "one", "--era", upstream_era)})
         command = talk.build.command("serve", "--config", str(path))
         with talk.stdio(command, era=era, capabilities=ALL_CAPABILITIES) as client:
-            client.greet()
+            client.initialize()
             client.ask("tools/list")
             client.ask("resources/list")
             client.ask("resources/templates/list")
@@ -319,22 +319,22 @@ def serve_one(talk: Talk, era: str) -> None:
             client.ask("tasks/get", {"taskId": task or "none"})
             client.ask("tasks/result", {"taskId": task or "none"})
             if era != MODERN and upstream_era != "modern":
-                ask_questions(client)
+                answer_server_requests(client)
             else:
-                ask_by_answer(client)
+                answer_input_request(client)
             waiting = {"name": "wait", "arguments": {"silent": True, "upstream": upstream_era}}
-            cancelled = client.begin("tools/call", waiting)
+            cancelled = client.send_request("tools/call", waiting)
             talk.wait_for_upstream(b'"upstream":"%s"' % upstream_era.encode())
             client.notify("notifications/cancelled", {"requestId": cancelled, "reason": "enough"})
             time.sleep(0.5)
             client.call("text", "call after a cancelled one")
             if era != MODERN:
-                client.begin("tools/call", {"name": "grow", "arguments": {}})
+                client.send_request("tools/call", {"name": "grow", "arguments": {}})
                 client.record_lines("grow", 2, is_sorted=True)
             else:
-                listen = client.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+                listen = client.send_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
                 client.record_lines("acknowledged", 1)
-                client.begin("tools/call", {"name": "grow", "arguments": {}})
+                client.send_request("tools/call", {"name": "grow", "arguments": {}})
                 client.record_lines("grow", 2, is_sorted=True)
                 client.notify("notifications/cancelled", {"requestId": listen})
             client.ask("tools/list", None, "tools/list after it has grown")
@@ -342,12 +342,12 @@ def serve_one(talk: Talk, era: str) -> None:
     talk.record_transcript(has_sdk=True)
 
 
-def ask_by_answer(client: StdioClient) -> None:
-    """Answer a question of the server: a request, or since 2026-07-28 a result that asks for input."""
+def answer_input_request(client: StdioClient) -> None:
+    """Answer a request of the server, or since 2026-07-28 an input-required result."""
     ask: Message = {"name": "ask", "arguments": {}}
     reply = {"action": "accept", "content": {"name": "Ann"}}
     if client.era != MODERN:
-        call = client.begin("tools/call", ask)
+        call = client.send_request("tools/call", ask)
         (question,) = client.record_lines("question", 1)
         client.send({"jsonrpc": "2.0", "id": question["id"], "result": reply})
         client.record_until(call, "answer after a question")
@@ -388,7 +388,7 @@ def serve_options(talk: Talk) -> None:
     for era in (NEWEST_HANDSHAKE, MODERN):
         path = talk.toml(upstreams, **options)
         with talk.stdio(talk.build.command("serve", "--config", str(path)), era=era) as client:
-            client.greet()
+            client.initialize()
             client.ask("tools/list")
             client.call("delete_all", f"switched off, {era}")
             client.call("oc_expand_tools", f"names of hidden tools, {era}")
@@ -420,7 +420,7 @@ def serve_failures(talk: Talk) -> None:
     for era in (NEWEST_HANDSHAKE, MODERN):
         path = talk.toml(upstreams, call_timeout_seconds=4)
         with talk.stdio(talk.build.command("serve", "--config", str(path)), era=era) as client:
-            client.greet()
+            client.initialize()
             client.ask("tools/list")
             client.call("good_text")
             client.call("sleep", f"function that takes too long, {era}", seconds=15)

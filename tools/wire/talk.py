@@ -27,7 +27,7 @@ _SDK_ID = re.compile(rb'("(?:id|requestId|progressToken)": ?)(?:\d+|"listen-\d+"
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """The bytes that one request brought back, raw and normalised."""
+    """The bytes received for one request, raw and normalised."""
 
     name: str
     raw: bytes
@@ -35,7 +35,7 @@ class Exchange:
 
 
 class ConversationFailed(Exception):
-    """A conversation that could not be held to its end."""
+    """A conversation that stopped before its end."""
 
 
 class Talk:
@@ -50,7 +50,7 @@ class Talk:
         self.store = (folder / "store").as_uri()
 
     def record(self, name: str, raw: bytes) -> None:
-        """Add an exchange; a name that is taken gets a number."""
+        """Add an exchange; a name that was used before gets a number."""
         count = self._names[name] = self._names.get(name, 0) + 1
         name = name if count == 1 else f"{name} ({count})"
         self.exchanges.append(Exchange(name, raw, self.normalise(raw)))
@@ -78,8 +78,8 @@ class Talk:
     def record_transcript(self, *, has_sdk: bool = False) -> None:
         """Record what the upstreams have received.
 
-        Where the build speaks to them with the SDK, requests of its own come at any time between those of the client:
-        then the numbers that the SDK gives to requests, the order, and the end of a subscription are not compared.
+        If the build uses the SDK (`has_sdk`), the SDK sends requests of its own at any time. Then the order, the ids of
+        requests and the end of a subscription are not compared.
         """
         lines = self.transcript.read_bytes().splitlines(keepends=True) if self.transcript.exists() else []
         if has_sdk:
@@ -101,7 +101,7 @@ class Talk:
 
     @contextlib.contextmanager
     def http_upstream(self, *arguments: str, program: str = "upstream.py") -> Iterator[str]:
-        """Run a server over HTTP, and give its address."""
+        """Run a server over HTTP, and yield its URL."""
         env = {**self.env, "WIRE_TRANSCRIPT": str(self.transcript)}
         command = [*script(program), "http", *arguments]
         process = subprocess.Popen(
@@ -127,7 +127,7 @@ class Talk:
             input=stdin,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
-            # So wide that no line of help is wrapped: where it would be depends on the length of the name.
+            # Wide enough that no line of help is wrapped: the wrapping would depend on the length of the package name.
             env={**self.env, "COLUMNS": "5000", **(env or {})},
             cwd=self.folder,
             check=False,
@@ -136,7 +136,7 @@ class Talk:
 
     @contextlib.contextmanager
     def wrap(self, *options: str, server: Sequence[str] | None = None, **client: Any) -> Iterator["StdioClient"]:
-        """Run `wrap` before the neutral server, or before another command."""
+        """Run `wrap` in front of the neutral server, or of another command."""
         command = self.build.command("wrap", "--store", self.store, *options, "--", *(server or self.upstream()))
         with self.stdio(command, **client) as running:
             yield running
@@ -155,14 +155,14 @@ class Talk:
 
 
 def _toml(value: Any) -> str:
-    # JSON is TOML but for its objects.
+    # JSON is valid TOML, except for objects.
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
     return json.dumps(value)
 
 
 def with_meta(params: Message | None, era: str, capabilities: Message) -> Message:
-    """Return the parameters of a request as its protocol version wants them."""
+    """Return the parameters of a request with the `_meta` that its protocol version requires."""
     if era != MODERN:
         return params or {}
     meta = {
@@ -236,7 +236,7 @@ class StdioClient:
         return line
 
     def send_and_record(self, name: str, message: Message | bytes | list[Any], count: int = 1) -> list[Any]:
-        """Send a line, and record so many lines that come back."""
+        """Send a message, and record the next `count` lines."""
         self.send(message)
         return self.record_lines(name, count)
 
@@ -248,7 +248,7 @@ class StdioClient:
         self.talk.record(name, b"".join(lines))
         return [json.loads(line) for line in lines]
 
-    def begin(self, method: str, params: Message | None = None, request_id: Any = None) -> Any:
+    def send_request(self, method: str, params: Message | None = None, request_id: Any = None) -> Any:
         """Send a request without waiting for its answer, and return its id."""
         self._number += 1
         request_id = self._number if request_id is None else request_id
@@ -261,12 +261,12 @@ class StdioClient:
         self.send(message if params is None else {**message, "params": params})
 
     def ask(self, method: str, params: Message | None = None, name: str | None = None, request_id: Any = None) -> Any:
-        """Send a request, and record all that comes until it is answered. Return the answer."""
-        request_id = self.begin(method, params, request_id)
+        """Send a request, record all lines up to its response, and return the response."""
+        request_id = self.send_request(method, params, request_id)
         return self.record_until(request_id, name or method)
 
     def record_until(self, request_id: Any, name: str) -> Any:
-        """Record all that comes until a request is answered. Return the answer."""
+        """Record all lines up to the response to a request, and return the response."""
         lines: list[bytes] = []
         while True:
             lines.append(self.receive())
@@ -281,8 +281,8 @@ class StdioClient:
         answer = self.ask("tools/call", {"name": tool, "arguments": arguments}, name)
         return answer.get("result", answer)
 
-    def greet(self) -> None:
-        """Begin as the protocol version has it."""
+    def initialize(self) -> None:
+        """Send the handshake, or since 2026-07-28 `server/discover`."""
         if self.era == MODERN:
             self.ask("server/discover")
             return
@@ -291,11 +291,11 @@ class StdioClient:
         self.notify("notifications/initialized")
 
     def wait_for_end(self) -> None:
-        """Record all that comes until the server ends by itself."""
+        """Record all lines until the server exits by itself."""
         self._record_end()
 
     def finish(self) -> None:
-        """Close stdin, and record what still comes, and the exit code."""
+        """Close stdin, and record the remaining lines and the exit code."""
         if self._is_over:
             return
         if self._process.stdin is not None and not self._process.stdin.closed:

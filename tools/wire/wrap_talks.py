@@ -15,7 +15,7 @@ ROWS = 900
 
 
 def call_inline(client: StdioClient) -> None:
-    """Results that fit, of every kind."""
+    """Small results of every kind."""
     for tool in (
         "text",
         "rows",
@@ -93,8 +93,8 @@ def fetch_pages(client: StdioClient, handles: dict[str, str], *, fetch: str = "o
         client.call(fetch, f"page {number} of {tool}", output_handle=handles[tool], **arguments)
 
 
-def fetch_wrong(client: StdioClient, handles: dict[str, str], *, fetch: str = "output_fetch") -> None:
-    """Pages that there are not, and arguments that are refused."""
+def fetch_invalid_pages(client: StdioClient, handles: dict[str, str], *, fetch: str = "output_fetch") -> None:
+    """Pages that do not exist, and arguments that are refused."""
     handle = handles["rows"]
     wrong: list[Message] = [
         {"output_handle": "oh_AAAAAAAAAAAA"},
@@ -155,7 +155,7 @@ def search(client: StdioClient, handles: dict[str, str], *, tool: str = "output_
 
 
 def read_resources(client: StdioClient, handles: dict[str, str]) -> None:
-    """Lists and reads of resources, the server's and the stored outputs'."""
+    """Lists and reads of resources: those of the server, and stored outputs."""
     scheme = f"{client.talk.build.name}://output/"
     client.ask("resources/list")
     client.ask("resources/templates/list")
@@ -176,7 +176,7 @@ def read_resources(client: StdioClient, handles: dict[str, str]) -> None:
 
 
 def pass_through(client: StdioClient) -> None:
-    """Everything that is only forwarded."""
+    """Requests that are only forwarded."""
     client.ask("prompts/list")
     client.ask("prompts/get", {"name": "greet"})
     reference = {"type": "ref/prompt", "name": "greet"}
@@ -189,8 +189,8 @@ def pass_through(client: StdioClient) -> None:
     client.ask("tools/call", {"name": "progress", "arguments": {"size": LARGE}, "_meta": {"progressToken": 7}}, "late")
 
 
-def speak_oddly(client: StdioClient) -> None:
-    """Lines that keep to no rule, and ids of odd types."""
+def send_malformed_lines(client: StdioClient) -> None:
+    """Malformed lines, and ids of unusual types."""
     line = b'{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "echo", "arguments": {"a":1.50}}}'
     for request_id in (b'"a string"', b"-3", b"12345678901234567890123", b"1.5", b"null", b"true", b"[1]", b'{"a":1}'):
         client.send_and_record(f"id {request_id.decode()}", line % request_id)
@@ -222,8 +222,8 @@ def speak_oddly(client: StdioClient) -> None:
     client.ask("ping", None, "after all of them")
 
 
-def ask_questions(client: StdioClient) -> None:
-    """Questions of the server in the middle of a call."""
+def answer_server_requests(client: StdioClient) -> None:
+    """Requests of the server during a call."""
     sampling = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 7}
     for method, params, reply in (
         ("elicitation/create", None, {"result": {"action": "accept", "content": {"name": "Ann"}}}),
@@ -232,7 +232,7 @@ def ask_questions(client: StdioClient) -> None:
         ("roots/list", {}, {"result": {"roots": []}}),
     ):
         arguments: Message = {"method": method} if params is None else {"method": method, "params": params}
-        call = client.begin("tools/call", {"name": "ask", "arguments": arguments})
+        call = client.send_request("tools/call", {"name": "ask", "arguments": arguments})
         (question,) = client.record_lines(f"question {method}", 1)
         client.send({"jsonrpc": "2.0", "id": question["id"], **reply})
         client.record_until(call, f"answer after {method}")
@@ -254,8 +254,8 @@ def run_tasks(client: StdioClient) -> None:
 
 
 def cancel(client: StdioClient) -> None:
-    """A call that its client gives up."""
-    call = client.begin("tools/call", {"name": "wait", "arguments": {}})
+    """A call that the client cancels."""
+    call = client.send_request("tools/call", {"name": "wait", "arguments": {}})
     client.talk.wait_for_upstream(b'"wait"')
     client.notify("notifications/cancelled", {"requestId": call, "reason": "enough"})
     client.ask("ping", None, "ping after a cancelled call")
@@ -263,7 +263,7 @@ def cancel(client: StdioClient) -> None:
 
 def grow(client: StdioClient) -> None:
     """A list of tools that changes."""
-    call = client.begin("tools/call", {"name": "grow", "arguments": {}})
+    call = client.send_request("tools/call", {"name": "grow", "arguments": {}})
     client.record_until(call, "grow")
     client.ask("tools/list", {"cursor": "32"}, "tools/list after it has grown")
     client.call("grown")
@@ -281,16 +281,16 @@ def list_all_tools(client: StdioClient) -> None:
 
 def wrap_everything(talk: Talk, era: str) -> None:
     with talk.wrap(era=era, capabilities=ALL_CAPABILITIES) as client:
-        client.greet()
+        client.initialize()
         list_all_tools(client)
         call_inline(client)
         handles = call_large(client)
         fetch_pages(client, handles)
-        fetch_wrong(client, handles)
+        fetch_invalid_pages(client, handles)
         search(client, handles)
         read_resources(client, handles)
         pass_through(client)
-        speak_oddly(client)
+        send_malformed_lines(client)
         run_tasks(client)
         cancel(client)
         if era == MODERN:
@@ -298,7 +298,7 @@ def wrap_everything(talk: Talk, era: str) -> None:
             required = client.ask("tools/call", call, "input required")["result"]
             client.ask("tools/call", {**call, "inputResponses": {"who": {}}, "requestState": required["requestState"]})
         else:
-            ask_questions(client)
+            answer_server_requests(client)
         grow(client)
     talk.record_transcript()
 
@@ -314,7 +314,7 @@ def wrap_2026_07_28(talk: Talk) -> None:
 def wrap_older(talk: Talk) -> None:
     for era in ("2025-06-18", "2025-03-26", "2024-11-05"):
         with talk.wrap(era=era) as client:
-            client.greet()
+            client.initialize()
             client.ask("tools/list")
             handle = handle_of(client.call("rows", f"large rows in {era}", count=ROWS))
             client.call("output_fetch", f"page in {era}", output_handle=handle, limit=2)
@@ -324,7 +324,7 @@ def wrap_older(talk: Talk) -> None:
 def wrap_full_pages(talk: Talk) -> None:
     """Pages and matches that fill their budget; what is around them does not name the package."""
     with talk.wrap() as client:
-        client.greet()
+        client.initialize()
         client.ask("tools/list")
         rows = handle_of(client.call("rows", count=ROWS))
         page = client.call("output_fetch", "full page of items", output_handle=rows)
@@ -344,7 +344,7 @@ def wrap_options(talk: Talk) -> None:
     options = ("--per-call", prefix, "oc_", "--journal", "--tool", "text=handle")
     more = ("--tool", "blocks=inline", "--output-inline-limit-bytes", "8KiB")
     with talk.wrap(*options, *more) as client:
-        client.greet()
+        client.initialize()
         list_all_tools(client)
         client.call("text")
         client.call("blocks", "large blocks inline", count=2000)
@@ -370,11 +370,11 @@ def wrap_options(talk: Talk) -> None:
 
 def wrap_modes(talk: Talk) -> None:
     with talk.wrap("--output-mode", "handle") as client:
-        client.greet()
+        client.initialize()
         for tool in ("text", "rows", "structured", "image", "fails", "echo"):
             client.call(tool, f"{tool} as a handle")
     with talk.wrap("--output-mode", "inline") as client:
-        client.greet()
+        client.initialize()
         client.ask("tools/list", None, "list where all is inline")
         client.call("rows", "large rows inline", count=ROWS)
 
@@ -382,7 +382,7 @@ def wrap_modes(talk: Talk) -> None:
 def wrap_contract(talk: Talk) -> None:
     for era in (NEWEST_HANDSHAKE, MODERN):
         with talk.wrap("--contract", "--journal", era=era) as client:
-            client.greet()
+            client.initialize()
             list_all_tools(client)
             for tool in ("text", "rows", "wrapped", "structured", "blocks", "image", "fails", "refuses", "ndjson"):
                 client.call(tool, f"small {tool} by contract, {era}")
@@ -404,7 +404,7 @@ def wrap_contract(talk: Talk) -> None:
             client.call("output_fetch", f"page by reference, {era}", output_handle=reference, limit=2)
             client.call("journal", f"journal of a contract, {era}", action="recent", count=5)
     with talk.wrap("--contract", "rows", "--contract", "text=list") as client:
-        client.greet()
+        client.initialize()
         client.call("rows", "contract of one tool", count=ROWS)
         client.call("text", "contract with a category", size=LARGE)
         client.call("wrapped", "no contract", count=ROWS)
@@ -414,7 +414,7 @@ def wrap_capabilities(talk: Talk) -> None:
     filters = ("--capability", "delete_*=admin", "--capability", "workflow_*=workflow", "--disable-tools", "admin")
     for era in (NEWEST_HANDSHAKE, MODERN):
         with talk.wrap(*filters, "--hidden-tools", "workflow_*,blob", "--journal", era=era) as client:
-            client.greet()
+            client.initialize()
             list_all_tools(client)
             client.call("delete_all", f"tool that is switched off, {era}")
             client.call("workflow_run", f"hidden tool, {era}")
@@ -436,12 +436,12 @@ def wrap_capabilities(talk: Talk) -> None:
             client.send_and_record("name twice before a filter", call)
             client.call("journal", f"journal of refusals, {era}", action="recent", count=3)
     with talk.wrap("--capability", "text=core", "--capability", "*=other", "--tools-only", "core") as client:
-        client.greet()
+        client.initialize()
         client.ask("tools/list", None, "list of what is allowed")
         client.call("text")
         client.call("rows", "not allowed")
     with talk.wrap("--tools-only", "nothing_has_it") as client:
-        client.greet()
+        client.initialize()
         client.ask("tools/list", None, "list where a capability is unknown")
         client.call("text", "call where a capability is unknown")
 
@@ -456,7 +456,7 @@ def wrap_references(talk: Talk) -> None:
     (files / "link.txt").symlink_to(talk.folder / "secret.txt")
     options = ("--file-refs", "--file-root", str(files), "--journal")
     with talk.wrap(*options) as client:
-        client.greet()
+        client.initialize()
         client.ask("tools/list", {"cursor": "16"})
         rows = handle_of(client.call("rows", count=ROWS))
         image = handle_of(client.call("image", size=LARGE))
@@ -495,7 +495,7 @@ def wrap_references(talk: Talk) -> None:
 
 def wrap_redaction(talk: Talk) -> None:
     with talk.wrap("--redact", r"naïve \d+", "--redact", "timeout after") as client:
-        client.greet()
+        client.initialize()
         client.call("text", "inline is not redacted", size=100)
         rows = handle_of(client.call("rows", "redacted rows", count=ROWS))
         client.call("output_fetch", "redacted page", output_handle=rows, limit=2)
@@ -506,19 +506,19 @@ def wrap_redaction(talk: Talk) -> None:
 
 def wrap_full_store(talk: Talk) -> None:
     with talk.wrap("--quota-bytes", "2000", "--journal") as client:
-        client.greet()
+        client.initialize()
         for tool in ("rows", "structured"):
             client.call(tool, f"{tool} in a full store", count=ROWS)
         client.call("image", "image in a full store", size=LARGE)
         client.call("journal", "journal of a full store", action="recent")
     with talk.wrap("--quota-bytes", "2000", "--contract") as client:
-        client.greet()
+        client.initialize()
         client.call("rows", "contract in a full store", count=ROWS)
     with talk.wrap("--quota-bytes", "2000", "--redact", "x", "--redact", "naïve") as client:
-        client.greet()
+        client.initialize()
         client.call("rows", "redaction in a full store", count=ROWS)
     with talk.wrap("--quota-bytes", "150KB", "--on-full", "evict") as client:
-        client.greet()
+        client.initialize()
         handles = [handle_of(client.call("image", f"image {number}", size=LARGE)) for number in range(3)]
         for number, handle in enumerate(handles):
             client.call("output_fetch", f"page of image {number} after eviction", output_handle=handle, limit=4)
@@ -527,7 +527,7 @@ def wrap_full_store(talk: Talk) -> None:
 def wrap_broken_store(talk: Talk) -> None:
     root = talk.folder / "store"
     with talk.wrap() as client:
-        client.greet()
+        client.initialize()
         rows = handle_of(client.call("rows", count=ROWS))
         (file,) = root.rglob(f"{rows}*")
         data = bytearray(file.read_bytes())
@@ -549,7 +549,7 @@ def wrap_broken_store(talk: Talk) -> None:
 
 def wrap_expiry(talk: Talk) -> None:
     with talk.wrap("--output-handle-ttl-hours", "0.0002") as client:
-        client.greet()
+        client.initialize()
         client.ask("tools/list", {"cursor": "16"}, "list with a short life of handles")
         rows = handle_of(client.call("rows", count=ROWS))
         time.sleep(1.2)
@@ -557,9 +557,9 @@ def wrap_expiry(talk: Talk) -> None:
 
 
 def wrap_failures(talk: Talk) -> None:
-    """A server that hangs, dies, restarts, and writes what is no message."""
+    """A server that hangs, dies, restarts, and writes invalid messages."""
     with talk.wrap("--call-timeout-seconds", "3") as client:
-        client.greet()
+        client.initialize()
         client.ask("logging/setLevel", {"level": "warning"})
         client.ask("resources/subscribe", {"uri": "wire://one"})
         client.call("wait", "call that takes too long", silent=True)
@@ -575,7 +575,7 @@ def wrap_failures(talk: Talk) -> None:
         client.call("write", "answer without content", lines=['{"jsonrpc":"2.0","id":ID,"result":{"x":1e3}}'])
         client.call("write", "answer of a text", lines=['{"jsonrpc":"2.0","id":ID,"result":"text"}'])
         call = {"name": "write", "arguments": {"lines": [answer, answer]}}
-        client.begin("tools/call", call)
+        client.send_request("tools/call", call)
         client.record_lines("two answers to one call", 2)
         client.call("text", "works in the end")
     talk.record_transcript()
@@ -594,7 +594,7 @@ def wrap_failures(talk: Talk) -> None:
 
 
 def wrap_url(talk: Talk) -> None:
-    """`wrap` before a server over HTTP, in both eras, with answers as JSON and as event streams."""
+    """`wrap` in front of a server over HTTP, in both eras, with answers as JSON and as event streams."""
     for era in (NEWEST_HANDSHAKE, MODERN):
         for style in ("", "--stream"):
             with talk.http_upstream(*([style] if style else [])) as address:
@@ -603,7 +603,7 @@ def wrap_url(talk: Talk) -> None:
                 with talk.stdio(
                     [*command, "--header", "X-Key: ${SECRET}"], era=era, env=env, capabilities=ALL_CAPABILITIES
                 ) as client:
-                    client.greet()
+                    client.initialize()
                     list_all_tools(client)
                     for tool in ("text", "structured", "refuses", "unicode"):
                         client.call(tool, f"{tool} over HTTP")
@@ -616,8 +616,8 @@ def wrap_url(talk: Talk) -> None:
                     client.ask("resources/read", {"uri": "wire://one"}, "read over HTTP")
                     client.ask("no/such", None, "unknown method over HTTP")
                     if era != MODERN:
-                        ask_questions(client)
-                        call = client.begin("tools/call", {"name": "grow", "arguments": {}})
+                        answer_server_requests(client)
+                        call = client.send_request("tools/call", {"name": "grow", "arguments": {}})
                         client.record_lines("grow over HTTP", 2, is_sorted=True)
                         del call
     talk.record_transcript(has_sdk=True)
@@ -628,7 +628,7 @@ def wrap_url_failures(talk: Talk) -> None:
         with talk.http_upstream() as address:
             command = talk.build.command("wrap", "--store", talk.store, "--url", f"{address}/mcp?fail={status}")
             with talk.stdio(command) as client:
-                client.greet()
+                client.initialize()
                 client.call("text", f"status {status}")
     with talk.http_upstream() as address:
         gone = address

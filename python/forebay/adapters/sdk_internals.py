@@ -13,6 +13,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.session import MessageHandlerFnT
 from mcp.server import Server
 from mcp.server.session import ServerSession
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -20,10 +21,13 @@ from mcp_types import ErrorData, InputRequiredResult, InputResponses, ListToolsR
 
 if TYPE_CHECKING:
     from fastmcp.server.dependencies import FastMCPRequestContext
+    from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
     from mcp.server.connection import Connection
+    from mcp.server.streamable_http import StreamableHTTPServerTransport
     from mcp.shared.dispatcher import CallOptions, DispatchContext
 
 __all__ = [
+    "OwnerLimitedSessionManager",
     "ReadStream",
     "TransportStreams",
     "WriteStream",
@@ -96,6 +100,24 @@ def get_request_params(request: "FastMCPRequestContext") -> Mapping[str, Any]:
     fastmcp has no public `FastMCPRequestContext.params`. A mounted server needs the tool name with its namespace.
     """
     return request._srctx.params or {}
+
+
+class OwnerLimitedSessionManager(StreamableHTTPSessionManager):
+    """Session manager that also limits the open sessions of each authenticated client.
+
+    The SDK has no public hook that refuses a new session, and no public list of sessions by owner.
+    """
+
+    def __init__(self, server: Server[Any], *, max_sessions_per_owner: int, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._max_sessions_per_owner = max_sessions_per_owner
+
+    def _admit_session(self, requestor: "AuthorizationContext | None") -> "StreamableHTTPServerTransport | None":
+        if requestor is not None:
+            open_sessions = sum(owner == requestor for owner in self._session_owners.values())
+            if open_sessions >= self._max_sessions_per_owner:
+                return None
+        return super()._admit_session(requestor)
 
 
 async def send_request(

@@ -21,9 +21,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from forebay.http.limits import ConnectionShareLimit, RateLimit, SessionManager, TokenBuckets
-from forebay.http.oauth import JWTVerifier
-from forebay.http.tokens import RevocationMiddleware, TokenFile
+from forebay.adapters.sdk_internals import OwnerLimitedSessionManager
+from forebay.http.limits import ConnectionShareLimit, RateLimit, TokenBuckets, get_principal_share
+from forebay.http.tokens import JWTVerifier, RevocationMiddleware, TokenFile
 
 __all__ = ["MCP_PATH", "make_app", "shorten_session_ids"]
 
@@ -41,18 +41,19 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
     Raises `InvalidArgument` if the token file cannot be used.
     """
     shorten_session_ids()
-    sessions = SessionManager(
+    sessions = OwnerLimitedSessionManager(
         server,
         security_settings=_make_security_settings(settings),
         session_idle_timeout=settings.session_idle_seconds,
         max_request_body_size=settings.body_limit_bytes,
         max_sessions=settings.max_sessions,
+        max_sessions_per_owner=get_principal_share(settings.max_sessions),
     )
     endpoint = _add_middleware(StreamableHTTPASGIApp(sessions), settings)
     routes = [
         Route(MCP_PATH, endpoint=endpoint),
-        Route("/health", endpoint=_health, methods=["GET"]),
-        *_metadata_routes(settings),
+        Route("/health", endpoint=_get_health, methods=["GET"]),
+        *_make_metadata_routes(settings),
     ]
     app = Starlette(routes=routes, lifespan=lambda _: sessions.run())
     # A redirect would send callers to the host that their own Host header names.
@@ -60,7 +61,7 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
     return app
 
 
-async def _health(_: Request) -> Response:
+async def _get_health(_: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
@@ -69,10 +70,11 @@ def _add_middleware(app: ASGIApp, settings: "Settings") -> ASGIApp:
     verifiers = _make_verifiers(settings)
     app = ConnectionShareLimit(app, settings.max_connections)
     if verifiers:
-        app = RevocationMiddleware(app, next((each for each in verifiers if isinstance(each, TokenFile)), None))
+        token_file = next((verifier for verifier in verifiers if isinstance(verifier, TokenFile)), None)
+        app = RevocationMiddleware(app, token_file)
         audience = settings.oauth_audience
-        metadata = None if audience is None else build_resource_metadata_url(AnyHttpUrl(audience))
-        app = RequireAuthMiddleware(app, list(settings.oauth_scopes), metadata)
+        metadata_url = None if audience is None else build_resource_metadata_url(AnyHttpUrl(audience))
+        app = RequireAuthMiddleware(app, list(settings.oauth_scopes), metadata_url)
     if settings.rate_limit_per_minute is not None:
         app = RateLimit(app, TokenBuckets(settings.rate_limit_per_minute))
     if verifiers:
@@ -102,17 +104,19 @@ def _make_verifiers(settings: "Settings") -> list[TokenVerifier]:
 
 
 class _CombinedVerifier(TokenVerifier):
+    """Accepts a token that any of several verifiers accepts."""
+
     def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
         self._verifiers = verifiers
 
     async def verify_token(self, token: str) -> AccessToken | None:
         for verifier in self._verifiers:
-            if (found := await verifier.verify_token(token)) is not None:
-                return found
+            if (access_token := await verifier.verify_token(token)) is not None:
+                return access_token
         return None
 
 
-def _metadata_routes(settings: "Settings") -> list[Route]:
+def _make_metadata_routes(settings: "Settings") -> list[Route]:
     """Return the route of the OAuth protected-resource metadata (RFC 9728), if an issuer is configured."""
     if settings.oauth_issuer is None or settings.oauth_audience is None:
         return []

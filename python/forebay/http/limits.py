@@ -6,48 +6,60 @@ import math
 import time
 from collections.abc import Callable, Hashable
 
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
-from mcp.server.streamable_http import StreamableHTTPServerTransport
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forebay.adapters.mcp import get_principal
 
-__all__ = ["ConnectionShareLimit", "RateLimit", "SessionManager", "TokenBuckets"]
+__all__ = ["ConnectionShareLimit", "RateLimit", "TokenBuckets", "get_principal_share"]
 
 _MINUTE_NANOSECONDS = 60 * 10**9
 _MAX_CALLERS = 10_000
 _IPV6_PREFIX_BITS = 64
 """Prefix length that counts as one caller: an IPv6 host can choose the remaining bits freely."""
 
-_TOO_MANY_REQUESTS = -32000
+_TOO_MANY_REQUESTS_CODE = -32000
+
+_SHARE_DIVISOR = 4
+
+
+def get_principal_share(limit: int) -> int:
+    """Return how much of a limit one principal may use: a quarter, so that it cannot lock out the others."""
+    return max(1, limit // _SHARE_DIVISOR)
 
 
 class TokenBuckets:
-    """A token bucket for each caller, which holds one minute of requests.
+    """One token bucket for each caller. A full bucket allows one minute of requests.
 
-    Levels are integers (nanoseconds times requests per minute), so nothing is rounded. Above `max_callers`, the bucket
-    that was unused for longest is dropped and starts full again.
+    Levels are integers (nanoseconds times requests per minute), so nothing is rounded. Above `max_callers`, the least
+    recently used bucket is dropped; that caller starts with a full bucket again.
     """
 
     def __init__(
-        self, per_minute: int, *, max_callers: int = _MAX_CALLERS, clock: Callable[[], int] = time.monotonic_ns
+        self,
+        requests_per_minute: int,
+        *,
+        max_callers: int = _MAX_CALLERS,
+        clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._per_minute, self._max_callers, self._clock = per_minute, max_callers, clock
+        self._requests_per_minute = requests_per_minute
+        self._max_callers = max_callers
+        self._clock = clock
         self._buckets: dict[Hashable, tuple[int, int]] = {}
+        """Level of each bucket and the time of its last change, by caller."""
 
     def take(self, caller: Hashable) -> int:
         """Take one request from the caller's bucket. Return 0, or the nanoseconds to wait if it is empty."""
         now = self._clock()
-        full = _MINUTE_NANOSECONDS * self._per_minute
-        level, since = self._buckets.pop(caller, (full, now))
-        level = min(full, level + (now - since) * self._per_minute)
+        capacity = _MINUTE_NANOSECONDS * self._requests_per_minute
+        level, changed_at = self._buckets.pop(caller, (capacity, now))
+        level = min(capacity, level + (now - changed_at) * self._requests_per_minute)
         missing = _MINUTE_NANOSECONDS - level
         self._buckets[caller] = (level if missing > 0 else level - _MINUTE_NANOSECONDS, now)
         if len(self._buckets) > self._max_callers:
             del self._buckets[next(iter(self._buckets))]
-        return -(-missing // self._per_minute) if missing > 0 else 0
+        return -(-missing // self._requests_per_minute) if missing > 0 else 0
 
 
 class RateLimit:
@@ -57,15 +69,12 @@ class RateLimit:
         self._app, self._buckets = app, buckets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wait = self._buckets.take(_identify_caller(scope))
-        if not wait:
+        wait_nanoseconds = self._buckets.take(_identify_caller(scope))
+        if not wait_nanoseconds:
             await self._app(scope, receive, send)
             return
-        seconds = math.ceil(wait / 10**9)
-        error = {"code": _TOO_MANY_REQUESTS, "message": f"too many requests; try again in {seconds} seconds"}
-        response = JSONResponse(
-            {"jsonrpc": "2.0", "id": None, "error": error}, 429, headers={"Retry-After": str(seconds)}
-        )
+        seconds = math.ceil(wait_nanoseconds / 10**9)
+        response = _make_refusal(f"too many requests; try again in {seconds} seconds", seconds)
         await response(scope, receive, send)
 
 
@@ -87,16 +96,18 @@ def _get_client_network(host: str) -> str:
     return str(ipaddress.ip_network((int(address), _IPV6_PREFIX_BITS), strict=False))
 
 
-_SHARE_DIVISOR = 4
-"""One principal may hold a quarter of the connections or sessions, so that it cannot lock out the others."""
+def _make_refusal(message: str, retry_after_seconds: int) -> JSONResponse:
+    error = {"code": _TOO_MANY_REQUESTS_CODE, "message": message}
+    headers = {"Retry-After": str(retry_after_seconds)}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 429, headers=headers)
 
 
 class ConnectionShareLimit:
-    """Middleware that answers 429 to a principal that holds its share of the connections already."""
+    """Middleware that answers 429 to a principal that already uses its share of the connections."""
 
     def __init__(self, app: ASGIApp, max_connections: int) -> None:
         self._app = app
-        self._max_per_principal = max(1, max_connections // _SHARE_DIVISOR)
+        self._max_per_principal = get_principal_share(max_connections)
         self._in_flight: collections.Counter[str | None] = collections.Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +117,11 @@ class ConnectionShareLimit:
             return
         principal = get_principal(user.access_token)
         if self._in_flight[principal] >= self._max_per_principal:
-            await self._make_refusal()(scope, receive, send)
+            message = (
+                f"{self._max_per_principal} requests of yours are under way, and that is all that may be at once; wait "
+                "until one is answered, or ask whoever runs this server to raise max_connections"
+            )
+            await _make_refusal(message, 1)(scope, receive, send)
             return
         self._in_flight[principal] += 1
         try:
@@ -115,22 +130,3 @@ class ConnectionShareLimit:
             self._in_flight[principal] -= 1
             if not self._in_flight[principal]:
                 del self._in_flight[principal]
-
-    def _make_refusal(self) -> JSONResponse:
-        message = (
-            f"{self._max_per_principal} requests of yours are under way, and that is all that may be at once; wait "
-            "until one is answered, or ask whoever runs this server to raise max_connections"
-        )
-        error = {"code": _TOO_MANY_REQUESTS, "message": message}
-        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 429, headers={"Retry-After": "1"})
-
-
-class SessionManager(StreamableHTTPSessionManager):
-    """The SDK's session manager, limited to a share of the sessions for each principal."""
-
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        if requestor is not None and self.max_sessions is not None:
-            own = sum(owner == requestor for owner in self._session_owners.values())
-            if own >= max(1, self.max_sessions // _SHARE_DIVISOR):
-                return None
-        return super()._admit_session(requestor)

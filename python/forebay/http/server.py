@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("forebay")
 
-_POLL_SECONDS = 0.05
+_POLL_INTERVAL_SECONDS = 0.05
 _BACKLOG = 1024
 
 
@@ -52,10 +52,10 @@ def run_http(
     """
     calls = _CallCounter(make_app(server, settings))
     with _open_listener(settings) as listener, _restore_signal_handlers(), _keep_streams_open():
-        running = _Server(_make_uvicorn_config(calls, settings), calls, on_shutdown, on_closed)
+        uvicorn_server = _Server(_make_uvicorn_config(calls, settings), calls, on_shutdown, on_closed)
         _print_address(listener)
         try:
-            running.run([listener])
+            uvicorn_server.run([listener])
         except SystemExit:
             # The server could not start; uvicorn has logged the reason.
             return 1
@@ -63,7 +63,7 @@ def run_http(
 
 
 class _CallCounter:
-    """Counts the POST requests in flight."""
+    """Middleware that counts the POST requests in flight."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -81,7 +81,7 @@ class _CallCounter:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that, on shutdown, closes notification streams once no call is in flight."""
+    """Uvicorn server that, on shutdown, closes notification streams as soon as no call is in flight."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_shutdown()
-        closing = asyncio.create_task(self._end_streams())
+        end_task = asyncio.create_task(self._end_streams())
         await super().shutdown(sockets)
-        closing.cancel()
+        end_task.cancel()
         self._on_closed()
 
     async def _end_streams(self) -> None:
         while self._calls.in_flight:
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
         AppStatus.should_exit = True
 
 
@@ -140,7 +140,7 @@ def _open_listener(settings: "Settings") -> socket.socket:
 
 
 def _print_address(listener: socket.socket) -> None:
-    """Write the address to stderr. It is not a log record, so that it is shown at the default level WARNING."""
+    """Write the address to stderr; not as a log record, because the default level WARNING would hide it."""
     if _log.isEnabledFor(logging.WARNING) and sys.stderr is not None:
         # stderr may be closed.
         with contextlib.suppress(OSError):
@@ -155,7 +155,7 @@ def _format_address(address: Any) -> str:
 
 @contextlib.contextmanager
 def _keep_streams_open() -> Iterator[None]:
-    """Keep sse-starlette from closing streams on the signal: calls in flight still need them."""
+    """Keep sse-starlette from closing streams at SIGTERM or SIGINT: calls in flight still need them."""
     AppStatus.enable_automatic_graceful_drain = False
     try:
         yield
@@ -166,11 +166,11 @@ def _keep_streams_open() -> Iterator[None]:
 @contextlib.contextmanager
 def _restore_signal_handlers() -> Iterator[None]:
     """Keep uvicorn from raising the signal again after shutdown: the caller still has to close upstreams."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous_handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
@@ -181,7 +181,7 @@ _TIMEOUT_RESPONSE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\nconte
 
 
 class HTTPConnection(H11Protocol):
-    """A uvicorn connection with a deadline for reading a request and a limit on open connections."""
+    """Uvicorn connection with a deadline for reading a request and a limit on open connections."""
 
     def __init__(self, *args: Any, read_timeout: float, max_connections: int, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -209,7 +209,7 @@ class HTTPConnection(H11Protocol):
         super().connection_lost(exc)
 
     def _update_deadline(self) -> None:
-        """Run the deadline from the first byte of a request to the last byte of its body, not while idle."""
+        """Start the deadline at the first byte of a request, and cancel it after the last byte of the body."""
         if not self._is_reading_request() or self.transport.is_closing():
             self._cancel_deadline()
         elif self._deadline is None:

@@ -1,6 +1,6 @@
 """The format of the token file: lines of `name: token` or `name: sha256:…`, where the name is the principal.
 
-Separate from `tokens`, because `forebay token` must start without importing the `mcp` SDK.
+Not in `tokens`, because `forebay token` must start without importing the `mcp` SDK.
 """
 
 import hashlib
@@ -14,11 +14,11 @@ __all__ = ["hash_token", "make_token", "parse_token_lines"]
 _LINE_PATTERN = re.compile(r"([^\s:#](?:[^:]{0,198}[^\s:])?)\s*:\s*(?:sha256:([0-9a-fA-F]{64})|([A-Za-z0-9._~+/-]+=*))")
 _HEX_PATTERN = re.compile(r"[0-9a-fA-F]*")
 _MIN_HEX_CHARS, _MIN_BASE64_CHARS = 32, 22
-"""Minimum characters of a token with 128 bits, in hexadecimal and in base64."""
+"""Length of a token with 128 random bits, in hexadecimal and in base64; shorter tokens are refused."""
 
 
 def make_token(name: str, *, is_hashed: bool = False) -> tuple[str, str]:
-    """Return a new random token and its line for the token file."""
+    """Return a new random token of a principal, and its line for the token file."""
     token = secrets.token_urlsafe(32)
     line = f"{name}: sha256:{hash_token(token).hex()}" if is_hashed else f"{name}: {token}"
     match = _match_line(line)

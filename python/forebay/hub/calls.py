@@ -34,7 +34,7 @@ CLIENT_CAPABILITIES: dict[str, Any] = {
     "sampling": {"context": {}, "tools": {}},
     "roots": {},
 }
-"""Capabilities announced to legacy servers. The client states with each request which of them it really has."""
+"""Capabilities announced to legacy servers. Each client request states which of them the client really has."""
 
 _REQUEST_MODELS: dict[str, type[BaseModel]] = {
     "elicitation/create": ElicitRequest,
@@ -48,7 +48,7 @@ _CAPABILITY_BY_METHOD = {
     "roots/list": "roots",
 }
 
-_BATCH_SECONDS = 0.05
+_BATCH_WINDOW_SECONDS = 0.05
 """Input requests that arrive within this time are sent to the client together."""
 
 Result = dict[str, Any]
@@ -91,14 +91,16 @@ class Caller:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _InputRequest:
+    """Request from the server to the client, and its future response."""
+
     request: dict[str, Any]
     response: asyncio.Future[Result]
 
 
 class PausableTimeout:
-    """A timeout that restarts on progress and pauses while the client answers an input request.
+    """Timeout that restarts on progress and pauses while the client answers an input request.
 
-    Raises `TimeoutError` when it expires. `None` means no limit.
+    The block raises `TimeoutError` when the time is over. With `None` there is no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -113,16 +115,16 @@ class PausableTimeout:
         self.restart()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_running = False
-        await self._timeout.__aexit__(kind, error, trace)
+        await self._timeout.__aexit__(error_type, error, traceback)
 
     def restart(self) -> None:
         """Start the full time again."""
         if self._is_running and not self._timeout.expired():
-            has_no_limit = self._seconds is None or self._pauses
-            self._timeout.reschedule(None if has_no_limit else asyncio.get_running_loop().time() + (self._seconds or 0))
+            is_unlimited = self._seconds is None or self._pauses
+            self._timeout.reschedule(None if is_unlimited else asyncio.get_running_loop().time() + (self._seconds or 0))
 
     def pause(self) -> None:
         """Stop the clock. Each `pause` needs a matching `resume`."""
@@ -135,24 +137,24 @@ class PausableTimeout:
 
 
 class Call:
-    """A call to a server. It runs in its own task, which may outlive the client request that started it."""
+    """Call to a server. It runs in its own task, which may outlive the client request that started the call."""
 
     def __init__(self, method: str, params: Mapping[str, Any], progress_token: object, caller: Caller) -> None:
         if method not in INPUT_REQUIRED_METHODS:
             caller = dataclasses.replace(caller, capabilities=None)
         self.caller = caller
-        self.request = make_request_key(method, params)
+        self.request_key = make_request_key(method, params)
         self.progress_token = progress_token
-        """The progress token that the server uses."""
+        """The progress token in the server's notifications."""
         self._open_requests: dict[str, _InputRequest] = {}
-        self._numbers = itertools.count(1)
+        self._key_numbers = itertools.count(1)
         self._state_changed = asyncio.Event()
         # The relay hands a stored result to this sink.
         self._sink = current_sink()
 
-    def start(self, send: Callable[[PausableTimeout], Coroutine[Any, Any, Result]], seconds: float | None) -> None:
-        """Send the call, with a timeout that excludes the time the client takes to answer."""
-        self.timeout = PausableTimeout(seconds)
+    def start(self, send: Callable[[PausableTimeout], Coroutine[Any, Any, Result]], timeout: float | None) -> None:
+        """Send the call. The time that the client takes to answer input requests does not count for the timeout."""
+        self.timeout = PausableTimeout(timeout)
         self._task = asyncio.create_task(send(self.timeout))
         self._task.add_done_callback(self._on_done)
 
@@ -172,16 +174,16 @@ class Call:
 
     @property
     def input_requests(self) -> dict[str, dict[str, Any]]:
-        """The open input requests by the key that each answer must have."""
+        """The open input requests, by the key under which the client must answer."""
         return {key: pending.request for key, pending in self._open_requests.items()}
 
     async def request_input(self, method: str, params: Mapping[str, Any] | None) -> Result:
-        """Return the client's answer. Raises `MCPError` if the client cannot be asked, and `CallFinished`."""
+        """Return the client's answer. Raises `CallFinished`, and `MCPError` if the client does not support this."""
         if not self.caller.supports(method, params or {}):
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
         _validate_request(request)
-        key = f"question-{next(self._numbers)}"
+        key = f"question-{next(self._key_numbers)}"
         pending = self._open_requests[key] = _InputRequest(request, asyncio.get_running_loop().create_future())
         self._state_changed.set()
         try:
@@ -193,7 +195,7 @@ class Call:
         """Return the result, or `None` if the client must answer an input request first."""
         while not self._task.done():
             if self._open_requests:
-                await asyncio.wait([self._task], timeout=_BATCH_SECONDS)
+                await asyncio.wait([self._task], timeout=_BATCH_WINDOW_SECONDS)
                 if self._open_requests and not self._task.done():
                     return None
             else:
@@ -221,7 +223,7 @@ class Call:
                 pending.response.set_result(answer)
 
     def reject_inputs(self, code: int, message: str) -> None:
-        """Answer the open input requests with an error. The call goes on."""
+        """Answer the open input requests with an error; the call continues."""
         self._fail_open_requests(MCPError(code=code, message=message))
 
     def cancel(self, code: int, message: str) -> None:
@@ -238,7 +240,7 @@ class Call:
 
 
 def make_request_key(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return method and parameters without the fields that differ between rounds of the same request."""
+    """Return a key that is equal for a request and its repetitions with answers: fields that differ are left out."""
     round_fields = ("_meta", "inputResponses", "requestState")
     return method, {key: value for key, value in params.items() if key not in round_fields}
 

@@ -1,4 +1,4 @@
-"""The client side of `forebay serve`: server requests and notifications on their way to a client."""
+"""The client side of `forebay serve`: it sends requests and notifications of servers to a client."""
 
 import asyncio
 import contextlib
@@ -23,17 +23,17 @@ from forebay.hub.calls import CLIENT_CAPABILITIES
 if TYPE_CHECKING:
     from forebay.hub.calls import PausableTimeout
 
-__all__ = ["ClientPeer", "ClientRequest", "current_client_capabilities"]
+__all__ = ["ClientPeer", "ClientRequest", "get_current_capabilities"]
 
 _current_capabilities: contextvars.ContextVar[Any] = contextvars.ContextVar("capabilities", default=None)
 
-_TOOLS_CHANGED = "notifications/tools/list_changed"
+_TOOLS_CHANGED_METHOD = "notifications/tools/list_changed"
 
-_NOT_FORWARDED = (_TOOLS_CHANGED, "notifications/cancelled", "notifications/subscriptions/acknowledged")
+_UNFORWARDED_METHODS = (_TOOLS_CHANGED_METHOD, "notifications/cancelled", "notifications/subscriptions/acknowledged")
 """Notifications that concern only our connection to the server, or that we send ourselves."""
 
 
-def current_client_capabilities() -> Any:
+def get_current_capabilities() -> Any:
     """Return the capabilities that the current request states (2026-07-28), or `None`."""
     return _current_capabilities.get()
 
@@ -42,7 +42,7 @@ _Params = Mapping[str, Any] | None
 
 
 class ClientRequest:
-    """A client request in flight, with the notifications queued for it."""
+    """Client request in flight, with the notifications to send before its response."""
 
     def __init__(self, session: ServerSession, upstream: object, client_progress_token: object) -> None:
         self.session = session
@@ -51,9 +51,9 @@ class ClientRequest:
         self.client_progress_token = client_progress_token
         """The progress token that the client chose."""
         self.upstream_progress_token: object = None
-        """The progress token sent to the server; differs from `client_progress_token` where that would be ambiguous."""
+        """The progress token sent to the server. It replaces the client's token if that would not be unique there."""
         self.timeout: PausableTimeout | None = None
-        """The timeout of the server's answer."""
+        """The timeout for the server's response."""
         self._queued: deque[tuple[str, _Params]] = deque()
         self._sender: asyncio.Task[None] | None = None
 
@@ -70,13 +70,13 @@ class ClientRequest:
                 await get_request_channel(self.session).notify(*self._queued.popleft())
 
     async def flush(self) -> None:
-        """Wait until all queued notifications are sent: after the response the client ignores them."""
+        """Wait until all queued notifications are sent, because the client ignores them after the response."""
         if self._sender is not None:
             await self._sender
 
 
 class ClientPeer:
-    """One connected client (handshake era), or all stateless clients of one principal (2026-07-28)."""
+    """One connected client (before 2026-07-28), or all stateless clients of one principal (since 2026-07-28)."""
 
     def __init__(
         self,
@@ -86,47 +86,47 @@ class ClientPeer:
     ) -> None:
         self._connection = connection
         self._answer_timeout = answer_timeout
-        # Not shared: events reach only the listeners of this peer.
+        # Not shared with other peers: events reach only the listeners of this one.
         self._bus = InMemorySubscriptionBus()
         self.listeners = ListenHandler(self._bus)
         self.capabilities = dict(capabilities or {}) if connection is not None else CLIENT_CAPABILITIES
         """The capabilities that servers see."""
-        self._active: list[ClientRequest] = []
-        self._by_token: dict[object, ClientRequest] = {}
+        self._active_requests: list[ClientRequest] = []
+        self._requests_by_token: dict[object, ClientRequest] = {}
         self._token_prefix = secrets.token_hex(8)
-        self._numbers = itertools.count(1)
+        self._token_numbers = itertools.count(1)
 
     @property
     def has_connection(self) -> bool:
-        """Whether this is one connected client."""
+        """Whether this is one connected client, not a group of stateless clients."""
         return self._connection is not None
 
     @contextlib.asynccontextmanager
     async def track_request(
         self, session: ServerSession, upstream: object, token: object, capabilities: object = None
     ) -> AsyncIterator[ClientRequest]:
-        """Track a request until it is answered."""
+        """Track a client request until it is answered: progress and log messages are sent along with it."""
         client_request = ClientRequest(session, upstream, token)
         reset_token = _current_capabilities.set(capabilities)
         # On a shared connection, late progress of one request must not be taken for that of another.
-        is_unique = self.has_connection and isinstance(token, str | int) and token not in self._by_token
+        is_unique = self.has_connection and isinstance(token, str | int) and token not in self._requests_by_token
         client_request.upstream_progress_token = (
-            token if token is None or is_unique else f"forebay-{self._token_prefix}-{next(self._numbers)}"
+            token if token is None or is_unique else f"forebay-{self._token_prefix}-{next(self._token_numbers)}"
         )
-        self._active.append(client_request)
+        self._active_requests.append(client_request)
         if client_request.upstream_progress_token is not None:
-            self._by_token[client_request.upstream_progress_token] = client_request
+            self._requests_by_token[client_request.upstream_progress_token] = client_request
         try:
             yield client_request
         finally:
             _current_capabilities.reset(reset_token)
-            self._active.remove(client_request)
-            self._by_token.pop(client_request.upstream_progress_token, None)
+            self._active_requests.remove(client_request)
+            self._requests_by_token.pop(client_request.upstream_progress_token, None)
             await client_request.flush()
 
     @contextlib.contextmanager
     def continue_request(self, earlier_token: object, client_request: ClientRequest) -> Iterator[None]:
-        """Route progress under the token of an earlier round to the request that continues it."""
+        """Send progress with the token of an earlier request to `client_request`, which continues that request."""
         if (
             client_request.upstream_progress_token is None
             or earlier_token is None
@@ -134,23 +134,27 @@ class ClientPeer:
         ):
             yield
             return
-        self._by_token[earlier_token] = client_request
+        self._requests_by_token[earlier_token] = client_request
         try:
             yield
         finally:
-            self._by_token.pop(earlier_token, None)
+            self._requests_by_token.pop(earlier_token, None)
 
     async def request(self, method: str, params: _Params, upstream: object) -> dict[str, Any]:
         """Send a server request to the client and return its answer.
 
-        Raises `MCPError`, also if no client is connected or it does not answer in time.
+        Raises `MCPError` if the client answers with an error or too late, or is not connected.
         """
         if self._connection is None:
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         await self._connection.initialized.wait()
-        channel = get_request_channel(self._active[-1].session) if self._active else self._connection.outbound
+        channel = (
+            get_request_channel(self._active_requests[-1].session)
+            if self._active_requests
+            else self._connection.outbound
+        )
         # The server request names no call, so pause all calls to this upstream, but not those to others.
-        calls = [client_request for client_request in self._active if client_request.upstream is upstream]
+        calls = [client_request for client_request in self._active_requests if client_request.upstream is upstream]
         timeouts = [call.timeout for call in calls if call.timeout is not None]
         for timeout in timeouts:
             timeout.pause()
@@ -169,7 +173,7 @@ class ClientPeer:
         match method:
             case "notifications/progress":
                 token = (params or {}).get("progressToken")
-                client_request = self._by_token.get(token) if isinstance(token, str | int) else None
+                client_request = self._requests_by_token.get(token) if isinstance(token, str | int) else None
                 if client_request is not None:
                     client_request.notify(
                         method, {**(params or {}), "progressToken": client_request.client_progress_token}
@@ -179,23 +183,23 @@ class ClientPeer:
                 return True
             case "notifications/message" if self._connection is None:
                 # A log message names no request, so it can be assigned only if one is in flight.
-                if len(self._active) == 1 and _accepts_log_level(self._active[0].session, params):
-                    self._active[0].notify(method, params)
+                if len(self._active_requests) == 1 and _accepts_log_level(self._active_requests[0].session, params):
+                    self._active_requests[0].notify(method, params)
                 return True
-            case "notifications/message" if self._active:
+            case "notifications/message" if self._active_requests:
                 # Over HTTP, the message goes into the stream of the newest request.
-                self._active[-1].notify(method, params)
+                self._active_requests[-1].notify(method, params)
                 return True
         return False
 
     async def forward_notification(self, method: str, params: _Params) -> None:
-        """Send a notification that belongs to no request to the client."""
-        if method not in _NOT_FORWARDED:
+        """Send the client a notification that belongs to none of its requests."""
+        if method not in _UNFORWARDED_METHODS:
             await self._notify(method, params)
 
     async def notify_tools_changed(self) -> None:
         """Tell the client that the list of tools changed."""
-        await self._notify(_TOOLS_CHANGED, None)
+        await self._notify(_TOOLS_CHANGED_METHOD, None)
 
     async def _notify(self, method: str, params: _Params) -> None:
         if (event := event_from_wire(method, params)) is not None:

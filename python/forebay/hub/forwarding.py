@@ -22,7 +22,7 @@ from forebay.adapters.mcp import get_principal
 from forebay.adapters.sdk_internals import get_server_connection, send_notification
 from forebay.hub.client_peer import ClientPeer
 from forebay.hub.paused_calls import PausedCalls
-from forebay.hub.requests import ForwardedRequest, UpstreamCallFailed, resolve_inputs
+from forebay.hub.requests import UpstreamCallFailed, UpstreamRequest, resolve_inputs
 from forebay.hub.router import Router
 from forebay.hub.tenants import Tenant, TenantPool
 from forebay.hub.upstreams import MCPUpstream
@@ -47,19 +47,19 @@ _MODERN_ONLY_KEYS = ("ttlMs", "cacheScope")
 
 
 class Forwarding:
-    """Middleware of the hub's server: routes each message to the tenant of its client."""
+    """Middleware of the hub's server that forwards each message to the upstreams of its client."""
 
     def __init__(
         self,
         make_tenant: Callable[[ClientPeer], Tenant],
         tenants: TenantPool,
-        stamp: dict[str, Any],
+        server_info: dict[str, Any],
         paused_calls: PausedCalls,
     ) -> None:
         self._make_tenant = make_tenant
         self._tenants = tenants
         self._paused_calls = paused_calls
-        self._stamp = stamp
+        self._server_info = server_info
 
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == "initialize":
@@ -116,12 +116,12 @@ class Forwarding:
         return _merge_capabilities(await call_next(ctx), tenant)
 
     async def _forward_notification(self, ctx: _Context, tenant: Tenant) -> None:
-        """Forward a client notification to all upstreams, except those that our own connections send."""
+        """Forward a client notification to all upstreams, unless our connections send their own."""
         if ctx.method in ("notifications/initialized", "notifications/cancelled"):
             return
         for upstream in tenant.upstreams.values():
             try:
-                connection = await upstream.connection()
+                connection = await upstream.get_connection()
                 await send_notification(connection.client.session, ctx.method, ctx.params)
             except (CallError, MCPError) as error:
                 _log.debug("forebay: %s was not told of %s: %s", upstream.name, ctx.method, error)
@@ -145,13 +145,13 @@ class Forwarding:
         return {**await _list_extras(tenant), **page, "tools": [with_upstream_fields(tool) for tool in tools]}
 
     async def _list_upstream(self, ctx: _Context, upstream: MCPUpstream) -> tuple[bool, dict[str, dict[str, Any]]]:
-        """Return the fields of a server's tools by name, and whether they are complete.
+        """Return whether all fields of a server's tools apply, and those fields by tool name.
 
-        They are complete if client and server use the same protocol era. Otherwise only the fields that exist in both
+        All fields apply if client and server use the same protocol era. Otherwise only the fields that exist in both
         eras (annotations and `_meta`) are returned.
         """
         try:
-            tools = (await upstream.connection()).listed_tools
+            tools = (await upstream.get_connection()).listed_tools
             is_complete = await upstream.is_modern() == is_modern(ctx.protocol_version)
         except CallError:
             return False, {}
@@ -165,7 +165,7 @@ class Forwarding:
         params = dict(ctx.params or {})
         name = params.get("name")
         spec = tenant.tools.find(ctx, name) if isinstance(name, str) else None
-        if spec is None and tenant.is_sole:
+        if spec is None and tenant.has_single_upstream:
             # The server may have tools that it does not list.
             (upstream,) = tenant.upstreams.values()
         elif spec is None or spec.namespace not in tenant.upstreams:
@@ -175,7 +175,7 @@ class Forwarding:
         try:
             result = await self._forward(ctx, tenant, upstream, params)
         except UpstreamCallFailed as failure:
-            return add_result_fields(ctx.method, error_result(failure.error), ctx.protocol_version, self._stamp)
+            return add_result_fields(ctx.method, error_result(failure.error), ctx.protocol_version, self._server_info)
         if spec is None or is_modern(ctx.protocol_version):
             return result
         return _wrap_structured_content(result, spec, await upstream.is_modern())
@@ -184,14 +184,10 @@ class Forwarding:
         async def forward(upstream: MCPUpstream, params: dict[str, Any]) -> dict[str, Any]:
             return await self._forward(ctx, tenant, upstream, params)
 
-        async def sole() -> dict[str, Any]:
-            (upstream,) = tenant.upstreams.values()
-            return await forward(upstream, dict(ctx.params or {}))
-
         try:
-            if len(tenant.upstreams) == 1:
-                return await sole()
-            if (upstream := tenant.find_task_owner(ctx)) is not None:
+            upstreams = [*tenant.upstreams.values()]
+            upstream = upstreams[0] if len(upstreams) == 1 else tenant.find_task_owner(ctx)
+            if upstream is not None:
                 return await forward(upstream, dict(ctx.params or {}))
             return self._translate_result(ctx, await Router(tenant, forward)(ctx.method, dict(ctx.params or {})))
         except UpstreamCallFailed as failure:
@@ -205,7 +201,7 @@ class Forwarding:
     async def _forward(
         self, ctx: _Context, tenant: Tenant, upstream: MCPUpstream, params: dict[str, Any]
     ) -> dict[str, Any]:
-        """Return an upstream's result in the client's protocol era."""
+        """Send a request to an upstream; return the result in the client's protocol era."""
         client_meta = params.pop("_meta", None) or {}
         meta = {key: value for key, value in client_meta.items() if key not in _CONNECTION_META_KEYS}
         capabilities = client_meta.get(CLIENT_CAPABILITIES_META_KEY)
@@ -215,7 +211,7 @@ class Forwarding:
             if client_request.upstream_progress_token is not None:
                 meta["progressToken"] = client_request.upstream_progress_token
             params = {**params, **({"_meta": meta} if meta else {})}
-            request = ForwardedRequest(ctx.method, params, capabilities, ctx.request is not None, client_request)
+            request = UpstreamRequest(ctx.method, params, capabilities, ctx.request is not None, client_request)
             if is_modern(ctx.protocol_version):
                 result = await self._paused_calls.forward(request, tenant.client, upstream)
             else:
@@ -223,27 +219,27 @@ class Forwarding:
         return self._translate_result(ctx, result)
 
     def _translate_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Replace the upstream's era-specific fields and server stamp by ours."""
+        """Return an upstream's result with the fields of the client's protocol era and with our server info."""
         if not is_modern(ctx.protocol_version):
             bare = strip_server_fields(result) if "resultType" in result else result
             return {
                 key: value for key, value in bare.items() if key not in _MODERN_ONLY_KEYS or "resultType" not in result
             }
         if "resultType" not in result:
-            return add_result_fields(ctx.method, result, ctx.protocol_version, self._stamp)
+            return add_result_fields(ctx.method, result, ctx.protocol_version, self._server_info)
         return {
-            **add_result_fields(ctx.method, strip_server_fields(result), ctx.protocol_version, self._stamp),
+            **add_result_fields(ctx.method, strip_server_fields(result), ctx.protocol_version, self._server_info),
             **_get_protocol_fields(result),
         }
 
 
 async def _list_extras(tenant: Tenant) -> dict[str, Any]:
-    """Return the other fields of the upstream's `tools/list` result, if there is only one upstream."""
-    if not tenant.is_sole:
+    """Return the fields of the upstream's `tools/list` result besides the tools, if there is only one upstream."""
+    if not tenant.has_single_upstream:
         return {}
     (upstream,) = tenant.upstreams.values()
     try:
-        return (await upstream.connection()).listing_extras
+        return (await upstream.get_connection()).listing_extras
     except CallError:
         return {}
 
@@ -252,10 +248,10 @@ def _get_protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
     return {key: result[key] for key in ("resultType", *_MODERN_ONLY_KEYS) if key in result}
 
 
-def _wrap_structured_content(result: dict[str, Any], spec: OperationSpec, is_from_modern: bool) -> dict[str, Any]:
+def _wrap_structured_content(result: dict[str, Any], spec: OperationSpec, is_modern_upstream: bool) -> dict[str, Any]:
     """Wrap structured content that is not an object: before 2026-07-28 it must be one."""
     structured = result.get("structuredContent")
-    if not is_from_modern or "structuredContent" not in result:
+    if not is_modern_upstream or "structuredContent" not in result:
         return result
     if isinstance(structured, dict) and not needs_result_wrapper(spec.output_schema):
         return result

@@ -1,4 +1,4 @@
-"""Python functions of a module as operations."""
+"""Operations that call the Python functions of a module."""
 
 import functools
 import importlib
@@ -31,7 +31,9 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
     The module may be in the working directory, in `folder`, or installed. Raises `InvalidArgument`.
     """
     module = _import_module(name, folder)
-    operations = [_make_operation(namespace, public, function) for public, function in _list_public_functions(module)]
+    operations = [
+        _make_operation(namespace, public_name, function) for public_name, function in _list_public_functions(module)
+    ]
     if not operations:
         raise InvalidArgument(f"the module {name} has no public functions; define one, or name it in __all__")
     return operations
@@ -39,9 +41,9 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
 
 def _import_module(name: str, folder: str | None) -> ModuleType:
     # As `python -m` does; an installed command does not have the working directory on its path.
-    for place in (folder, str(Path.cwd())):
-        if place is not None and place not in sys.path:
-            sys.path.insert(0, place)
+    for directory in (folder, str(Path.cwd())):
+        if directory is not None and directory not in sys.path:
+            sys.path.insert(0, directory)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -1,4 +1,7 @@
-"""Assigns server requests to client calls: before 2026-07-28 a server request does not name its call."""
+"""Calls and subscriptions in flight on a connection, to find the call that a server request belongs to.
+
+Before 2026-07-28 a server request does not name its call.
+"""
 
 import contextlib
 import contextvars
@@ -35,7 +38,7 @@ def bind_call(call: Call) -> Iterator[None]:
 
 
 class InFlight:
-    """The client calls in flight on one connection."""
+    """The client calls in flight on one connection to a server."""
 
     def __init__(self) -> None:
         self._calls: dict[bytes, Call] = {}
@@ -43,17 +46,17 @@ class InFlight:
         """Every principal that has used this connection."""
 
     def on_sent(self, message: object) -> None:
-        """Record a message to the server; runs in the sender's context."""
+        """Record a message to the server. Must be called in the context of its sender."""
         match message:
-            case JSONRPCRequest(id=number):
+            case JSONRPCRequest(id=request_id):
                 if (call := _current_call.get()) is not None:
-                    key = make_id_key(number)
+                    key = make_id_key(request_id)
                     self._calls[key] = call
                     # The request may get lost, or its response may be unreadable.
                     call.add_done_callback(lambda: self._calls.pop(key, None))
                     self._principals.add(call.caller.principal)
-            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": number}):
-                self._calls.pop(make_id_key(number), None)
+            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
+                self._calls.pop(make_id_key(request_id), None)
 
     def on_received(self, message: object) -> None:
         """Record a message from the server."""
@@ -63,7 +66,7 @@ class InFlight:
     async def request_input(self, method: str, params: Mapping[str, Any] | None, related_request_id: object) -> Result:
         """Return the answer of the client whose call the server request belongs to.
 
-        Raises `MCPError`, also if the call cannot be determined.
+        Raises `MCPError` if the client answers with an error, or if the call cannot be determined.
         """
         while True:
             call = self._find_call(method, params or {}, related_request_id)
@@ -78,7 +81,7 @@ class InFlight:
             found = self._calls.get(make_id_key(related_request_id))
             calls = [] if found is None or found.is_finished else [found]
         elif len(self._principals) > 1 or len({call.caller.identity for call in calls}) > 1:
-            # Not even a single call in flight is safe: a late request may belong to a cancelled call of someone else.
+            # Even one call in flight is not safe: a late request may belong to a cancelled call of another client.
             raise MCPError(
                 code=INTERNAL_ERROR, message="several clients share this connection; nobody can tell whose this is"
             )
@@ -97,7 +100,7 @@ _FILTER_KEYS = {
 
 
 class OpenSubscriptions:
-    """The open subscriptions of a connection, by the id of the request that opened each."""
+    """The open subscriptions of a connection: their filters, by the id of the request that opened each."""
 
     def __init__(self) -> None:
         self._filters: dict[RequestId, Mapping[str, Any]] = {}
@@ -105,10 +108,12 @@ class OpenSubscriptions:
     def on_sent(self, message: object) -> None:
         """Record a message to the server."""
         match message:
-            case JSONRPCRequest(id=number, method="subscriptions/listen", params={"notifications": dict() as wanted}):
-                self._filters[number] = wanted
-            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": str() | int() as number}):
-                self._filters.pop(number, None)
+            case JSONRPCRequest(method="subscriptions/listen", params={"notifications": dict() as requested_filter}):
+                self._filters[message.id] = requested_filter
+            case JSONRPCNotification(
+                method="notifications/cancelled", params={"requestId": str() | int() as request_id}
+            ):
+                self._filters.pop(request_id, None)
 
     def on_received(self, message: object) -> None:
         """Record a message from the server."""
@@ -116,12 +121,14 @@ class OpenSubscriptions:
             self._filters.pop(message.id, None)
 
     def is_duplicate(self, message: JSONRPCNotification) -> bool:
-        """Return whether an earlier subscription receives the same notification."""
+        """Return whether a notification also arrives on an earlier subscription."""
         match message.params:
             case {"_meta": {"io.modelcontextprotocol/subscriptionId": str() | int() as subscription}} if (
                 subscription in self._filters
             ):
-                matching = (other for other, wanted in self._filters.items() if _matches_filter(message, wanted))
+                matching = (
+                    other for other, its_filter in self._filters.items() if _matches_filter(message, its_filter)
+                )
                 return bool(next(matching, subscription) != subscription)
         return False
 

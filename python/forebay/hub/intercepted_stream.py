@@ -1,4 +1,4 @@
-"""SDK streams to an MCP server that divert server requests and notifications to the client."""
+"""SDK streams to an MCP server. Its requests and notifications go to the client instead of the SDK."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from mcp_types import (
 )
 
 from forebay.adapters.sdk_internals import ReadStream, WriteStream
-from forebay.hub.client_peer import ClientPeer, current_client_capabilities
+from forebay.hub.client_peer import ClientPeer, get_current_capabilities
 from forebay.hub.in_flight import InFlight, OpenSubscriptions
 from forebay.hub.streams import ServerEnded
 
@@ -27,7 +27,7 @@ __all__ = ["InterceptedStream"]
 
 
 class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
-    """The stream of messages from a server. It also has the state that `InterceptedWriter` needs."""
+    """Stream of messages from a server. `InterceptedWriter` shares its state."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
         """The server's result of `initialize` or `server/discover`."""
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message to the server, with the client's capabilities in place of the SDK's."""
+        """Send a message to the server, with the capabilities of the client instead of the SDK's."""
         match item.message:
             case JSONRPCRequest(method="initialize", params=dict() as params):
                 params["capabilities"] = self._client.capabilities
             case JSONRPCRequest(params={"_meta": {"io.modelcontextprotocol/clientCapabilities": _}} as params):
                 meta = cast("dict[str, Any]", params)["_meta"]
                 meta["io.modelcontextprotocol/clientCapabilities"] = (
-                    self._client.capabilities if self._client.has_connection else current_client_capabilities() or {}
+                    self._client.capabilities if self._client.has_connection else get_current_capabilities() or {}
                 )
         self._open_subscriptions.on_sent(item.message)
         self._in_flight.on_sent(item.message)
         await self._write_stream.send(item)
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next message that the SDK handles itself."""
+        """Return the next message that the SDK must handle."""
         while True:
             item = await self._read_stream.receive()
             if isinstance(item, ServerEnded):
@@ -72,6 +72,7 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
                 return item
 
     def _intercept(self, message: object, metadata: object) -> bool:
+        """Handle a message from the server; return whether the SDK must not see it."""
         self._open_subscriptions.on_received(message)
         self._in_flight.on_received(message)
         match message:
@@ -129,7 +130,7 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 class InterceptedWriter(ObjectSendStream[SessionMessage]):
-    """The stream of messages to a server, of the same connection as its `InterceptedStream`."""
+    """Stream of messages to a server, for the same connection as an `InterceptedStream`."""
 
     def __init__(self, stream: InterceptedStream, write_stream: WriteStream[SessionMessage]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Calls paused until their client answers an input request in another request (2026-07-28)."""
+"""Calls that are paused until the client answers an input request, in another request (2026-07-28)."""
 
 import asyncio
 import dataclasses
@@ -12,7 +12,7 @@ from forebay.adapters.mcp import get_principal
 from forebay.hub.calls import Call, Caller, PausableTimeout, Result, make_request_key
 from forebay.hub.client_peer import ClientPeer
 from forebay.hub.in_flight import bind_call
-from forebay.hub.requests import ForwardedRequest, send_request, send_with_timeout
+from forebay.hub.requests import UpstreamRequest, send_request, send_with_timeout
 from forebay.hub.tenants import TenantPool
 from forebay.hub.upstreams import MCPUpstream
 from forebay.operations.errors import CallError
@@ -22,18 +22,20 @@ __all__ = ["PausedCalls"]
 _MAX_PAUSED_CALLS = 32
 """Maximum number of paused calls of one principal."""
 
-_UNKNOWN_STATE = "this requestState is not known, or not any more; make the call again without it"
+_UNKNOWN_STATE_MESSAGE = "this requestState is not known, or not any more; make the call again without it"
 
 
 @dataclasses.dataclass(eq=False, frozen=True, slots=True)
 class _PausedCall:
+    """Paused call, its upstream, and the timer that cancels it."""
+
     call: Call
     upstream: MCPUpstream
     expiry_timer: asyncio.TimerHandle
 
 
 class PausedCalls:
-    """The paused calls of all clients by their `requestState`, which is valid for one continuation."""
+    """The paused calls of all clients by `requestState`. Each state can be used once, to continue its call."""
 
     def __init__(self, tenants: TenantPool, answer_timeout: float) -> None:
         self._tenants = tenants
@@ -41,23 +43,23 @@ class PausedCalls:
         """Seconds that a client may take to answer."""
         self._paused: dict[str, _PausedCall] = {}
 
-    async def forward(self, request: ForwardedRequest, client: ClientPeer, upstream: MCPUpstream) -> Result:
+    async def forward(self, request: UpstreamRequest, client: ClientPeer, upstream: MCPUpstream) -> Result:
         """Return the server's result or, if a legacy server asks for input, an input-required result.
 
-        Raises `UpstreamCallFailed` and `MCPError`. Cancelling this cancels the call.
+        Raises `UpstreamCallFailed` and `MCPError`. If this task is cancelled, the call is cancelled, too.
         """
         call = self._resume_call(request, upstream)
         if call is None:
             if not await _is_legacy(upstream):
                 return await send_request(request, upstream)
             if any(request.params.get(key) is not None for key in ("requestState", "inputResponses")):
-                raise MCPError(code=INVALID_PARAMS, message=_UNKNOWN_STATE)
+                raise MCPError(code=INVALID_PARAMS, message=_UNKNOWN_STATE_MESSAGE)
             call = self._start_call(request, upstream)
         request.client_request.timeout = call.timeout
         with client.continue_request(call.progress_token, request.client_request):
             return await self._wait_for_outcome(call, upstream)
 
-    def _start_call(self, request: ForwardedRequest, upstream: MCPUpstream) -> Call:
+    def _start_call(self, request: UpstreamRequest, upstream: MCPUpstream) -> Call:
         principal = _get_current_principal()
 
         async def send(timeout: PausableTimeout) -> Result:
@@ -73,15 +75,15 @@ class PausedCalls:
             call.start(send, upstream.call_timeout)
         return call
 
-    def _resume_call(self, request: ForwardedRequest, upstream: MCPUpstream) -> Call | None:
-        """Return the paused call that a request continues, if it belongs to the same principal."""
+    def _resume_call(self, request: UpstreamRequest, upstream: MCPUpstream) -> Call | None:
+        """Resume and return the paused call that a request continues; `None` if there is none of this principal."""
         params = request.params
         state = params.get("requestState")
         paused = self._paused.get(state) if isinstance(state, str) else None
         if paused is None or paused.upstream is not upstream:
             return None
         call = paused.call
-        if call.caller.principal != _get_current_principal() or call.request != make_request_key(
+        if call.caller.principal != _get_current_principal() or call.request_key != make_request_key(
             request.method, params
         ):
             return None
@@ -97,7 +99,7 @@ class PausedCalls:
     async def _wait_for_outcome(self, call: Call, upstream: MCPUpstream) -> Result:
         try:
             while (result := await call.wait_for_outcome()) is None:
-                if self._has_room(call):
+                if self._can_pause(call):
                     return self._pause_call(call, upstream)
                 call.reject_inputs(INTERNAL_ERROR, "too many calls wait for their client already; try again in a while")
             return result
@@ -105,7 +107,7 @@ class PausedCalls:
             call.cancel(INTERNAL_ERROR, "the client has cancelled the call")
             raise
 
-    def _has_room(self, call: Call) -> bool:
+    def _can_pause(self, call: Call) -> bool:
         principal = call.caller.principal
         count = sum(paused.call.caller.principal == principal for paused in self._paused.values())
         return count < _MAX_PAUSED_CALLS
@@ -135,7 +137,7 @@ def _get_current_principal() -> str | None:
 
 
 async def _is_legacy(upstream: MCPUpstream) -> bool:
-    """Return whether the upstream may send requests over its connection; `False` if it is unreachable."""
+    """Return whether the upstream uses a version before 2026-07-28; `False` if it is unreachable."""
     try:
         return not await upstream.is_modern()
     except CallError:

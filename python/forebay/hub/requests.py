@@ -1,4 +1,4 @@
-"""Send requests to upstreams, and resolve input-required results by asking the connected client."""
+"""Requests to upstreams, which may require input from the connected client before they are answered."""
 
 import asyncio
 import dataclasses
@@ -11,22 +11,21 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.hub.calls import PausableTimeout, get_required_capability, supports_request
 from forebay.hub.client_peer import ClientPeer, ClientRequest
-from forebay.hub.upstreams import MCPUpstream
-from forebay.operations.errors import CallError
-from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired, to_call_error
+from forebay.hub.upstreams import UPSTREAM_ERRORS, MCPUpstream
+from forebay.operations.mcp.errors import to_call_error
 
-__all__ = ["ForwardedRequest", "UpstreamCallFailed", "resolve_inputs", "send_request", "send_with_timeout"]
+__all__ = ["UpstreamCallFailed", "UpstreamRequest", "resolve_inputs", "send_request", "send_with_timeout"]
 
 _MAX_ROUNDS = 32
-"""Maximum number of input-required results before a server must answer."""
+"""Maximum number of input-required results that a server may send before its final result."""
 
 _RETRY_SECONDS = 0.25
 """Delay before a request is repeated when the server requires no input, only another attempt."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ForwardedRequest:
-    """A request for an upstream, with what is known about the client."""
+class UpstreamRequest:
+    """Client request to forward to an upstream, with the client's capabilities and transport."""
 
     method: str
     params: dict[str, Any]
@@ -36,27 +35,27 @@ class ForwardedRequest:
 
 
 class UpstreamCallFailed(Exception):
-    """The upstream did not answer; `error` is what the client gets."""
+    """The upstream did not answer. `error` is the error for the client."""
 
     def __init__(self, error: UpstreamFailed | UpstreamTimeout) -> None:
         self.error = error
 
 
-async def send_request(request: ForwardedRequest, upstream: MCPUpstream, **more: Any) -> dict[str, Any]:
-    """Return the upstream's result within its timeout. Raises `UpstreamCallFailed` and `MCPError`."""
+async def send_request(request: UpstreamRequest, upstream: MCPUpstream, **extra_params: Any) -> dict[str, Any]:
+    """Return the upstream's result, within the upstream's call timeout. Raises `UpstreamCallFailed` and `MCPError`."""
     timeout = request.client_request.timeout = PausableTimeout(upstream.call_timeout)
-    return await send_with_timeout(upstream, request.method, {**request.params, **more}, timeout)
+    return await send_with_timeout(upstream, request.method, {**request.params, **extra_params}, timeout)
 
 
 async def send_with_timeout(
     upstream: MCPUpstream, method: str, params: dict[str, Any], timeout: PausableTimeout
 ) -> dict[str, Any]:
-    """Return the upstream's result within a given timeout. Raises `UpstreamCallFailed` and `MCPError`."""
+    """Return the upstream's result, within `timeout`. Raises `UpstreamCallFailed` and `MCPError`."""
     try:
-        connection = await upstream.connection()
+        connection = await upstream.get_connection()
         async with timeout:
             return await connection.request(method, params, None)
-    except (CallError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError, MCPError) as error:
+    except UPSTREAM_ERRORS as error:
         call_error = to_call_error(error, f"{upstream.name}: {method}")
         if call_error.code == "TIMEOUT":
             raise UpstreamCallFailed(UpstreamTimeout(f"{call_error}; ask for less, or allow it longer")) from error
@@ -66,7 +65,7 @@ async def send_with_timeout(
         raise UpstreamCallFailed(UpstreamFailed(str(call_error))) from error
 
 
-async def resolve_inputs(request: ForwardedRequest, client: ClientPeer, upstream: MCPUpstream) -> dict[str, Any]:
+async def resolve_inputs(request: UpstreamRequest, client: ClientPeer, upstream: MCPUpstream) -> dict[str, Any]:
     """Return the upstream's final result after the client has answered all its input requests.
 
     Raises `UpstreamCallFailed`, and `MCPError` if the client does not answer.

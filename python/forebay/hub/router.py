@@ -1,4 +1,4 @@
-"""Routing of requests among several upstreams, and merging of their lists."""
+"""Router that finds the upstream for a request, and merges the lists of all upstreams."""
 
 import asyncio
 import logging
@@ -10,18 +10,17 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from forebay.hub.tenants import CONNECT_WAIT_SECONDS, Tenant
-from forebay.hub.upstreams import MCPUpstream
-from forebay.operations.errors import CallError
-from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
-from forebay.wire.protocol import next_cursor
+from forebay.hub.upstreams import UPSTREAM_ERRORS, MCPUpstream
+from forebay.wire.protocol import PageCursors
 
 __all__ = ["Router"]
 
 _log = logging.getLogger("forebay")
 
 _MAX_PAGES = 100
+"""Maximum number of pages to request of each upstream's list."""
 
-_LISTS = {
+_LIST_METHODS = {
     "resources/list": ("resources", "resources"),
     "resources/templates/list": ("resourceTemplates", "resources"),
     "prompts/list": ("prompts", "prompts"),
@@ -34,15 +33,15 @@ _Prompts = dict[str, tuple[MCPUpstream, dict[str, Any]]]
 
 
 class Router:
-    """Sends a request to the upstream it is for, by calling `forward(upstream, params)`."""
+    """Finds the upstream for a request and calls `forward(upstream, params)`."""
 
     def __init__(self, tenant: Tenant, forward: _Forward) -> None:
         self._tenant = tenant
         self._forward = forward
 
     async def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the result. Raises `LookupError` with the method if it is unknown, else with a message."""
-        if method in _LISTS:
+        """Return the result. Raises `LookupError` with the method if the method is unknown, else with a message."""
+        if method in _LIST_METHODS:
             return await self._merge_lists(method, params)
         match method, params:
             case "prompts/get", {"name": str(name)}:
@@ -69,7 +68,7 @@ class Router:
 
     async def _merge_lists(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the lists of all upstreams as one page."""
-        key, capability = _LISTS[method]
+        key, capability = _LIST_METHODS[method]
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
         upstreams = self._find_upstreams_with(capability)
         lists = await self._list_all(method, upstreams, meta)
@@ -83,24 +82,22 @@ class Router:
         return [*zip(upstreams, await asyncio.gather(*pages), strict=True)]
 
     async def _list_upstream(self, method: str, upstream: MCPUpstream, meta: dict[str, Any]) -> list[dict[str, Any]]:
-        key, _ = _LISTS[method]
+        key, _ = _LIST_METHODS[method]
         entries: list[dict[str, Any]] = []
-        cursors: list[Any] = [None]
-        # Some servers return the same page for every cursor.
-        while len(cursors) <= _MAX_PAGES and cursors.count(cursors[-1]) == 1:
-            cursor = {} if cursors[-1] is None else {"cursor": cursors[-1]}
+        cursors = PageCursors(_MAX_PAGES)
+        for cursor in cursors:
             try:
                 async with asyncio.timeout(CONNECT_WAIT_SECONDS):
-                    connection = await upstream.connection()
+                    connection = await upstream.get_connection()
                     page = await connection.request(method, {**meta, **cursor}, upstream.call_timeout)
-            except (CallError, MCPError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError) as error:
+            except UPSTREAM_ERRORS as error:
                 # A failing upstream must not hide the lists of the others.
                 if not isinstance(error, MCPError) or error.error.code != METHOD_NOT_FOUND:
                     reason = str(error) or "it takes too long"
                     _log.warning("forebay: %s does not answer %s: %s", upstream.name, method, reason)
                 break
             entries += [entry for entry in page.get(key) or () if isinstance(entry, dict)]
-            cursors.append(next_cursor(page))
+            cursors.follow(page)
         return entries
 
     async def _get_prompt(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +111,7 @@ class Router:
         return prompts[name]
 
     async def _find_resource_upstream(self, uri: str) -> MCPUpstream:
-        """Return the upstream that lists a URI, else one with a matching template, else the only one."""
+        """Return the upstream that lists a URI, else one with a matching template, else the only one with resources."""
         upstreams = self._find_upstreams_with("resources")
         for upstream, resources in await self._list_all("resources/list", upstreams):
             if any(resource.get("uri") == uri for resource in resources):
@@ -130,7 +127,7 @@ class Router:
 
 
 def _list_prompts_by_name(lists: _Lists) -> _Prompts:
-    """Return the prompts by unique name: ambiguous names get their server's name as a prefix."""
+    """Return the prompts by unique name: a name that several servers use gets the server's name as a prefix."""
     names = [str(prompt.get("name")) for _, prompts in lists for prompt in prompts]
     by_name: _Prompts = {}
     for upstream, prompts in lists:
@@ -143,10 +140,10 @@ def _list_prompts_by_name(lists: _Lists) -> _Prompts:
 
 def _matches_template(template: str, uri: str) -> bool:
     """Return whether a URI matches a template whose variables stand for any text."""
-    prefix, *rest = re.split(r"\{[^{}]*\}", template)
-    if not rest or not uri.startswith(prefix):
+    prefix, *later_literals = re.split(r"\{[^{}]*\}", template)
+    if not later_literals or not uri.startswith(prefix):
         return False
-    *literals, suffix = rest
+    *literals, suffix = later_literals
     position = len(prefix)
     # Taking the first occurrence of each literal is enough, and needs no backtracking.
     for literal in literals:

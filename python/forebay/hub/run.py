@@ -52,7 +52,8 @@ _log = logging.getLogger("forebay")
 
 _Context = ServerRequestContext[Any, Any]
 
-_FLUSH_SECONDS = 2.0
+_FLUSH_TIMEOUT_SECONDS = 2.0
+"""How long the last messages may take to be written, and then the process to exit."""
 
 
 def run(settings: "Settings") -> int:
@@ -65,7 +66,7 @@ def run(settings: "Settings") -> int:
             hub.server,
             settings,
             on_shutdown=hub.stop_listening,
-            on_closed=lambda: exit_within(_FLUSH_SECONDS, 0),
+            on_closed=lambda: exit_within(_FLUSH_TIMEOUT_SECONDS, 0),
         )
     return asyncio.run(_run_stdio(settings))
 
@@ -91,8 +92,8 @@ class HubServer:
             on_subscriptions_listen=self._listen,
         )
         # On stdio the only client never expires.
-        idle = None if settings.http is None else settings.session_idle_seconds
-        self._tenant_pool = TenantPool(lambda: self._make_tenant(ClientPeer()), settings.max_principals, idle)
+        idle_seconds = None if settings.http is None else settings.session_idle_seconds
+        self._tenant_pool = TenantPool(lambda: self._make_tenant(ClientPeer()), settings.max_principals, idle_seconds)
         self._paused_calls = PausedCalls(self._tenant_pool, settings.answer_timeout_seconds)
         self._forwarding = Forwarding(
             self._make_tenant, self._tenant_pool, self.server.server_info_stamp, self._paused_calls
@@ -103,9 +104,9 @@ class HubServer:
         self.server.middleware.append(self._forwarding)
         self._tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
         self._operation_ids: dict[str, str] = {}
-        """Operation ids by every tool name they have had; shared by all clients."""
+        """Operation id of each tool name that was ever used; shared by all clients."""
         self._origins: dict[str, tuple[str, str]] = {}
-        """Upstream and tool name there, by operation id. The capability filter needs them without a connection."""
+        """Upstream and original tool name of each operation id, for the capability filter, which has no connection."""
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> "AsyncIterator[dict[str, Any]]":
@@ -158,7 +159,7 @@ class HubServer:
 
 
 class UnansweredRequests:
-    """The client's requests without a response, including those not handled yet."""
+    """The client's requests that have no response yet, including those that the SDK has not read yet."""
 
     def __init__(self) -> None:
         self._ids: set[RequestId] = set()
@@ -194,7 +195,7 @@ class UnansweredRequests:
 
 
 def _reject_unreadable(line: Message, outgoing: OutgoingStream) -> None:
-    """Answer a request that the SDK cannot parse; the SDK would ignore it."""
+    """Answer a request that the SDK cannot parse, because the SDK would ignore the request."""
     match parse(line):
         case {"id": request_id, "method": _}:
             message = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
@@ -202,12 +203,12 @@ def _reject_unreadable(line: Message, outgoing: OutgoingStream) -> None:
 
 
 async def _run_stdio(settings: "Settings") -> int:
-    stop = asyncio.Event()
+    stop_event = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def request_stop(reason: str) -> None:
         _log.info("forebay: %s", reason)
-        stop.set()
+        stop_event.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, request_stop, f"told to end by {number.name}")
@@ -236,23 +237,23 @@ async def _run_stdio(settings: "Settings") -> int:
     server = hub.server
     serve = asyncio.create_task(server.run(incoming.stream, outgoing, server.create_initialization_options()))
     threading.Thread(target=read_lines, name="forebay-read", daemon=True).start()
-    await stop.wait()
+    await stop_event.wait()
     hub.stop_listening()
     await unanswered.wait(settings.shutdown_grace_seconds)
-    # Before the SDK closes them, which allows only five seconds.
+    # Before the SDK ends, which allows only five seconds for closing them.
     await hub.close_upstreams()
     incoming.end()
     await serve
-    outgoing.finish(_FLUSH_SECONDS)
+    outgoing.finish(_FLUSH_TIMEOUT_SECONDS)
     # Before the event loop ends, which waits for threads.
-    exit_within(_FLUSH_SECONDS, 0)
+    exit_within(_FLUSH_TIMEOUT_SECONDS, 0)
     return 0
 
 
 def exit_within(seconds: float, code: int) -> None:
-    """Exit the process after `seconds` if it has not ended by then. Close everything important before.
+    """Force the process to exit after `seconds`, because Python would wait for worker threads without limit.
 
-    Python waits for worker threads at exit, and threads cannot be stopped.
+    Call this when everything important is closed.
     """
 
     def force_exit() -> None:

@@ -1,4 +1,4 @@
-"""Adapters between threads that read and write lines and the async streams of the `mcp` SDK."""
+"""Adapters between the async streams of the `mcp` SDK and threads that read and write lines."""
 
 import asyncio
 import contextlib
@@ -22,17 +22,17 @@ from forebay.wire.messages import LazyJSON, parse_lazy
 __all__ = ["IncomingStream", "OutgoingStream", "ServerEnded"]
 
 _LARGE_MESSAGE_BYTES = 1 << 20
-"""Messages above this size are not parsed by the SDK, which needs seven times their size in memory."""
+"""Messages above this size are parsed lazily, because the SDK's parser needs seven times their size in memory."""
 
 ReceivedItem = SessionMessage | Exception
 
 
 class ServerEnded(Exception):
-    """Marker in the stream: the server process ended; a restarted one may follow."""
+    """Item in a stream that marks the end of the server process. Messages of a restarted server may follow."""
 
 
 class IncomingStream:
-    """Passes messages from reader threads to `stream`, in the event loop that created this object."""
+    """Passes messages from reader threads to `stream`, an SDK stream in the current event loop."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class IncomingStream:
         self._send, self.stream = anyio.create_memory_object_stream[ReceivedItem](math.inf)
 
     def send(self, line: Message, related_request_id: RequestId | None = None) -> None:
-        """Parse a message and pass it on; an unreadable message is passed on as an exception.
+        """Parse a message and put it into the stream; if it is unreadable, put the exception there.
 
         `related_request_id` is the request whose SSE stream carried the message.
         """
@@ -109,7 +109,7 @@ def _dump(message: JSONRPCMessage) -> bytes:
 
 
 def to_objects(value: Any) -> Any:
-    """Convert a lazily parsed message to Python objects, with one extra copy of each large text at a time."""
+    """Return a lazily parsed message as Python objects. Large values are converted one after another to save memory."""
     if isinstance(value, dict):
         return {key: to_objects(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -122,7 +122,7 @@ def to_objects(value: Any) -> Any:
 
 
 class OutgoingStream(ObjectSendStream[SessionMessage]):
-    """Passes messages to a writer thread, in order, so that the event loop never blocks on a pipe."""
+    """SDK stream that passes messages in order to a writer thread, so that the event loop never blocks on a pipe."""
 
     def __init__(
         self, write: Callable[[bytes], None], on_message: Callable[[SessionMessage], None] | None = None

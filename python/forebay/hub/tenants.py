@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 CONNECT_WAIT_SECONDS = 10.0
-"""Time that a new client waits for upstreams; slower ones are added later."""
+"""How long a new client waits for upstreams. Upstreams that connect later are added then."""
 
 
 class Tenant:
-    """All operations, and the client's own connections to MCP servers."""
+    """The operations and upstream connections of one client or principal."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Tenant:
         client: ClientPeer,
         policy: OutputPolicy,
         settings: "Settings",
-        names: dict[str, str],
+        assigned_ids: dict[str, str],
     ) -> None:
         self.client = client
         self.registry = OperationRegistry()
@@ -46,7 +46,7 @@ class Tenant:
         self.tools = OperationTools(
             self.registry,
             prefixes=prefixes,
-            assigned_ids=names,
+            assigned_ids=assigned_ids,
             namespace_order=upstreams.configs,
             call_timeout=settings.call_timeout_seconds,
         )
@@ -59,8 +59,8 @@ class Tenant:
             for config in upstreams.configs.values()
             if config.upstream_type in ("command", "url")
         }
-        self.is_sole = len(upstreams.configs) == len(self.upstreams) == 1
-        """Whether the only upstream is one MCP server."""
+        self.has_single_upstream = len(upstreams.configs) == len(self.upstreams) == 1
+        """Whether there is only one upstream and it is an MCP server."""
         self.subscriptions = Subscriptions(self.upstreams.values())
         self._start_task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -72,15 +72,17 @@ class Tenant:
         await asyncio.shield(self._start_task)
 
     async def _start(self) -> None:
-        tried = []
+        first_attempts = []
         # A connection opened after closing would never be closed.
         for upstream in () if self._is_closed else self.upstreams.values():
-            tried.append(asyncio.Event())
+            first_attempts.append(asyncio.Event())
             attempt = partial(upstream.connect, self.registry)
-            self._connect_tasks.append(asyncio.create_task(retry_until_connected(upstream.name, attempt, tried[-1])))
+            self._connect_tasks.append(
+                asyncio.create_task(retry_until_connected(upstream.name, attempt, first_attempts[-1]))
+            )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CONNECT_WAIT_SECONDS):
-                for event in tried:
+                for event in first_attempts:
                     await event.wait()
 
     def _on_tools_changed(self) -> None:
@@ -90,7 +92,7 @@ class Tenant:
         task.add_done_callback(self._notify_tasks.discard)
 
     def find_task_owner(self, ctx: "ServerRequestContext[Any, Any]") -> MCPUpstream | None:
-        """Return the upstream that owns the task named in a request."""
+        """Return the upstream that runs the task named in a `tasks/…` request; `None` if there is none."""
         call = (
             self._policy.tasks.find_call(ctx.params, get_task_owners(ctx)) if ctx.method.startswith("tasks/") else None
         )
@@ -126,30 +128,30 @@ class Tenant:
 
 _log = logging.getLogger("forebay")
 
-_SERVER_BUSY = -32000
+_SERVER_BUSY_CODE = -32000
 
 
 class _PoolEntry:
-    """A principal's tenant and the number of its requests in flight."""
+    """Tenant of a principal and the number of its requests in flight."""
 
     def __init__(self, principal: str | None, tenant: Tenant) -> None:
         self.principal = principal
         self.tenant = tenant
-        self.users = 0
+        self.request_count = 0
         self.is_admitted = asyncio.Event()
         self.is_released = asyncio.Event()
-        self.expiry: asyncio.TimerHandle | None = None
+        self.expiry_timer: asyncio.TimerHandle | None = None
 
 
 class TenantPool:
-    """The tenants of stateless principals, at most `max_tenants` including those still closing.
+    """The tenants of stateless principals, at most `max_tenants` including tenants that are still closing.
 
-    A tenant is closed after `idle_seconds` without use (`None`: never). When the pool is full, the tenant idle for
-    longest is closed. A tenant in use is closed only with the pool.
+    A tenant is closed after `idle_seconds` without requests (`None`: never). When the pool is full, the tenant that
+    was idle for longest is closed. A tenant with requests in flight is closed only with the pool.
     """
 
     def __init__(self, make_tenant: Callable[[], Tenant], max_tenants: int, idle_seconds: float | None) -> None:
-        self._make = make_tenant
+        self._make_tenant = make_tenant
         self._max_tenants = max_tenants
         self._idle_seconds = idle_seconds
         # Idle entries are in the order in which they became idle.
@@ -162,37 +164,37 @@ class TenantPool:
     async def acquire(self, principal: str | None) -> AsyncIterator[Tenant]:
         """Yield a principal's tenant for one request. Raises `MCPError` if the pool is full."""
         entry = self._entries.get(principal) or self._add_entry(principal)
-        entry.users += 1
-        if entry.expiry is not None:
-            entry.expiry.cancel()
+        entry.request_count += 1
+        if entry.expiry_timer is not None:
+            entry.expiry_timer.cancel()
         try:
             await entry.is_admitted.wait()
             await entry.tenant.start()
             yield entry.tenant
         finally:
-            entry.users -= 1
-            if not entry.users:
+            entry.request_count -= 1
+            if not entry.request_count:
                 self._mark_idle(entry)
 
     def _add_entry(self, principal: str | None) -> _PoolEntry:
         if self._is_closed:
-            raise MCPError(code=_SERVER_BUSY, message="this server is about to end; try again in a while")
+            raise MCPError(code=_SERVER_BUSY_CODE, message="this server is about to end; try again in a while")
         if len(self._entries) >= self._max_tenants:
             self._release(self._find_longest_idle())
-        entry = self._entries[principal] = _PoolEntry(principal, self._make())
+        entry = self._entries[principal] = _PoolEntry(principal, self._make_tenant())
         task = asyncio.create_task(self._hold_slot(entry))
         self._entry_tasks.add(task)
         task.add_done_callback(self._entry_tasks.discard)
         return entry
 
     def _find_longest_idle(self) -> _PoolEntry:
-        idle = next((entry for entry in self._entries.values() if not entry.users), None)
+        idle = next((entry for entry in self._entries.values() if not entry.request_count), None)
         if idle is None:
             message = (
                 f"{self._max_tenants} principals are being served, and that is all that may be at once; try again in "
                 "a while, or ask whoever runs this server to raise max_connections"
             )
-            raise MCPError(code=_SERVER_BUSY, message=message)
+            raise MCPError(code=_SERVER_BUSY_CODE, message=message)
         return idle
 
     async def _hold_slot(self, entry: _PoolEntry) -> None:
@@ -207,17 +209,17 @@ class TenantPool:
             return
         self._entries[entry.principal] = self._entries.pop(entry.principal)
         if self._idle_seconds is not None:
-            entry.expiry = asyncio.get_running_loop().call_later(self._idle_seconds, self._release, entry)
+            entry.expiry_timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._release, entry)
 
     def _release(self, entry: _PoolEntry) -> None:
         _log.debug("forebay: the connections of a principal are closed")
-        if entry.expiry is not None:
-            entry.expiry.cancel()
+        if entry.expiry_timer is not None:
+            entry.expiry_timer.cancel()
         del self._entries[entry.principal]
         entry.is_released.set()
 
     async def close(self) -> None:
-        """Close all tenants, also those in use, and wait until they are closed."""
+        """Close all tenants, also those with requests in flight, and wait until they are closed."""
         self._is_closed = True
         for entry in [*self._entries.values()]:
             self._release(entry)

@@ -59,7 +59,7 @@ async def open_transport(
 
 
 class HubRelay(Relay):
-    """A relay that forwards messages unchanged, except large results, which go to the sink of their call."""
+    """Relay that forwards messages unchanged, except large results: those go to the result sink of their call."""
 
     def __init__(self, policy: OutputPolicy, client: IncomingStream, upstream: "StdioUpstream | HttpUpstream") -> None:
         super().__init__(policy, client, upstream)
@@ -71,7 +71,7 @@ class HubRelay(Relay):
         self._response_handler = self._deliver_result  # type: ignore[assignment]
 
     def remember_sink(self, item: SessionMessage) -> None:
-        """Remember the sink of a request; called in the sender's context."""
+        """Remember the result sink of a request. Must be called in the context of its sender."""
         sink = current_sink()
         request = item.message
         if (
@@ -81,29 +81,30 @@ class HubRelay(Relay):
         ):
             self._sinks[make_id_key(request.id)] = sink
 
-    def _forward_to_client(self, message: dict[str, Any], line: Message, request_id: object) -> None:
+    def _forward_to_client(self, message: dict[str, Any], raw: Message, stream_request_id: object) -> None:
         del message
-        self._incoming.send(line, cast("RequestId | None", request_id))
+        self._incoming.send(raw, cast("RequestId | None", stream_request_id))
 
     def on_upstream_end(self, error: UpstreamFailed) -> None:
-        # First: answers to the ended server's requests must be dropped.
+        # First, so that answers to requests of the ended server are dropped.
         self._incoming.notify_server_ended()
         super().on_upstream_end(error)
 
-    def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], line: Message) -> bytes | None:
+    def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+        """Pass a large result to its sink; return a response with a placeholder, or `None` to send it unchanged."""
         if pending.method == "initialize":
             self._set_version(message)
         sink = self._sinks.pop(make_id_key(pending.id), None)
-        whole = message.get("result")
-        result = get_task_result(pending.method, whole)
+        envelope = message.get("result")
+        result = get_task_result(pending.method, envelope)
         if sink is None or not isinstance(result, dict | LazyJSON):
             return None
 
         def dump_with_result(result: object) -> bytes:
-            return dump({**message, "result": set_task_result(pending.method, whole, result)})
+            return dump({**message, "result": set_task_result(pending.method, envelope, result)})
 
-        overhead = len(dump(set_task_result(pending.method, whole, 0))) - 1
-        if not sink.try_store(result, len(line) - len(dump_with_result(0)) + 1, overhead):
+        envelope_bytes = len(dump(set_task_result(pending.method, envelope, 0))) - 1
+        if not sink.try_store(result, len(raw) - len(dump_with_result(0)) + 1, envelope_bytes):
             return None
         return dump_with_result({**PLACEHOLDER_RESULT, "isError": parse_result(result).get("isError") is True})
 
@@ -114,7 +115,7 @@ class HubRelay(Relay):
 
 
 class _UnchangedRequests(RequestHandler):
-    """Forwards every request unchanged."""
+    """Request handler that forwards every request unchanged."""
 
     _session: Session
     sinks: "WeakValueDictionary[bytes, ResultSink]"
@@ -125,8 +126,8 @@ class _UnchangedRequests(RequestHandler):
 
     is_slow = needs_tool_list
 
-    def __call__(self, request: dict[str, Any], line: Message) -> ForwardedRequest:
-        del line
+    def __call__(self, request: dict[str, Any], raw: Message) -> ForwardedRequest:
+        del raw
         params = request.get("params")
         params = params if isinstance(params, dict) else {}
         sink = self.sinks.get(make_id_key(request["id"]))

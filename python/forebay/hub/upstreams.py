@@ -1,4 +1,4 @@
-"""Upstreams of the hub: shared operations of APIs and modules, and connections to MCP servers."""
+"""Upstreams of the hub: HTTP APIs and Python modules, which all clients share, and connections to MCP servers."""
 
 import asyncio
 import contextlib
@@ -26,6 +26,7 @@ from forebay.hub.intercepted_stream import InterceptedStream, InterceptedWriter
 from forebay.hub.transport import open_transport
 from forebay.operations.errors import CallError
 from forebay.operations.mcp.connection import ClientConnection
+from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
 from forebay.operations.mcp.operations import MCPOperations
 from forebay.operations.openapi import HTTPOperations, from_openapi
 from forebay.operations.registry import OperationRegistry
@@ -40,12 +41,15 @@ if TYPE_CHECKING:
     from forebay.config.options import Settings
     from forebay.operations.spec import Operation
 
-__all__ = ["MCPUpstream", "Upstreams", "retry_until_connected"]
+__all__ = ["UPSTREAM_ERRORS", "MCPUpstream", "Upstreams", "retry_until_connected"]
 
 _log = logging.getLogger("forebay")
 
+UPSTREAM_ERRORS = (CallError, MCPError, ConnectionLost, HTTPStatusError, SessionExpired, TimeoutError)
+"""Errors that a request to an MCP server may raise."""
+
 _MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 30.0
-"""Backoff between attempts to reach an upstream."""
+"""Shortest and longest delay between attempts to reach an upstream."""
 
 _API_TIMEOUT_SECONDS = 60.0
 """Timeout of an API call if none is configured."""
@@ -73,11 +77,11 @@ async def retry_until_connected(
 
 
 class Upstreams:
-    """Operations of HTTP APIs and Python modules, which all clients share."""
+    """The operations of HTTP APIs and Python modules, which all clients share."""
 
     def __init__(self, configs: Mapping[str, UpstreamConfig], call_timeout: float | None = None) -> None:
         self.configs = configs
-        # A shorter timeout is applied by the caller; this one also covers loading the document.
+        # The caller applies a shorter call timeout; this one also limits loading the document.
         self._timeout = max(_API_TIMEOUT_SECONDS, call_timeout or 0)
         self._operations: list[Operation] = []
         self._registries: dict[OperationRegistry, Callable[[], None]] = {}
@@ -88,21 +92,23 @@ class Upstreams:
                 self._operations += from_module(config.python, namespace=config.name, folder=config.folder)
 
     async def start(self, wait_seconds: float) -> None:
-        """Load the OpenAPI documents, and wait for them up to `wait_seconds`."""
-        tried = []
+        """Start to load the OpenAPI documents, and wait for them at most `wait_seconds`."""
+        first_attempts = []
         for config in self.configs.values():
             if config.openapi is not None:
-                tried.append(asyncio.Event())
+                first_attempts.append(asyncio.Event())
                 self._tasks.append(
-                    asyncio.create_task(retry_until_connected(config.name, self._make_reader(config), tried[-1]))
+                    asyncio.create_task(
+                        retry_until_connected(config.name, self._make_loader(config), first_attempts[-1])
+                    )
                 )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
-                for event in tried:
+                for event in first_attempts:
                     await event.wait()
 
-    def _make_reader(self, config: UpstreamConfig) -> Callable[[], Coroutine[Any, Any, None]]:
-        async def read() -> None:
+    def _make_loader(self, config: UpstreamConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def load() -> None:
             document = str(config.openapi)
             api = await from_openapi(
                 document if "://" in document else Path(document),
@@ -118,10 +124,10 @@ class Upstreams:
                 _register(api, registry)
                 on_change()
 
-        return read
+        return load
 
     def attach(self, registry: OperationRegistry, on_change: Callable[[], None]) -> Callable[[], object]:
-        """Register current and future operations in `registry`. Return a function that ends this."""
+        """Register current and future operations in `registry`. Return a function that stops registering more."""
         _register(self._operations, registry)
         self._registries[registry] = on_change
         return lambda: self._registries.pop(registry, None)
@@ -139,7 +145,7 @@ def _register(operations: "list[Operation] | HTTPOperations", registry: Operatio
 
 
 class MCPUpstream:
-    """A tenant's connection to an MCP server."""
+    """Connection of a tenant to one MCP server."""
 
     def __init__(
         self,
@@ -207,7 +213,7 @@ class MCPUpstream:
             backoff=RestartBackoff(
                 settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds
             ),
-            grace=settings.shutdown_grace_seconds,
+            grace_seconds=settings.shutdown_grace_seconds,
         )
 
     def _get_input_schema(self, tool: str) -> Mapping[str, Any] | None:
@@ -216,7 +222,7 @@ class MCPUpstream:
         schema = None if operation is None else operation.spec.input_schema
         return schema if isinstance(schema, Mapping) else None
 
-    async def connection(self) -> ClientConnection:
+    async def get_connection(self) -> ClientConnection:
         """Return the connection, reconnecting if it was lost. Raises `CallError`."""
         if self._operations is None:
             raise CallError("EXECUTION_ERROR", f"{self.name} cannot be reached just now; try again in a while")
@@ -224,7 +230,7 @@ class MCPUpstream:
 
     @property
     def initialize_result(self) -> dict[str, Any]:
-        """The server's initialize result; empty while not connected."""
+        """The server's `initialize` result; empty while it is not connected."""
         return {} if self._stream is None or self._operations is None else self._stream.initialize_result
 
     @property
@@ -234,7 +240,7 @@ class MCPUpstream:
 
     async def is_modern(self) -> bool:
         """Return whether the server speaks 2026-07-28 or later."""
-        return is_modern((await self.connection()).client.protocol_version)
+        return is_modern((await self.get_connection()).client.protocol_version)
 
     async def close(self) -> None:
         if self._operations is not None:

@@ -1,1 +1,1 @@
-"""The gateway in front of one server that knows nothing of forebay."""
+"""`forebay wrap`: the gateway between a client and one unmodified MCP server."""

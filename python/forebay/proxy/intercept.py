@@ -1,4 +1,4 @@
-"""Requests that forebay answers or changes, and responses that it replaces; all others pass unchanged."""
+"""Handlers that answer or change client requests, and that replace responses of the server."""
 
 import dataclasses
 import logging
@@ -33,11 +33,11 @@ from forebay.wire.messages import (
 )
 from forebay.wire.protocol import SERVER_INFO_KEY, add_result_fields, is_modern, next_cursor
 
-__all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "extend_list", "find_refusal", "make_call"]
+__all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "extend_list", "find_refusal", "make_tool_call"]
 
 _log = logging.getLogger("forebay")
 
-_TOOLS_CHANGED = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+_TOOLS_CHANGED_NOTIFICATION = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 _Params = Mapping[str, Any]
 _Bytes = bytes | bytearray
@@ -46,15 +46,15 @@ _Handler = Callable[[PendingRequest, dict[str, Any], Message], bytes | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForwardedRequest:
-    """Request that goes to the server."""
+    """Client request to forward to the server."""
 
     pending: PendingRequest
     replacement: bytes | None = None
-    """Bytes to send instead of the client's."""
+    """Bytes to send instead of the client's message; `None` to send that unchanged."""
 
 
 class RequestHandler:
-    """Decides which requests are forwarded and which forebay answers."""
+    """Decides which requests forebay answers and which it forwards."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class RequestHandler:
         return is_inspected and policy.must_list_tools(params["name"])
 
     def is_slow(self, method: str, params: _Params) -> bool:
-        """Return whether a request reads from the store or from files, so that it runs in the background."""
+        """Return whether handling a request reads the store or files; such requests run in the background."""
         if method == "tools/call" and isinstance(params.get("name"), str):
             return params["name"] in self._policy.tools.names or self._policy.rewrites_arguments
         return self._is_resource_read(method, params)
@@ -111,13 +111,13 @@ class RequestHandler:
                     return self._call_own_tool(pending, params)
                 return self._forward_call(pending, raw)
         except ForebayError as error:
-            return [self.error_response(pending, error)]
+            return [self.make_error_response(pending, error)]
         if method in TASK_RESULT_METHODS:
             tool, mode = self._policy.tasks.find_call(params) or ("", self._policy.resolve_mode("", {})[0])
             pending = dataclasses.replace(pending, tool=tool, mode=mode)
         return ForwardedRequest(pending)
 
-    def error_response(self, pending: PendingRequest, error: ForebayError, **details: Any) -> bytes:
+    def make_error_response(self, pending: PendingRequest, error: ForebayError, **details: Any) -> bytes:
         """Return the response to a failed request: a tool error for the model, or a protocol error for the client."""
         if pending.method == "tools/call":
             return _make_response(pending, error_result(error, **details), self._server_info)
@@ -125,17 +125,21 @@ class RequestHandler:
         return make_error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
 
     def _call_own_tool(self, pending: PendingRequest, params: dict[str, Any]) -> list[bytes]:
-        """Call a tool of forebay; if it expands tools, a list_changed notification precedes its response."""
+        """Call one of forebay's own tools; return its response, after a notification if the list of tools changed."""
         policy, caller = self._policy, Caller()
         if pending.tool == policy.tools.expand_tool:
             session = None if is_modern(pending.version) else self._session
             tools = policy.rewrite_tools(self._list_tools(get_meta(params)))
             caller = dataclasses.replace(caller, tools=tools, expanded_tools=policy.get_expanded_tools(session))
-        before = set(caller.expanded_tools or ())
-        result = policy.call_own_tool(params.get("arguments"), caller, make_call(pending, policy))
+        expanded_before = set(caller.expanded_tools or ())
+        result = policy.call_own_tool(params.get("arguments"), caller, make_tool_call(pending, policy))
         response = _make_response(pending, result, self._server_info)
         policy.record_size(pending.tool, len(response), connection=self._session)
-        return [response] if before == (caller.expanded_tools or set()) else [_TOOLS_CHANGED, response]
+        return (
+            [response]
+            if expanded_before == (caller.expanded_tools or set())
+            else [_TOOLS_CHANGED_NOTIFICATION, response]
+        )
 
     def _forward_call(self, pending: PendingRequest, raw: Message) -> list[bytes] | ForwardedRequest:
         policy = self._policy
@@ -158,7 +162,7 @@ class RequestHandler:
 
 
 def find_refusal(message: Any) -> bytes | None:
-    """Return an error response for a message that could bypass the capability filter, because it is ambiguous."""
+    """Return an error response if a message is ambiguous and could bypass the capability filter; else `None`."""
     if not isinstance(message, dict):
         return make_error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
     if _is_unambiguous(message):
@@ -178,16 +182,16 @@ def _is_unambiguous(message: dict[str, Any]) -> bool:
 
 
 def _has_case_variant(members: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Return whether a name differs from one of `names` in case only: some servers accept `Name` for `name`."""
+    """Return whether a key differs from one of `names` only in case: some servers accept `Name` for `name`."""
     return any(key not in names and key.casefold() in names for key in members)
 
 
-def make_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
-    """Return the properties of a call that the output pipeline needs."""
+def make_tool_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
+    """Return the description of a call that the output pipeline needs."""
     return ToolCall(
         tool=pending.tool or pending.method,
         protocol_version=pending.version,
-        # Ids of any type are allowed: the pipeline only copies it.
+        # An id of any type is fine: the pipeline only copies it.
         request_id=cast("str | int | None", pending.id),
         handle_length=policy.handle_length,
         contract=pending.mode.contract,
@@ -199,7 +203,7 @@ def _make_response(pending: PendingRequest, result: dict[str, Any], server_info:
 
 
 class ResponseHandler:
-    """Replaces responses: large results by handles, and lists by lists with forebay's own entries."""
+    """Replaces large results by handles, and adds forebay's own entries to lists."""
 
     def __init__(self, policy: OutputPolicy, session: Session, server_info: dict[str, Any]) -> None:
         self._policy = policy
@@ -216,7 +220,7 @@ class ResponseHandler:
         }
 
     def __call__(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
-        """Return the bytes to send instead of `raw`, or `None` to send it unchanged."""
+        """Return the bytes to send instead of `raw`; `None` to send `raw` unchanged."""
         handler = self._handlers.get(pending.method)
         return None if handler is None else handler(pending, message, raw)
 
@@ -227,14 +231,15 @@ class ResponseHandler:
         result = get_task_result(pending.method, envelope)
         if not isinstance(result, dict | LazyJSON):
             return None
-        empty = set_task_result(pending.method, envelope, 0)
-        size = len(raw) - len(dump({**message, "result": empty})) + 1
+        # With a single digit as the result, to measure the bytes around the result.
+        one_digit = set_task_result(pending.method, envelope, 0)
+        size = len(raw) - len(dump({**message, "result": one_digit})) + 1
         if policy.pipeline.is_inline(result, pending.mode, size=size):
             self._record_size(pending, len(raw), is_inline=True)
             return None
         started = time.perf_counter()
         result = result if isinstance(result, LazyJSON) else strip_wrap_result(result)
-        call = dataclasses.replace(make_call(pending, policy), envelope_bytes=len(dump(empty)) - 1)
+        call = dataclasses.replace(make_tool_call(pending, policy), envelope_bytes=len(dump(one_digit)) - 1)
         stored = policy.pipeline.store_result(result, call)
         if stored is result:
             return None
@@ -254,7 +259,7 @@ class ResponseHandler:
         self._policy.record_size(pending.tool, size, pending.mode, is_inline=is_inline, connection=self._session)
 
     def _set_server_info(self, result: Any) -> Any:
-        """Name forebay instead of the server in a result that forebay made."""
+        """Return a result with forebay's server info in place of the server's, if it has any."""
         meta = result.get("_meta") if isinstance(result, dict) else None
         if not isinstance(meta, dict) or SERVER_INFO_KEY not in meta:
             return result
@@ -288,7 +293,10 @@ class ResponseHandler:
     def _parse_page(
         self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str
     ) -> tuple[_Bytes, dict[str, Any]] | None:
-        """Return a page of a list as bytes and fully parsed; an empty page if the server does not have such a list."""
+        """Return a page of a list as bytes and as a parsed message; `None` if the message is not such a page.
+
+        If the server does not have the list, the page is empty.
+        """
         data = self._make_empty_list(pending, key) if _is_method_not_found(message) else _read_all(raw)
         message = parse_fully(data)
         result = message.get("result")
@@ -332,9 +340,9 @@ def _read_all(raw: Message) -> _Bytes:
 def extend_list(
     raw: bytes | bytearray, message: dict[str, Any], key: str, listed_items: Sequence[Any], added_items: Sequence[Any]
 ) -> bytes:
-    """Return a page with the server's `listed_items` and our `added_items`.
+    """Return a list page with `listed_items` from the server and `added_items` from forebay.
 
-    If the server's items are unchanged, their original bytes are sent.
+    If the server's items are unchanged, their original bytes are copied.
     """
     result = message["result"]
     if list(listed_items) != result[key]:

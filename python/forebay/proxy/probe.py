@@ -39,14 +39,14 @@ _MODERN_META = {PROTOCOL_VERSION_KEY: MODERN_VERSION, CLIENT_INFO_KEY: _CLIENT_I
 _GRACE_SECONDS = 2.0
 """How long a server may take to exit after its input is closed, and again after SIGTERM."""
 
-# Never spooled: what a server lists is parsed as a whole.
+# Never spooled to a file: a list of tools is parsed in memory.
 _make_reader = partial(LineReader, spool_above_bytes=sys.maxsize, make_spool=lambda: Spool(tempfile.gettempdir()))
 
 
 class ServerProbe:
-    """Context manager that runs a server and sends it requests; all together may take `timeout` seconds.
+    """Context manager that runs a server command and sends requests to it.
 
-    The server shares our standard error.
+    `timeout` limits the seconds of all requests together. The server shares our standard error.
     """
 
     def __init__(self, command: Sequence[str], *, timeout: float = 30.0) -> None:
@@ -68,7 +68,7 @@ class ServerProbe:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._process.terminate(_GRACE_SECONDS)
 
@@ -115,14 +115,14 @@ class ServerProbe:
                     return message
 
     def _reply(self, message: Mapping[str, Any]) -> None:
-        """Answer a request of the server: some wait for that."""
+        """Answer a request from the server, because some servers wait for the answer."""
         if "id" not in message:
             return
         refusal = {"error": {"code": METHOD_NOT_FOUND, "message": "this client only asks"}}
         self._send({"id": message["id"], **({"result": {}} if message["method"] == "ping" else refusal)})
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        # If the server has ended, waiting for its response fails.
+        # If the server has ended, `_read_next_message` reports it.
         with contextlib.suppress(UpstreamFailed):
             self._process.send(dump({"jsonrpc": "2.0", **message}))
 
@@ -133,7 +133,7 @@ class ServerProbe:
 
 
 def list_tools(command: Sequence[str], *, timeout: float = 30.0) -> list[dict[str, Any]]:
-    """Return all tools that a server lists; of equal names, the first one."""
+    """Return all tools that a server lists; of tools with the same name, only the first."""
     tools: dict[str, dict[str, Any]] = {}
     cursors = PageCursors()
     with ServerProbe(command, timeout=timeout) as server:

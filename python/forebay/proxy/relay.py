@@ -1,4 +1,4 @@
-"""The relay between a client and a server: messages pass unchanged, except where forebay must step in."""
+"""The relay between a client and a server: it forwards messages, and lets handlers answer or change some of them."""
 
 import contextlib
 import logging
@@ -21,6 +21,7 @@ from forebay.proxy.session import (
     ServerRequests,
     Session,
     UpstreamRejected,
+    make_cancellation,
 )
 from forebay.proxy.workers import CallOrder, WorkerPool
 from forebay.wire.framing import HeadTail, Line, LostMessage, Message, read_head_tail
@@ -31,11 +32,11 @@ __all__ = ["Relay", "Sender"]
 _log = logging.getLogger("forebay")
 
 _MAX_IN_FLIGHT = 64
-"""Maximum number of requests prepared at once; further messages wait in the pipe, not in memory."""
+"""Maximum number of requests prepared at once. Further messages wait in the pipe, not in memory."""
 
-_STORE_WORKERS = 4
+_MAX_STORE_WORKERS = 4
 
-_EXCERPT_BYTES = 1024
+_MAX_EXCERPT_BYTES = 1024
 """Bytes of a lost or unreadable message that an error shows."""
 
 _MessageDict = dict[str, Any]
@@ -49,13 +50,13 @@ class Sender(Protocol):
 
 
 class Relay:
-    """Receives messages from both sides and sends on what the other side should get.
+    """Forwards messages between one client and one server.
 
     One thread calls `receive_from_client`, and one thread per server stream calls `receive_from_server`. Slow work
     runs in worker threads.
 
-    Some server messages come on the HTTP stream of a request; `stream_request_id` is the id of that request. A response
-    on such a stream must be the one to that request.
+    Over HTTP, each request can have a stream of its own. `stream_request_id` is the id of the request whose stream
+    carried a message, else `None`. The only response allowed on such a stream is the one to that request.
     """
 
     def __init__(
@@ -66,17 +67,17 @@ class Relay:
         self._session = Session()
         self._request_handler = RequestHandler(policy, self._session, server_info, self._list_tools)
         self._response_handler = ResponseHandler(policy, self._session, server_info)
-        self._internal = InternalRequests()
+        self._internal_requests = InternalRequests()
         self._server_requests = ServerRequests()
         self._call_order = CallOrder(_MAX_IN_FLIGHT)
         # Two pools: a worker that waits for the server's tool list must not delay storing that list.
         self._workers = WorkerPool(max_jobs=_MAX_IN_FLIGHT)
-        self._store_workers = WorkerPool(_STORE_WORKERS, max_jobs=_STORE_WORKERS)
+        self._store_workers = WorkerPool(_MAX_STORE_WORKERS, max_jobs=_MAX_STORE_WORKERS)
         self.pending = PendingRequests(call_timeout)
         self.redact: Callable[[str], str] = str
         """Removes credentials from server output before it is logged."""
         self.has_reported_failure = threading.Event()
-        """Set when a client was told that the server is down."""
+        """Set when the client has received an error because the server is down."""
 
     def receive_from_client(self, line: Line) -> None:
         """Handle a message from the client."""
@@ -111,7 +112,7 @@ class Relay:
             if (refusal := find_refusal(message)) is not None:
                 self._client.send(refusal)
                 return
-            # Dumped again, so that the server cannot parse it differently and see another call.
+            # Serialized again, so that the server cannot parse it differently and see another call.
             raw = dump(message)
         if not isinstance(message, dict):
             self._send_upstream(raw)
@@ -138,19 +139,19 @@ class Relay:
             self._prepare_action(message, raw)()
 
     def _run_in_background(
-        self, message: _MessageDict, raw: Message, *first: Callable[[], None], is_call: bool
+        self, message: _MessageDict, raw: Message, *first_steps: Callable[[], None], is_call: bool
     ) -> None:
-        """Handle a request in a worker thread, so that others, and its own cancellation, need not wait.
+        """Handle a request in a worker thread, so that other requests and a cancellation of this one need not wait.
 
-        Calls are forwarded in the order in which they arrived.
+        `first_steps` run before it in the same thread. Calls are forwarded in the order in which they arrived.
         """
-        preparing = self.pending.begin_preparing(message["id"])
+        preparing_request = self.pending.begin_preparing(message["id"])
         slot = self._call_order.reserve() if is_call else None
 
         def handle() -> None:
             action: Callable[[], None] | None = None
             with self._report_errors(message):
-                action = self._prepare_action(message, raw, preparing)
+                action = self._prepare_action(message, raw, preparing_request)
 
             def finish() -> None:
                 try:
@@ -158,38 +159,38 @@ class Relay:
                         if action is not None:
                             action()
                 finally:
-                    self.pending.end_preparing(preparing)
+                    self.pending.end_preparing(preparing_request)
 
             if slot is None:
                 finish()
             else:
                 self._call_order.run_in_order(slot, finish)
 
-        self._workers.submit(*first, handle)
+        self._workers.submit(*first_steps, handle)
 
     def _prepare_action(
-        self, message: _MessageDict, raw: Message, preparing: PreparingRequest | None = None
+        self, message: _MessageDict, raw: Message, preparing_request: PreparingRequest | None = None
     ) -> Callable[[], None]:
         """Handle a request; return the function that forwards or answers it."""
         outcome = self._request_handler(message, raw)
         if isinstance(outcome, ForwardedRequest):
-            return lambda: self._forward(outcome, raw, preparing)
+            return lambda: self._forward(outcome, raw, preparing_request)
 
         def respond() -> None:
-            if preparing is None or not preparing.is_cancelled:
+            if preparing_request is None or not preparing_request.is_cancelled:
                 for response in outcome:
                     self._client.send(response)
 
         return respond
 
-    def _forward(self, request: ForwardedRequest, raw: Message, preparing: PreparingRequest | None) -> None:
-        if not self.pending.add(request.pending, preparing):
+    def _forward(self, request: ForwardedRequest, raw: Message, preparing_request: PreparingRequest | None) -> None:
+        if not self.pending.add(request.pending, preparing_request):
             return
         try:
             self._upstream.send(raw if request.replacement is None else request.replacement)
         except UpstreamFailed as error:
             if self.pending.take(request.pending.id) is not None:
-                self._client.send(self._request_handler.error_response(request.pending, error))
+                self._client.send(self._request_handler.make_error_response(request.pending, error))
                 self.has_reported_failure.set()
 
     def _on_client_notification(self, message: _MessageDict, raw: Message) -> None:
@@ -200,7 +201,7 @@ class Relay:
         self._send_upstream(raw)
 
     def _send_upstream(self, raw: Message) -> None:
-        """Send a message that no one expects a response to."""
+        """Send a message that needs no response; if the server is down, drop it."""
         with contextlib.suppress(UpstreamFailed):
             self._upstream.send(raw)
 
@@ -212,7 +213,7 @@ class Relay:
         try:
             return self._on_server_message(message, line, stream_request_id)
         except Exception:
-            # The call has been carried out: its result is worth more than our changes to it.
+            # The call has already run, so the client gets its result even without our changes.
             _log.exception("forebay: a message of the server goes on as it came")
             self._client.send(line)
             return True
@@ -220,11 +221,11 @@ class Relay:
     def _on_server_message(self, message: Any, raw: Message, stream_request_id: object) -> bool:
         if isinstance(message, list):
             batch = [dump(inner) for inner in message if isinstance(inner, dict)]
-            # Counted rather than `any`, so that every message is handled.
+            # `sum`, not `any`, so that every message is handled.
             return sum(self.receive_from_server(inner, stream_request_id) for inner in batch) > 0
         if not isinstance(message, dict):
             head_tail = read_head_tail(raw)
-            excerpt = self.redact(head_tail.head[:_EXCERPT_BYTES].decode(errors="replace"))
+            excerpt = self.redact(head_tail.head[:_MAX_EXCERPT_BYTES].decode(errors="replace"))
             _log.warning("forebay: the server wrote what is no message, and clients are spared it: %.200r", excerpt)
             self._report_unreadable(head_tail, stream_request_id)
             return False
@@ -235,7 +236,7 @@ class Relay:
         if stream_request_id is not None and make_id_key(message.get("id")) != make_id_key(stream_request_id):
             _log.warning("forebay: the server answered one request with what is for another; clients are spared it")
             return False
-        if not self._internal.resolve(message, raw):
+        if not self._internal_requests.resolve(message, raw):
             self._on_response(message, raw)
         return True
 
@@ -268,7 +269,7 @@ class Relay:
             # The client ignores the response, so that a large result need not be stored.
             _log.debug("forebay: an answer that nobody waits for any more was dropped")
             return
-        pending = self.pending.start_response(message.get("id")) or self._make_unexpected_request(message)
+        pending = self.pending.start_response(message.get("id")) or self._make_assumed_request(message)
 
         def respond() -> None:
             try:
@@ -285,37 +286,37 @@ class Relay:
         try:
             replacement = self._response_handler(pending, message, raw)
         except Exception:
-            # The call has been carried out: its result is worth more than our changes to it.
+            # The call has already run, so the client gets its result even without our changes.
             _log.exception("forebay: the answer to %.64s goes on as it came", pending.method)
             return raw
         return raw if replacement is None else replacement
 
-    def _make_unexpected_request(self, message: _MessageDict) -> PendingRequest:
-        """Return a request for a response that no request expects, so that it passes through the pipeline, too."""
+    def _make_assumed_request(self, message: _MessageDict) -> PendingRequest:
+        """Return a request for a response without one, so that the response still goes through the pipeline."""
         mode, _ = self._policy.resolve_mode("", {})
         result = message.get("result")
         method = "tools/list" if isinstance(result, dict) and "tools" in result else "tools/call"
         return PendingRequest(method, message.get("id"), self._session.version, mode=mode)
 
     def _report_lost(self, lost_message: LostMessage, stream_request_id: object) -> bool:
-        """Fail the request whose response could not be kept, with the start of that response."""
+        """Fail the request whose response was lost; the error shows the start of that response."""
         _log.error("forebay: a message of %d bytes from the server is lost: %s", lost_message.size, lost_message.error)
         if stream_request_id is None and lost_message.head_tail.is_request:
             return False
         request_id = lost_message.head_tail.find_id() if stream_request_id is None else stream_request_id
-        self._internal.fail(UpstreamFailed(str(lost_message.error)), request_id)
+        self._internal_requests.fail(UpstreamFailed(str(lost_message.error)), request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
             details: dict[str, Any] = {"size_bytes": lost_message.size}
             if pending.method == "tools/call":
                 details["note"] = HAS_RUN_NOTE
             if not self._policy.store.options.redactions:
-                details["preview"] = _core.preview(lost_message.head_tail.head, _EXCERPT_BYTES)
-            self._client.send(self._request_handler.error_response(pending, lost_message.error, **details))
+                details["preview"] = _core.preview(lost_message.head_tail.head, _MAX_EXCERPT_BYTES)
+            self._client.send(self._request_handler.make_error_response(pending, lost_message.error, **details))
         return True
 
     def _learn_tools(self, meta: Mapping[str, Any]) -> None:
-        """Ask the server for its tools, to tell calls of its tools from calls of forebay's."""
+        """Request the server's tool list, to distinguish calls to its tools from calls to forebay's own."""
         try:
             self._policy.learn_tools(self._list_tools(meta))
         except Exception as error:
@@ -323,16 +324,16 @@ class Relay:
             _log.warning("forebay: the server does not say what tools it has: %s", error)
 
     def _list_tools(self, meta: Mapping[str, Any]) -> list[Any]:
-        return self._internal.list_tools(self._upstream.send, meta)
+        return self._internal_requests.list_tools(self._upstream.send, meta)
 
     def replay_session(self, send: Callable[[Message], None]) -> None:
         """Repeat the handshake and subscriptions to a restarted server. Raises `UpstreamFailed`."""
-        for index, (request_id, raw) in enumerate(self._session.replay(self._internal.new_id)):
+        for index, (request_id, raw) in enumerate(self._session.replay(self._internal_requests.new_id)):
             send(raw)
             if request_id is None:
                 continue
             try:
-                self._internal.wait_result(request_id)
+                self._internal_requests.wait_result(request_id)
             except UpstreamRejected:
                 # The first server may have rejected the message, too; only the handshake is indispensable.
                 if index == 0:
@@ -340,38 +341,37 @@ class Relay:
 
     @property
     def negotiated_version(self) -> str | None:
-        """Protocol version, once there was a handshake."""
+        """Protocol version of the handshake; `None` without one."""
         return self._session.version if self._session.is_negotiated else None
 
     def is_pending(self, request_id: object) -> bool:
         """Return whether the response to a request is still expected."""
-        return self.pending.is_pending(request_id) or self._internal.is_waiting(request_id)
+        return self.pending.is_pending(request_id) or self._internal_requests.is_waiting(request_id)
 
     def fail_request(self, request_id: object, error: UpstreamFailed) -> None:
-        """Answer a request with an error."""
-        self._internal.fail(error, request_id)
+        """Answer a client request with an error, or fail an internal request."""
+        self._internal_requests.fail(error, request_id)
         pending = self.pending.take(request_id)
         if pending is not None:
-            self._client.send(self._request_handler.error_response(pending, error))
+            self._client.send(self._request_handler.make_error_response(pending, error))
 
     def on_upstream_end(self, error: UpstreamFailed) -> None:
         """Fail all requests to a server that has ended, and cancel its requests to the client."""
-        self._internal.fail(error)
+        self._internal_requests.fail(error)
         # Take all requests before sending anything: requests that arrive afterwards are for the next server.
         cancellations, requests = self._server_requests.cancel_all(), self.pending.take_all()
         for cancellation in cancellations:
             self._client.send(cancellation)
         for pending in requests:
-            self._client.send(self._request_handler.error_response(pending, error))
+            self._client.send(self._request_handler.make_error_response(pending, error))
             self.has_reported_failure.set()
 
-    def expire_requests(self, seconds: float) -> None:
-        """Fail the requests that have waited longer than the timeout, and cancel them at the server."""
+    def expire_requests(self, timeout: float) -> None:
+        """Fail the requests that have waited longer than the timeout in seconds, and cancel them at the server."""
         for pending in self.pending.take_expired():
-            error = UpstreamTimeout(f"the server did not answer within {seconds:g} s; ask for less, or allow it longer")
-            self._client.send(self._request_handler.error_response(pending, error))
-            params = {"requestId": pending.id, "reason": "timeout"}
-            self._send_upstream(dump({"jsonrpc": "2.0", "method": CANCELLED_METHOD, "params": params}))
+            error = UpstreamTimeout(f"the server did not answer within {timeout:g} s; ask for less, or allow it longer")
+            self._client.send(self._request_handler.make_error_response(pending, error))
+            self._send_upstream(make_cancellation(pending.id, "timeout"))
 
     def wait_idle(self, seconds: float) -> bool:
         """Wait until all requests are answered; return `False` on timeout."""

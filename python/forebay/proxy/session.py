@@ -1,4 +1,4 @@
-"""State of the session between one client and one server: its handshake, and the requests in both directions."""
+"""State of the session between one client and one server: the handshake, and the requests in both directions."""
 
 import contextlib
 import dataclasses
@@ -25,40 +25,41 @@ __all__ = [
     "ServerRequests",
     "Session",
     "UpstreamRejected",
+    "make_cancellation",
 ]
 
 CANCELLED_METHOD = "notifications/cancelled"
 
 _LISTEN_METHOD = "subscriptions/listen"
 
-_MAX_CANCELLED = 1024
+_MAX_CANCELLED_KEYS = 1024
 """Maximum number of cancelled requests to remember, to drop their late responses."""
 
-_MAX_ABANDONED = 1024
-"""Maximum number of requests to remember of servers that ended, to drop the client's late responses."""
+_MAX_ABANDONED_KEYS = 1024
+"""Maximum number of requests of ended servers to remember, to drop the client's late responses."""
 
-_TIMEOUT_SECONDS = 10.0
-"""How long a server may take to respond to a request of our own."""
+_INTERNAL_TIMEOUT_SECONDS = 10.0
+"""How long a server may take to respond to a request of forebay itself."""
 
 
 @dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
 class Session:
-    """Messages that set up a session, kept to repeat them to a server that is started again.
+    """The handshake, log level and subscriptions of a client, kept to repeat them to a restarted server.
 
-    Since `MODERN_VERSION` there is nothing to set up.
+    Since `MODERN_VERSION` there is no handshake to repeat.
     """
 
     version: str = LEGACY_VERSION
     """Negotiated protocol version."""
-    initialize: Message | None = None
+    initialize_request: Message | None = None
     """Request that starts the handshake."""
     is_negotiated: bool = False
     """Whether the server has accepted the handshake."""
-    initialized: Message | None = None
+    initialized_notification: Message | None = None
     """Notification that ends the handshake."""
-    log_level: Message | None = None
+    log_level_request: Message | None = None
     """Last `logging/setLevel` request."""
-    subscriptions: dict[str, Message] = dataclasses.field(default_factory=dict)
+    subscribe_requests: dict[str, Message] = dataclasses.field(default_factory=dict)
     """`resources/subscribe` requests by URI."""
 
     def record(self, method: str, params: Any, raw: Message) -> None:
@@ -66,29 +67,30 @@ class Session:
         uri = params.get("uri") if isinstance(params, dict) else None
         match method:
             case "initialize":
-                self.initialize, self.is_negotiated, self.initialized = raw, False, None
+                self.initialize_request, self.is_negotiated, self.initialized_notification = raw, False, None
             case "notifications/initialized":
-                self.initialized = raw
+                self.initialized_notification = raw
             case "logging/setLevel":
-                self.log_level = raw
+                self.log_level_request = raw
             case "resources/subscribe" if isinstance(uri, str):
-                self.subscriptions[uri] = raw
+                self.subscribe_requests[uri] = raw
             case "resources/unsubscribe" if isinstance(uri, str):
-                self.subscriptions.pop(uri, None)
+                self.subscribe_requests.pop(uri, None)
 
     def replay(self, new_id: Callable[[], str]) -> Iterator[tuple[str | None, Message]]:
         """Yield the messages for a new server in order, each with the id of the response to wait for."""
-        if self.initialize is None or not self.is_negotiated:
+        if self.initialize_request is None or not self.is_negotiated:
             return
-        yield _with_id(self.initialize, new_id())
-        if self.initialized is not None:
-            yield None, self.initialized
-            for raw in (*([self.log_level] if self.log_level else ()), *self.subscriptions.values()):
-                yield _with_id(raw, new_id())
+        yield _renew_id(self.initialize_request, new_id())
+        if self.initialized_notification is not None:
+            yield None, self.initialized_notification
+            log_level = [self.log_level_request] if self.log_level_request else []
+            for raw in (*log_level, *self.subscribe_requests.values()):
+                yield _renew_id(raw, new_id())
 
 
-def _with_id(raw: Message, request_id: str) -> tuple[str, bytes]:
-    """Give a request a new id: the client has already received the response to its own."""
+def _renew_id(raw: Message, request_id: str) -> tuple[str, bytes]:
+    """Return a new id and the request with it: the client has already received a response to the old id."""
     return request_id, dump({**parse_lazy(raw), "id": request_id})
 
 
@@ -97,7 +99,7 @@ _DEFAULT_MODE = Mode()
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class PendingRequest:
-    """A client request that waits for its response, with what is needed when that arrives."""
+    """Client request that waits for its response, with the properties that decide how the response is handled."""
 
     method: str
     id: object
@@ -109,7 +111,7 @@ class PendingRequest:
 
     @property
     def is_subscription(self) -> bool:
-        """Whether the response only comes when the client ends the subscription, so that no one waits for it."""
+        """Whether the response comes only when the subscription ends, so that no timeout applies."""
         return self.method == _LISTEN_METHOD
 
 
@@ -122,13 +124,15 @@ class PreparingRequest:
 
 
 @dataclasses.dataclass(slots=True)
-class _Entry:
+class _InFlightRequest:
+    """Pending request and the monotonic time at which it expires."""
+
     pending: PendingRequest
     deadline: float | None
 
 
 class _RecentKeys:
-    """Set of the keys that were added last, at most `limit` of them."""
+    """Set that keeps only the `limit` keys that were added last."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -151,33 +155,33 @@ class PendingRequests:
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
-        self._preparing: list[PreparingRequest] = []
-        self._in_flight: dict[bytes, list[_Entry]] = {}
-        self._answering: set[PendingRequest] = set()
-        self._cancelled = _RecentKeys(_MAX_CANCELLED)
+        self._preparing_requests: list[PreparingRequest] = []
+        self._in_flight: dict[bytes, list[_InFlightRequest]] = {}
+        self._answering_requests: set[PendingRequest] = set()
+        self._cancelled_keys = _RecentKeys(_MAX_CANCELLED_KEYS)
         self._changed = threading.Condition()
 
     def begin_preparing(self, request_id: object) -> PreparingRequest:
         """Register a request that is not forwarded yet, so that it can be cancelled and waited for."""
-        preparing = PreparingRequest(make_id_key(request_id))
+        preparing_request = PreparingRequest(make_id_key(request_id))
         with self._changed:
-            self._preparing.append(preparing)
-        return preparing
+            self._preparing_requests.append(preparing_request)
+        return preparing_request
 
-    def end_preparing(self, preparing: PreparingRequest) -> None:
+    def end_preparing(self, preparing_request: PreparingRequest) -> None:
         with self._changed:
-            if preparing in self._preparing:
-                self._preparing.remove(preparing)
+            if preparing_request in self._preparing_requests:
+                self._preparing_requests.remove(preparing_request)
             self._changed.notify_all()
 
-    def add(self, pending: PendingRequest, preparing: PreparingRequest | None = None) -> bool:
+    def add(self, pending: PendingRequest, preparing_request: PreparingRequest | None = None) -> bool:
         """Register a request before it is forwarded; return `False` if it was cancelled while it was prepared."""
         key = make_id_key(pending.id)
         with self._changed:
-            if preparing is not None and preparing.is_cancelled:
+            if preparing_request is not None and preparing_request.is_cancelled:
                 return False
-            self._in_flight.setdefault(key, []).append(_Entry(pending, self._new_deadline(pending)))
-            self._cancelled.discard(key)
+            self._in_flight.setdefault(key, []).append(_InFlightRequest(pending, self._new_deadline(pending)))
+            self._cancelled_keys.discard(key)
             return True
 
     def _new_deadline(self, pending: PendingRequest) -> float | None:
@@ -191,9 +195,9 @@ class PendingRequests:
     def take(self, request_id: object) -> PendingRequest | None:
         """Remove and return the request with this id."""
         with self._changed:
-            return self._take(make_id_key(request_id))
+            return self._take_by_key(make_id_key(request_id))
 
-    def _take(self, key: bytes) -> PendingRequest | None:
+    def _take_by_key(self, key: bytes) -> PendingRequest | None:
         entries = self._in_flight.get(key)
         if entries is None:
             return None
@@ -206,14 +210,14 @@ class PendingRequests:
     def start_response(self, request_id: object) -> PendingRequest | None:
         """Take a request whose response is about to be sent; `finish_response` must follow."""
         with self._changed:
-            pending = self._take(make_id_key(request_id))
+            pending = self._take_by_key(make_id_key(request_id))
             if pending is not None:
-                self._answering.add(pending)
+                self._answering_requests.add(pending)
             return pending
 
     def finish_response(self, pending: PendingRequest) -> None:
         with self._changed:
-            self._answering.discard(pending)
+            self._answering_requests.discard(pending)
             self._changed.notify_all()
 
     def wait_settled(self, request_id: object) -> None:
@@ -221,7 +225,9 @@ class PendingRequests:
         key = make_id_key(request_id)
 
         def is_settled() -> bool:
-            return key not in self._in_flight and not any(make_id_key(pending.id) == key for pending in self._answering)
+            return key not in self._in_flight and not any(
+                make_id_key(pending.id) == key for pending in self._answering_requests
+            )
 
         with self._changed:
             self._changed.wait_for(is_settled)
@@ -230,18 +236,18 @@ class PendingRequests:
         """Forget a request that the client has cancelled."""
         key = make_id_key(request_id)
         with self._changed:
-            if self._take(key) is not None:
-                self._cancelled.add([key])
+            if self._take_by_key(key) is not None:
+                self._cancelled_keys.add([key])
                 return
-            for preparing in self._preparing:
-                if preparing.key == key:
-                    preparing.is_cancelled = True
-                    self._preparing.remove(preparing)
+            for preparing_request in self._preparing_requests:
+                if preparing_request.key == key:
+                    preparing_request.is_cancelled = True
+                    self._preparing_requests.remove(preparing_request)
                     return
 
     def was_cancelled(self, request_id: object) -> bool:
         with self._changed:
-            return make_id_key(request_id) in self._cancelled
+            return make_id_key(request_id) in self._cancelled_keys
 
     def extend_deadline(self, progress_token: object) -> None:
         """Restart the timeout of a request that reports progress."""
@@ -249,11 +255,11 @@ class PendingRequests:
             return
         key = make_id_key(progress_token)
         with self._changed:
-            for entry in self._entries():
+            for entry in self._iter_in_flight():
                 if make_id_key(entry.pending.progress_token) == key:
                     entry.deadline = self._new_deadline(entry.pending)
 
-    def _entries(self) -> Iterator[_Entry]:
+    def _iter_in_flight(self) -> Iterator[_InFlightRequest]:
         return itertools.chain.from_iterable(self._in_flight.values())
 
     def take_expired(self) -> list[PendingRequest]:
@@ -261,28 +267,30 @@ class PendingRequests:
         now = time.monotonic()
         with self._changed:
             expired = [
-                entry.pending for entry in self._entries() if entry.deadline is not None and entry.deadline <= now
+                entry.pending
+                for entry in self._iter_in_flight()
+                if entry.deadline is not None and entry.deadline <= now
             ]
             for pending in expired:
-                self._take(make_id_key(pending.id))
-            self._cancelled.add(make_id_key(pending.id) for pending in expired)
+                self._take_by_key(make_id_key(pending.id))
+            self._cancelled_keys.add(make_id_key(pending.id) for pending in expired)
         return expired
 
     def take_all(self) -> list[PendingRequest]:
         with self._changed:
-            pending = [entry.pending for entry in self._entries()]
+            pending = [entry.pending for entry in self._iter_in_flight()]
             self._in_flight.clear()
             self._changed.notify_all()
         return pending
 
     def wait_idle(self, seconds: float) -> bool:
-        """Wait until no request is left but subscriptions; return `False` on timeout."""
+        """Wait until only subscriptions are left; return `False` on timeout."""
         with self._changed:
             return self._changed.wait_for(self._is_idle, seconds)
 
     def _is_idle(self) -> bool:
-        is_answered = all(entry.pending.is_subscription for entry in self._entries())
-        return is_answered and not self._preparing and not self._answering
+        is_answered = all(entry.pending.is_subscription for entry in self._iter_in_flight())
+        return is_answered and not self._preparing_requests and not self._answering_requests
 
 
 class UpstreamRejected(UpstreamFailed):
@@ -290,7 +298,7 @@ class UpstreamRejected(UpstreamFailed):
 
 
 class _IdSequence:
-    """Ids with a random prefix that no peer uses."""
+    """Sequence of request ids with a random prefix, so that they differ from the ids of every peer."""
 
     def __init__(self) -> None:
         self.prefix = f"forebay-{secrets.token_hex(8)}"
@@ -308,13 +316,13 @@ class InternalRequests:
         self._futures: dict[str, Future[dict[str, Any]]] = {}
 
     def new_id(self) -> str:
-        """Return an id to send a request with; `wait_result` must follow."""
+        """Return the id for a new request; `wait_result` must follow."""
         request_id = self._ids.next_id()
         self._futures[request_id] = Future()
         return request_id
 
     def resolve(self, message: dict[str, Any], raw: Message) -> bool:
-        """Return whether a response answers one of these requests, after passing it to the thread that waits."""
+        """Pass a response to the thread that waits for it; return `False` if it does not answer an internal request."""
         request_id = message.get("id")
         future = self._futures.get(request_id) if isinstance(request_id, str) else None
         if future is None:
@@ -325,12 +333,12 @@ class InternalRequests:
         return True
 
     def is_waiting(self, request_id: object) -> bool:
-        """Return whether a request waits for its response."""
+        """Return whether an internal request waits for its response."""
         future = self._futures.get(request_id) if isinstance(request_id, str) else None
         return future is not None and not future.done()
 
     def fail(self, error: UpstreamFailed, *request_ids: object) -> None:
-        """Fail the requests with these ids, or all of them if there are none."""
+        """Fail the internal requests with these ids, or all of them if no ids are given."""
         for request_id, future in list(self._futures.items()):
             if not request_ids or request_id in request_ids:
                 with contextlib.suppress(InvalidStateError):
@@ -339,7 +347,7 @@ class InternalRequests:
     def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[Any]:
         """Return the tools on all pages of the server's list. Raises `UpstreamFailed`."""
         tools: list[Any] = []
-        # Without the client's progress token, so that no progress is reported to it.
+        # Without the client's progress token, so that the client gets no progress of this request.
         meta = {key: value for key, value in meta.items() if key != "progressToken"}
         cursors = PageCursors()
         for cursor in cursors:
@@ -357,9 +365,9 @@ class InternalRequests:
     def wait_result(self, request_id: str) -> dict[str, Any]:
         """Return the result of a request. Raises `UpstreamRejected`, `UpstreamFailed` or `UpstreamTimeout`."""
         try:
-            message = self._futures[request_id].result(_TIMEOUT_SECONDS)
+            message = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
         except TimeoutError:
-            raise UpstreamTimeout(f"the server did not answer within {_TIMEOUT_SECONDS:g} s") from None
+            raise UpstreamTimeout(f"the server did not answer within {_INTERNAL_TIMEOUT_SECONDS:g} s") from None
         finally:
             del self._futures[request_id]
         result = message.get("result")
@@ -371,16 +379,16 @@ class InternalRequests:
 class ServerRequests:
     """Requests of the server to the client.
 
-    A restarted server reuses ids of the one before it. A request whose id is that of an abandoned request gets
-    another id, and the response to an abandoned request is dropped.
+    When a server ends, its open requests are abandoned: late responses to them are dropped. A restarted server starts
+    its ids again. If one of them equals that of an abandoned request, the client gets the request with another id.
     """
 
     def __init__(self) -> None:
         self._ids = _IdSequence()
         self._lock = threading.Lock()
-        self._open: dict[bytes, tuple[object, object]] = {}
-        """Ids of each request at the client and at the server, by the key of the client's id."""
-        self._abandoned = _RecentKeys(_MAX_ABANDONED)
+        self._open_requests: dict[bytes, tuple[object, object]] = {}
+        """The client's and the server's id of each open request, by the key of the client's id."""
+        self._abandoned_keys = _RecentKeys(_MAX_ABANDONED_KEYS)
         """Keys of requests that the client may still answer although their server has ended."""
 
     def translate_message(self, message: dict[str, Any], raw: Message) -> Message:
@@ -391,17 +399,17 @@ class ServerRequests:
             if "id" not in message:
                 return raw
             client_id = server_id = message["id"]
-            if make_id_key(server_id) in self._abandoned:
+            if make_id_key(server_id) in self._abandoned_keys:
                 client_id = self._ids.next_id()
-            self._open[make_id_key(client_id)] = client_id, server_id
+            self._open_requests[make_id_key(client_id)] = client_id, server_id
         return raw if client_id is server_id else dump({**message, "id": client_id})
 
     def _translate_cancel(self, message: dict[str, Any], raw: Message) -> Message:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
         key = make_id_key(params.get("requestId"))
-        for client_id, server_id in self._open.values():
+        for client_id, server_id in self._open_requests.values():
             if make_id_key(server_id) == key:
-                del self._open[make_id_key(client_id)]
+                del self._open_requests[make_id_key(client_id)]
                 if client_id is server_id:
                     return raw
                 return dump({**message, "params": {**params, "requestId": client_id}})
@@ -411,20 +419,21 @@ class ServerRequests:
         """Return a client's response with the server's id; `None` if the server that asked has ended."""
         key = make_id_key(message.get("id"))
         with self._lock:
-            if key in self._abandoned:
-                self._abandoned.discard(key)
+            if key in self._abandoned_keys:
+                self._abandoned_keys.discard(key)
                 return None
-            client_id, server_id = self._open.pop(key, (None, None))
+            client_id, server_id = self._open_requests.pop(key, (None, None))
         return raw if client_id is server_id else dump({**message, "id": server_id})
 
     def cancel_all(self) -> list[bytes]:
         """Abandon all requests that an ended server made; return the cancellations to send to the client."""
         with self._lock:
-            requests, self._open = self._open, {}
-            self._abandoned.add(requests)
-        return [_cancel_notification(client_id) for client_id, _ in requests.values()]
+            requests, self._open_requests = self._open_requests, {}
+            self._abandoned_keys.add(requests)
+        return [make_cancellation(client_id, "the server has ended") for client_id, _ in requests.values()]
 
 
-def _cancel_notification(request_id: object) -> bytes:
-    params = {"requestId": request_id, "reason": "the server has ended"}
+def make_cancellation(request_id: object, reason: str) -> bytes:
+    """Return the notification that cancels a request."""
+    params = {"requestId": request_id, "reason": reason}
     return dump({"jsonrpc": "2.0", "method": CANCELLED_METHOD, "params": params})

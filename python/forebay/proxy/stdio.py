@@ -1,4 +1,4 @@
-"""Both stdio transports: the client on our standard streams, and the server as a child process that is restarted."""
+"""The stdio transports: to the client on our own standard streams, and to a server that runs as a child process."""
 
 import contextlib
 import logging
@@ -26,51 +26,51 @@ __all__ = ["Outbox", "PipeClosed", "Process", "RestartBackoff", "StdioClient", "
 _log = logging.getLogger("forebay")
 
 _MAX_QUEUED_BYTES = 64 << 20
-"""Maximum bytes to queue behind the message that is being written."""
+"""Maximum bytes in an outbox, not counting the message that is being written."""
 
-_POLL_MS = 1000
+_POLL_INTERVAL_MS = 1000
 """How often a blocked writer checks its pipe, in milliseconds."""
 
-_KILL_SECONDS = 10.0
+_KILL_TIMEOUT_SECONDS = 10.0
 """How long to wait for a server after SIGKILL."""
 
 _RESTART_WAIT_SECONDS = 1.0
-"""Maximum delay of a restart for which messages to the server are queued."""
+"""If a restart is delayed by more than this, messages to the server fail instead of waiting in a queue."""
 
 _MAX_QUEUED_MESSAGES = 1000
-"""Maximum number of messages to queue for a server that is restarting."""
+"""Maximum number of messages to queue while a server restarts."""
 
 _LARGE_MESSAGE_BYTES = 10 << 20
-"""Size of a message above which servers of the TypeScript SDK exit."""
+"""Servers of the TypeScript SDK exit when they receive a message larger than this."""
 
-_RESTARTING = UpstreamFailed("the server has ended and is being started again; ask again in a while")
+_RESTARTING_ERROR = UpstreamFailed("the server has ended and is being started again; ask again in a while")
 
 
 class StdioClient:
-    """The client on a pipe. After it has disconnected, messages to it are dropped."""
+    """Sender of messages to the client on a pipe. After the client has disconnected, messages are dropped."""
 
-    def __init__(self, fd: int, on_gone: Callable[[], None]) -> None:
+    def __init__(self, fd: int, on_disconnect: Callable[[], None]) -> None:
         self._fd = fd
-        self._on_gone = on_gone
+        self._on_disconnect = on_disconnect
         self._lock = threading.Lock()
-        self._is_gone = False
+        self._is_disconnected = False
         enlarge_pipe(fd)
 
     def send(self, raw: Message) -> None:
-        """Write a message and a newline; block until the pipe has taken them."""
+        """Write a message and a newline; block while the pipe is full."""
         with self._lock:
-            if self._is_gone:
+            if self._is_disconnected:
                 return
             try:
                 _write_line(self._fd, raw)
             except OSError:
-                self._is_gone = True
-        if self._is_gone:
-            self._on_gone()
+                self._is_disconnected = True
+        if self._is_disconnected:
+            self._on_disconnect()
 
 
 def claim_stdout() -> int:
-    """Reserve standard output for the protocol; anything else that is printed goes to standard error."""
+    """Return a descriptor of standard output for the protocol; later prints go to standard error instead."""
     sys.stdout.flush()
     fd = os.dup(1)
     os.dup2(2, 1)
@@ -97,7 +97,7 @@ def _write_all(fd: int, chunk: bytes | memoryview) -> None:
 
 
 def _write_some(fd: int, *chunks: bytes | bytearray | memoryview) -> int:
-    """Block until the pipe takes something; return how many bytes it took."""
+    """Write the first part of the chunks, waiting while the pipe is full; return the number of bytes written."""
     while True:
         # Another process that shares the pipe may have made it non-blocking.
         with contextlib.suppress(BlockingIOError):
@@ -115,7 +115,7 @@ class PipeClosed(UpstreamFailed):
 
 
 class Outbox:
-    """Queue of messages to a pipe. A thread writes what the pipe does not take at once, so that `send` never blocks."""
+    """Queue of messages to a pipe. If the pipe is full, a thread writes the messages, so that `send` never blocks."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -128,6 +128,7 @@ class Outbox:
         self._is_broken = False
         self._is_writing = False
         self._has_current = False
+        """Whether the thread is writing the first message of the queue."""
 
     def send(self, raw: Message) -> None:
         """Write or queue a message. Raises `UpstreamFailed` if the server does not read, or too slowly."""
@@ -146,7 +147,7 @@ class Outbox:
                 self._start_writer()
 
     def _try_write(self, raw: bytes | bytearray) -> Iterator[bytes | memoryview] | None:
-        """Write as much as the pipe takes; return the remaining chunks, if any."""
+        """Write as much as fits into the pipe; return the chunks that do not, or `None`."""
         try:
             # With its newline in one call, so that the reader does not wake up for half a message.
             count = os.writev(self._fd, (raw, b"\n"))
@@ -172,7 +173,7 @@ class Outbox:
                 for chunk in chunks:
                     view = memoryview(chunk)
                     while view:
-                        poller.poll(_POLL_MS)
+                        poller.poll(_POLL_INTERVAL_MS)
                         with contextlib.suppress(BlockingIOError):
                             view = view[os.write(self._fd, view) :]
         except OSError:
@@ -205,7 +206,7 @@ def _iter_line_chunks(raw: Message) -> Iterator[bytes | memoryview]:
 
 
 class Process:
-    """A server as a child process. It shares our standard error."""
+    """Server that runs as a child process. It shares our standard error."""
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None) -> None:
         self._end_lock = threading.Lock()
@@ -231,7 +232,7 @@ class Process:
 
     def _await_end(self, running_fd: int) -> None:
         self._child.wait()
-        # Makes the other end readable, which ends `read_lines`.
+        # This makes the other end of the pipe readable, which ends `read_lines`.
         os.close(running_fd)
 
     def read_lines(self, make_reader: Callable[..., Iterable[Line]]) -> Iterator[Line]:
@@ -252,53 +253,64 @@ class Process:
             return self._child.wait(seconds)
         return None
 
-    def terminate(self, grace: float) -> int:
+    def terminate(self, grace_seconds: float) -> int:
         """End the server by closing its input, then by SIGTERM, then by SIGKILL; return its exit code."""
         with self._end_lock:
-            if self._outbox.close(grace) and not self._stdin.closed:
+            if self._outbox.close(grace_seconds) and not self._stdin.closed:
                 with contextlib.suppress(OSError):
                     self._stdin.close()
-        for number, seconds in ((None, grace), (signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
+        for number, seconds in (
+            (None, grace_seconds),
+            (signal.SIGTERM, grace_seconds),
+            (signal.SIGKILL, _KILL_TIMEOUT_SECONDS),
+        ):
             if number is not None:
-                self._signal(number)
+                self._send_signal(number)
             if (code := self.wait_exit(seconds)) is not None:
                 return code
         return self._child.wait()
 
-    def _signal(self, number: int) -> None:
+    def _send_signal(self, number: int) -> None:
         # The whole group: commands such as `npx` start the server as a child.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
 
 
 class RestartBackoff:
-    """Delays before restarts: none, then `delay` seconds, then twice that and so on, `limit` starts per `window`."""
+    """Delays before restarts: 0 seconds, then `delay_seconds`, then twice as long each time.
+
+    At most `max_restarts` happen within `window_seconds`.
+    """
 
     def __init__(
-        self, limit: int = 5, window: float = 60.0, delay: float = 0.5, clock: Callable[[], float] = time.monotonic
+        self,
+        max_restarts: int = 5,
+        window_seconds: float = 60.0,
+        delay_seconds: float = 0.5,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limit = limit
-        self._window = window
-        self._delay = delay
+        self._max_restarts = max_restarts
+        self._window_seconds = window_seconds
+        self._delay_seconds = delay_seconds
         self._clock = clock
         self._starts: list[float] = []
 
     def next_delay(self) -> float | None:
         """Return the seconds to wait before the next start; `None` if there must be no restart."""
-        if self._limit == 0:
+        if self._max_restarts == 0:
             return None
         now = self._clock()
-        self._starts = [start for start in self._starts if now - start < self._window]
+        self._starts = [start for start in self._starts if now - start < self._window_seconds]
         count = len(self._starts)
-        delay = min(self._window, self._delay * 2 ** (count - 1)) if count else 0.0
-        if count >= self._limit:
-            delay = max(delay, self._starts[-self._limit] + self._window - now)
+        delay = min(self._window_seconds, self._delay_seconds * 2 ** (count - 1)) if count else 0.0
+        if count >= self._max_restarts:
+            delay = max(delay, self._starts[-self._max_restarts] + self._window_seconds - now)
         self._starts.append(now + delay)
         return delay
 
 
 class StdioUpstream:
-    """A server as a child process that is restarted when it ends. Its messages go to the relay."""
+    """Server that runs as a child process and is restarted when it ends. Its messages go to the relay."""
 
     def __init__(
         self,
@@ -309,32 +321,32 @@ class StdioUpstream:
         cwd: str | None = None,
         make_reader: Callable[..., Iterable[Line]],
         backoff: RestartBackoff | None = None,
-        grace: float = 5.0,
+        grace_seconds: float = 5.0,
     ) -> None:
         self._process = process
-        self._start = partial(Process, command, env=env, cwd=cwd)
+        self._start_process = partial(Process, command, env=env, cwd=cwd)
         self._make_reader = make_reader
         self._backoff = backoff or RestartBackoff()
-        self._grace = grace
+        self._grace_seconds = grace_seconds
         self._lock = threading.Lock()
-        self._queued: list[Message] | None = None
-        """Messages for a server that is starting; `None` while one runs."""
+        self._queued_messages: list[Message] | None = None
+        """Messages that wait for a restarting server; `None` while the server runs."""
         self._down_error: UpstreamFailed | None = None
         """Error returned to callers while the server is down."""
         self._largest_message_bytes = 0
         """Size of the largest message to the running server."""
-        self._closing = threading.Event()
+        self._stop_event = threading.Event()
 
     def send(self, raw: Message) -> None:
-        """Send a message to the server, or queue it for the next one. Raises `UpstreamFailed`."""
+        """Send a message to the server, or queue it while the server restarts. Raises `UpstreamFailed`."""
         with self._lock:
             self._largest_message_bytes = max(self._largest_message_bytes, len(raw))
             if self._down_error is not None:
                 raise UpstreamFailed(str(self._down_error))
-            if self._queued is not None:
-                if len(self._queued) >= _MAX_QUEUED_MESSAGES:
+            if self._queued_messages is not None:
+                if len(self._queued_messages) >= _MAX_QUEUED_MESSAGES:
                     raise UpstreamFailed("the server is being started, and too much waits for it; ask again in a while")
-                self._queued.append(raw)
+                self._queued_messages.append(raw)
                 return
             process = self._process
         try:
@@ -346,36 +358,36 @@ class StdioUpstream:
             raise _make_exit_error(code, self._largest_message_bytes) from None
 
     def run(self, relay: "Relay") -> int:
-        """Read messages until `close` is called, or the server ends before its first message; return the exit code."""
+        """Read messages until `close` is called or the server is not restarted; return the server's exit code."""
         has_sent_message = False
         while True:
             for line in self._process.read_lines(self._make_reader):
                 has_sent_message = True
                 relay.receive_from_server(line)
-            code = self._process.terminate(self._grace)
+            code = self._process.terminate(self._grace_seconds)
             with self._lock:
-                self._queued = []
+                self._queued_messages = []
                 largest_message_bytes, self._largest_message_bytes = self._largest_message_bytes, 0
             relay.on_upstream_end(_make_exit_error(code, largest_message_bytes))
-            if self._closing.is_set() or not has_sent_message or not self._restart(relay):
+            if self._stop_event.is_set() or not has_sent_message or not self._restart(relay):
                 with self._lock:
                     self._down_error = UpstreamFailed(
                         f"the server {_describe_exit(code)}, and is not started again; see what it logged"
                     )
-                # Again, for requests that were queued in the meantime.
+                # Again, for requests that arrived in the meantime.
                 relay.on_upstream_end(self._down_error)
                 return code
 
     def _restart(self, relay: "Relay") -> bool:
-        """Start the server again after a delay; return `False` if there must be no restart."""
+        """Start the server again after a delay; return `False` if it must not be restarted."""
         while (delay := self._backoff.next_delay()) is not None:
             with self._lock:
-                self._down_error = _RESTARTING if delay > _RESTART_WAIT_SECONDS else None
+                self._down_error = _RESTARTING_ERROR if delay > _RESTART_WAIT_SECONDS else None
             _log.warning("forebay: the server has ended and is started again in %g s", delay)
-            if self._closing.wait(delay):
+            if self._stop_event.wait(delay):
                 return False
             try:
-                self._process = self._start()
+                self._process = self._start_process()
             except UpstreamFailed as error:
                 _log.warning("forebay: %s", error)
                 continue
@@ -392,16 +404,16 @@ class StdioUpstream:
             relay.replay_session(process.send)
         except (UpstreamFailed, TimeoutError) as error:
             _log.warning("forebay: the server that was started again does not take up its work: %s", error)
-            process.terminate(self._grace)
+            process.terminate(self._grace_seconds)
             return
         while True:
             with self._lock:
-                if self._queued is None or self._process is not process:
+                if self._queued_messages is None or self._process is not process:
                     return
-                if not self._queued:
-                    self._queued = None
+                if not self._queued_messages:
+                    self._queued_messages = None
                     return
-                raw = self._queued.pop(0)
+                raw = self._queued_messages.pop(0)
             try:
                 process.send(raw)
             except UpstreamFailed:
@@ -410,8 +422,8 @@ class StdioUpstream:
 
     def close(self) -> None:
         """End the server, and with it `run`."""
-        self._closing.set()
-        self._process.terminate(self._grace)
+        self._stop_event.set()
+        self._process.terminate(self._grace_seconds)
 
 
 def _describe_exit(code: int) -> str:

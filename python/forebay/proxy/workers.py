@@ -1,4 +1,4 @@
-"""Threads for slow work, and the order in which its results are used."""
+"""Worker threads for slow work, and a queue that keeps calls in order."""
 
 import logging
 import threading
@@ -12,15 +12,19 @@ _log = logging.getLogger("forebay")
 
 _MAX_WORKERS = 4
 
-_IDLE_SECONDS = 10.0
-"""Idle threads end after this time, because pools come and go with connections."""
+_IDLE_TIMEOUT_SECONDS = 10.0
+"""Idle threads end after this time, because each connection has its own pools."""
 
 
 class WorkerPool:
     """Thread pool that starts threads as needed and ends idle ones. `submit` blocks while `max_jobs` are unfinished."""
 
     def __init__(
-        self, max_workers: int = _MAX_WORKERS, *, max_jobs: int | None = None, idle_seconds: float = _IDLE_SECONDS
+        self,
+        max_workers: int = _MAX_WORKERS,
+        *,
+        max_jobs: int | None = None,
+        idle_seconds: float = _IDLE_TIMEOUT_SECONDS,
     ) -> None:
         self._max_workers = max_workers
         self._idle_seconds = idle_seconds
@@ -58,7 +62,7 @@ class WorkerPool:
                 job()
             except Exception:
                 _log.exception("forebay: a message could not be answered")
-            # Otherwise its message would stay in memory until the next job arrives.
+            # Otherwise the message of this job would stay in memory until the next job arrives.
             del job
             if self._capacity is not None:
                 self._capacity.release()
@@ -67,7 +71,7 @@ class WorkerPool:
                 self._changed.notify_all()
 
     def _retire(self) -> bool:
-        """Return whether the calling thread may end; not while there are as many jobs as threads."""
+        """Unregister the calling thread; return `False` if it must stay because there are jobs for all threads."""
         with self._changed:
             is_spare = self._unfinished < self._thread_count
             self._thread_count -= is_spare
@@ -89,15 +93,15 @@ class CallSlot:
 
 
 class CallOrder:
-    """Queue that runs actions in the order of their slots, whichever is ready first.
+    """Queue that runs actions in the order in which their slots were reserved, not in which they are ready.
 
     Calls are prepared in parallel but must reach the server in the client's order. `reserve` blocks while
-    `max_waiting` slots are taken.
+    `max_slots` slots are taken.
     """
 
-    def __init__(self, max_waiting: int) -> None:
+    def __init__(self, max_slots: int) -> None:
         self._lock = threading.Lock()
-        self._capacity = threading.Semaphore(max_waiting)
+        self._capacity = threading.Semaphore(max_slots)
         self._queue: deque[CallSlot] = deque()
         self._is_running = False
 

@@ -22,35 +22,38 @@ __all__ = ["run", "run_url"]
 
 _log = logging.getLogger("forebay")
 
-_FAILURE_REPORT_SECONDS = 2.0
-"""How long to wait for a request to answer with an error, if the server ended right away."""
+_FIRST_REQUEST_SECONDS = 2.0
+"""How long to wait for a first request if the server fails at once, to answer it with the reason."""
 
-_CHECK_SECONDS = 0.25
-"""How often timeouts are checked."""
+_CHECK_INTERVAL_SECONDS = 0.25
+"""Interval between checks for expired requests."""
 
 
 def run(settings: "Settings", command: Sequence[str]) -> int:
     """Wrap a server command until the client disconnects or a signal arrives; return the exit code."""
     # First, so that a signal during start-up leaves no child process behind.
-    stop = _StopSignal()
+    stop_signal = _StopSignal()
     # Before the slow imports, so that the server starts in parallel.
     process = Process(command)
     backoff = RestartBackoff(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
-    grace = settings.shutdown_grace_seconds
     return _run_relay(
         settings,
-        stop,
+        stop_signal,
         lambda _, limits: StdioUpstream(
-            process, command, make_reader=partial(LineReader, **limits), backoff=backoff, grace=grace
+            process,
+            command,
+            make_reader=partial(LineReader, **limits),
+            backoff=backoff,
+            grace_seconds=settings.shutdown_grace_seconds,
         ),
     )
 
 
 def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
-    """Wrap a server at a URL, like `run`; headers such as `Name: value` authorize us."""
+    """Wrap a server at a URL, like `run`; each of `headers` is a line such as `Authorization: Bearer …`."""
     from forebay.proxy.http.upstream import HttpUpstream
 
-    # At INFO it logs each URL, which may contain a secret.
+    # At INFO httpx2 logs each URL, which may contain a secret.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     return _run_relay(
         settings,
@@ -96,16 +99,16 @@ def _run_relay(
         _log.info("forebay: %s", stop_signal.reason)
         if exit_codes:
             # A client that has just started is about to send a request, and should get the reason.
-            relay.has_reported_failure.wait(_FAILURE_REPORT_SECONDS)
-        # Read before the server is closed: the exit code that this causes is not an error.
+            relay.has_reported_failure.wait(_FIRST_REQUEST_SECONDS)
+        # Read before `upstream.close`, because the exit code that closing causes is not an error.
         code = exit_codes[0] if exit_codes and not stop_signal.was_signalled else 0
-        grace = settings.shutdown_grace_seconds
-        relay.wait_idle(grace)
+        grace_seconds = settings.shutdown_grace_seconds
+        relay.wait_idle(grace_seconds)
         upstream.close()
         # The last messages of the server may still be in the pipe.
-        server_thread.join(grace)
-        relay.wait_idle(grace)
-    # Like a shell, for a process that was ended by a signal.
+        server_thread.join(grace_seconds)
+        relay.wait_idle(grace_seconds)
+    # As shells do for a process that was ended by a signal.
     return 128 - code if code < 0 else code
 
 
@@ -117,7 +120,7 @@ def _start_thread(target: Callable[[], None]) -> threading.Thread:
 
 
 class _StopSignal:
-    """Event that ends the gateway, with the reason; signals set it, too."""
+    """Event that ends the gateway, with a reason. Signals such as SIGTERM set it, too."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -138,6 +141,6 @@ class _StopSignal:
         return self._event.wait(seconds)
 
 
-def _expire_periodically(relay: "Relay", seconds: float, stop_signal: _StopSignal) -> None:
-    while not stop_signal.wait(_CHECK_SECONDS):
-        relay.expire_requests(seconds)
+def _expire_periodically(relay: "Relay", timeout: float, stop_signal: _StopSignal) -> None:
+    while not stop_signal.wait(_CHECK_INTERVAL_SECONDS):
+        relay.expire_requests(timeout)

@@ -21,7 +21,8 @@ from mcp.server import Server
 from mcp_server import make_server
 from mcp_types import ElicitResult
 from raw_server import NUMBER
-from upstreams import TRANSPORTS, open_target, run_with_tools, wait_until_async
+from upstreams import TRANSPORTS, open_target, run_with_tools
+from waiting import wait_until_async
 from wires import LEGACY, MODERN
 
 TEXT = {"type": "text", "text": "t"}

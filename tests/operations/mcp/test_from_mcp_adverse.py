@@ -19,7 +19,8 @@ from forebay.operations.mcp import connection
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters
 from mcp_server import make_server
-from upstreams import TRANSPORTS, open_target, run_with_tools, wait_until_async
+from upstreams import TRANSPORTS, open_target, run_with_tools
+from waiting import wait_until_async
 from wires import LEGACY
 
 TEXT = {"type": "text", "text": "t"}
@@ -195,8 +196,11 @@ def test_calls_that_wait_for_a_connection_are_aborted_by_closing(stdio: Any) -> 
 def test_a_call_that_is_under_way_is_aborted_by_closing(stdio: Any, era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         call = asyncio.create_task(registry.execute("up.waits", {}))
-        while not (await server_state(registry))["waits"]:
-            await asyncio.sleep(0.01)
+
+        async def is_waiting() -> bool:
+            return bool((await server_state(registry))["waits"])
+
+        await wait_until_async(is_waiting)
         await server.close()
         with pytest.raises(CallError, match="may or may not have run") as caught:
             await call
@@ -274,8 +278,11 @@ def test_a_storm_of_changes_is_not_followed_one_by_one(stdio: Any, monkeypatch: 
         page_count = (await server_state(registry))["listed"]
         for _each in range(20):
             await registry.execute("up.writes", {"lines": [changed, OK]})
-        while (await server_state(registry))["listed"] < 2 * page_count:
-            await asyncio.sleep(0.01)
+
+        async def is_listed_again() -> bool:
+            return bool((await server_state(registry))["listed"] >= 2 * page_count)
+
+        await wait_until_async(is_listed_again)
         for _each in range(20):
             await registry.execute("up.writes", {"lines": [changed, OK]})
         assert (await server_state(registry))["listed"] == 2 * page_count

@@ -17,7 +17,8 @@ from forebay.operations.registry import run_handler
 from mcp.client.streamable_http import streamable_http_client
 from mcp_server import make_server
 from mcp_types import Tool
-from upstreams import TRANSPORTS, open_target, run_with_tools, wait_until_async
+from upstreams import TRANSPORTS, open_target, run_with_tools
+from waiting import wait_until_async
 from wires import LEGACY, start_server
 
 pytestmark = pytest.mark.slow
@@ -80,8 +81,7 @@ def test_a_deadline_is_kept_and_told_to_the_server(raw: Any, era: str) -> None:
 def test_cancelling_is_passed_on(raw: Any, era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         call = asyncio.create_task(registry.execute("up.waits", {}))
-        while not (await server_state(registry))["waits"]:
-            await asyncio.sleep(0.01)
+        await wait_until_waiting(registry, 1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -90,9 +90,21 @@ def test_cancelling_is_passed_on(raw: Any, era: str) -> None:
     run_with_tools(raw, test, mode=era, namespace="up")
 
 
+async def wait_until_waiting(registry: OperationRegistry, count: int) -> int:
+    """Wait until `count` calls of `waits` are in flight; return the id of the server process."""
+
+    async def is_waiting() -> bool:
+        return int((await server_state(registry))["waits"]) >= count
+
+    await wait_until_async(is_waiting)
+    return int((await server_state(registry))["pid"])
+
+
 async def wait_until_cancelled(registry: OperationRegistry) -> None:
-    while not (await server_state(registry))["cancelled"]:
-        await asyncio.sleep(0.01)
+    async def is_cancelled() -> bool:
+        return bool((await server_state(registry))["cancelled"])
+
+    await wait_until_async(is_cancelled)
 
 
 def test_a_process_that_dies_in_mid_call_is_started_again_by_the_next(era: str) -> None:
@@ -113,13 +125,12 @@ def test_a_process_that_dies_in_mid_call_is_started_again_by_the_next(era: str) 
 def test_calls_that_are_under_way_fail_when_the_process_is_killed(era: str) -> None:
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         calls = [asyncio.create_task(registry.execute("up.waits", {})) for _ in range(3)]
-        while (state := await server_state(registry))["waits"] < 3:
-            await asyncio.sleep(0.01)
-        os.kill(state["pid"], signal.SIGKILL)
+        pid = await wait_until_waiting(registry, 3)
+        os.kill(pid, signal.SIGKILL)
         for error in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(error, CallError)
             assert error.code == "EXECUTION_ERROR"
-        assert (await server_state(registry))["pid"] != state["pid"]
+        assert (await server_state(registry))["pid"] != pid
 
     with open_target("raw_server.py", "stdio") as target:
         run_with_tools(target, test, mode=era, namespace="up")

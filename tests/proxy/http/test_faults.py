@@ -3,31 +3,18 @@
 import json
 import re
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_server import EVENTS, JSON, Server, faulty_server
-from gateways import Gateway, error_of, gateway_to, text_of, works
+from faulty_server import EVENTS, JSON, Server
+from gateway_harness import Gateway, gateway_to, is_working, result_error, result_text
 from waiting import wait_until
 from wires import LEGACY, MODERN
 
 pytestmark = pytest.mark.slow
 
 NAMED = {"name": "plain", "arguments": {}}
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with faulty_server() as server:
-        yield server
-
-
-@pytest.fixture
-def gateway(server: Server, tmp_path: Path) -> Iterator[Gateway]:
-    with gateway_to(server.url, tmp_path) as gateway:
-        yield gateway
 
 
 FAULTS: list[tuple[str, dict[str, Any], str]] = [
@@ -59,78 +46,74 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("tool", "arguments", "words"), FAULTS)
-def test_whatever_goes_wrong_is_the_error_of_the_request_and_the_next_one_works(
+def test_a_failure_is_an_error_of_one_request_only(
     server: Server, tmp_path: Path, tool: str, arguments: dict[str, Any], words: str
 ) -> None:
     url = f"{server.url}?key=s3cr3t"
     with gateway_to(url, tmp_path, headers=["Authorization: Bearer s3cr3t-token"]) as gateway:
-        error = error_of(gateway.call(tool, **arguments))
+        error = result_error(gateway.call(tool, **arguments))
         assert error["code"] == "upstream_failed"
         assert words in error["message"]
         assert len(error["message"]) < 600
-        assert works(gateway)
+        assert is_working(gateway)
     assert server.headers_of("tools/call")[0]["authorization"] == "Bearer s3cr3t-token"
-    assert "s3cr3t" not in json.dumps(error) + (tmp_path / "log.txt").read_text()
+    assert "s3cr3t" not in json.dumps(error) + gateway.log
 
 
 @pytest.mark.parametrize("request_id", ["ID", "null"])
-def test_an_error_of_the_protocol_is_the_answer_whatever_its_status(gateway: Gateway, request_id: str) -> None:
+def test_a_json_rpc_error_with_any_http_status_is_the_response(gateway: Gateway, request_id: str) -> None:
     body = f'{{"jsonrpc": "2.0",\n "id": {request_id}, "error": {{"code": -32602, "message": "no"}}}}'
     assert gateway.call("refuses", status=400, body=body)["error"] == {"code": -32602, "message": "no"}
 
 
 def test_a_redirect_within_the_server_is_followed(gateway: Gateway) -> None:
-    assert text_of(gateway.call("moved", status=307, to="/there")) == "moved"
-    assert text_of(gateway.call("moved", status=308, to="there")) == "moved"
+    assert result_text(gateway.call("moved", status=307, to="/there")) == "moved"
+    assert result_text(gateway.call("moved", status=308, to="there")) == "moved"
 
 
-def test_a_server_that_is_not_there_is_an_error_until_it_is(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_an_error_until_it_starts(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://user:hunter2@127.0.0.1:{taken.getsockname()[1]}/mcp?key=qu3ry"
         with gateway_to(url, tmp_path, MODERN) as gateway:
             for _ in range(2):
-                error = error_of(gateway.call("plain"))
+                error = result_error(gateway.call("plain"))
                 assert error["code"] == "upstream_failed"
                 assert "cannot be reached" in error["message"]
                 assert not re.search("hunter2|qu3ry", error["message"])
-    assert not re.search("hunter2|qu3ry", (tmp_path / "log.txt").read_text())
+    assert not re.search("hunter2|qu3ry", gateway.log)
 
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
-def test_a_server_that_takes_too_long_is_answered_for_and_told(
-    server: Server, tmp_path: Path, era: str, kind: str
-) -> None:
+def test_a_slow_request_times_out_and_is_cancelled(server: Server, tmp_path: Path, era: str, kind: str) -> None:
     with gateway_to(server.url, tmp_path, era, call_timeout=0.5) as gateway:
         result = gateway.call("waits", **{"as": kind})
-        assert error_of(result)["code"] == "upstream_timeout"
+        assert result_error(result)["code"] == "upstream_timeout"
         assert server.caller_left.wait(30)
-        assert works(gateway)
+        assert is_working(gateway)
     assert len(server.headers_of("notifications/cancelled")) == (era == LEGACY)
 
 
-def test_a_handshake_that_is_not_answered_keeps_nobody_from_another(server: Server, tmp_path: Path) -> None:
+def test_an_unanswered_handshake_does_not_block_another(server: Server, tmp_path: Path) -> None:
     server.is_mute = True
     with gateway_to(server.url, tmp_path, call_timeout=0.5) as gateway:
-        assert json.loads(gateway.hello)["error"]["data"]["code"] == "upstream_timeout"
+        assert json.loads(gateway.initialize_response)["error"]["data"]["code"] == "upstream_timeout"
         assert server.caller_left.wait(30)
         server.is_mute = False
-        gateway.greet()
-        assert "result" in json.loads(gateway.hello)
-        assert works(gateway)
+        gateway.initialize()
+        assert "result" in json.loads(gateway.initialize_response)
+        assert is_working(gateway)
 
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
-def test_in_the_newest_version_a_request_is_cancelled_by_the_end_of_its_stream(
-    server: Server, tmp_path: Path, kind: str
-) -> None:
+def test_a_modern_request_is_cancelled_by_closing_its_stream(server: Server, tmp_path: Path, kind: str) -> None:
     with gateway_to(server.url, tmp_path, MODERN) as gateway:
-        number = gateway.begin("tools/call", {"name": "waits", "arguments": {"as": kind}})
-        assert works(gateway)
+        number = gateway.send_request("tools/call", {"name": "waits", "arguments": {"as": kind}})
+        assert is_working(gateway)
         # A request that is cancelled before it is sent is never sent.
         wait_until(lambda: "waits" in server.called)
         gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
         assert server.caller_left.wait(30)
         gateway.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "another"}})
-        assert works(gateway)
+        assert is_working(gateway)
     assert [method for verb, method, _ in server.requests if method != "tools/call"] == []

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from forebay.proxy.http.headers import find_annotations, mirror_headers
+from forebay.proxy.http.headers import find_header_annotations, mirror_headers
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.inbound import (
@@ -57,36 +57,36 @@ def headers_of(message: dict[str, Any], schema: Any = None) -> dict[str, str]:
 
 @pytest.mark.slow
 @given(st.one_of(OBJECTS, SCHEMAS, st.none()))
-def test_the_annotations_of_a_schema_are_those_that_the_sdk_finds(schema: Any) -> None:
+def test_annotations_equal_those_of_the_sdk(schema: Any) -> None:
     is_valid = find_invalid_x_mcp_header(schema) is None
-    assert find_annotations(schema) == (x_mcp_header_map(schema) if is_valid else {})
+    assert find_header_annotations(schema) == (x_mcp_header_map(schema) if is_valid else {})
 
 
 @pytest.mark.slow
 @given(OBJECTS, ARGUMENTS)
-def test_the_arguments_in_headers_are_what_the_sdk_wants(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+def test_argument_headers_are_accepted_by_the_sdk(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     headers = headers_of(request("tools/call", {"name": "t", "arguments": arguments}), schema)
     assert validate_mcp_param_headers(schema, arguments, headers) is None
 
 
 @given(st.sampled_from(["tools/call", "prompts/get", "resources/read", "tools/list", "x/y"]), TEXTS)
-def test_the_method_and_the_name_are_what_the_sdk_wants(method: str, name: str) -> None:
+def test_method_and_name_headers_are_accepted_by_the_sdk(method: str, name: str) -> None:
     message = request(method, {"name": name, "uri": name})
     assert isinstance(classify_inbound_request(message, headers=headers_of(message)), InboundModernRoute)
 
 
-def test_what_is_large_is_written_out() -> None:
+def test_large_integers_are_written_in_full() -> None:
     schema = {"properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}
     message = request("tools/call", {"name": "t", "arguments": {"n": 10**30}})
     assert headers_of(message, schema)["mcp-param-N"] == "1" + "0" * 30
 
 
-def test_half_a_character_is_in_no_header() -> None:
+def test_a_lone_surrogate_is_left_out() -> None:
     schema = {"properties": {"s": {"type": "string", "x-mcp-header": "S"}}}
     message = request("tools/call", {"name": "t", "arguments": {"s": "\ud800"}})
     assert headers_of(message, schema).keys() == {"mcp-protocol-version", "mcp-method", "mcp-name"}
 
 
-def test_older_versions_have_none_of_it() -> None:
+def test_older_versions_have_no_such_headers() -> None:
     assert headers_of({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t"}}) == {}
     assert headers_of({"jsonrpc": "2.0", "id": 1, "method": "ping"}) == {}

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoint", "OutgoingMessage", "OutgoingRequests", "UpstreamConnection", "is_same_server", "iter_body"]
 
-_CONNECT_SECONDS = 10.0
+_CONNECT_TIMEOUT_SECONDS = 10.0
 
 _MAX_REDIRECTS = 5
 
 _MIN_QUERY_SECRET_CHARS = 8
-"""Minimum characters of a query value to redact: shorter ones are hardly secrets, but may be words of a message."""
+"""Minimum length of a query value to redact: shorter values are hardly secrets, and may be ordinary words."""
 
 _MIN_SECRET_CHARS = 4
-"""Minimum characters of a secret to redact: shorter ones would match anywhere."""
+"""Minimum length of any secret to redact: shorter ones would match unrelated text."""
 
-_IDLE_SECONDS = 2.0
-"""How long an idle connection is kept: not as long as by servers, so that none closes it just as it is used."""
+_IDLE_TIMEOUT_SECONDS = 2.0
+"""Idle connections are closed after this time, before servers usually close them."""
 
 _KEEPALIVE_OPTIONS = [
     (getattr(socket, level), getattr(socket, name), value)
@@ -63,14 +63,15 @@ class UpstreamConnection:
         request = self._client.build_request(
             method,
             url,
-            headers=_with_content_length(headers, body),
+            headers=_add_content_length(headers, body),
             content=_get_request_content(body),
-            timeout=httpx2.Timeout(read_timeout, connect=_CONNECT_SECONDS),
-            extensions={"trace": self._trace},
+            timeout=httpx2.Timeout(read_timeout, connect=_CONNECT_TIMEOUT_SECONDS),
+            extensions={"trace": self._on_trace_event},
         )
         return self._client.send(request, stream=True, follow_redirects=False)
 
-    def _trace(self, name: str, info: Mapping[str, Any]) -> None:
+    def _on_trace_event(self, name: str, info: Mapping[str, Any]) -> None:
+        """Remember the socket of a new connection, so that `abort` can shut it down."""
         if name.endswith(("connect_tcp.complete", "start_tls.complete")):
             with self._lock:
                 self._socket = info["return_value"].get_extra_info("socket")
@@ -80,7 +81,7 @@ class UpstreamConnection:
                 self.abort()
 
     def abort(self) -> None:
-        """End the current exchange, whatever it waits for. Some servers take this as a cancellation."""
+        """Shut down the socket, which ends a blocked read or write. Some servers take this as a cancellation."""
         with self._lock:
             self.is_aborted = True
             if self._socket is not None:
@@ -102,8 +103,8 @@ class Endpoint:
             raise InvalidArgument("what is given as a URL is none; give one such as https://example.com/mcp") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise InvalidArgument("a URL begins with http:// or https:// and a host")
-        defaults = {"user-agent": f"forebay/{forebay.__version__}", "accept-encoding": ACCEPT_ENCODING}
-        self._headers = httpx2.Headers([*defaults.items()])
+        default_headers = {"user-agent": f"forebay/{forebay.__version__}", "accept-encoding": ACCEPT_ENCODING}
+        self._headers = httpx2.Headers([*default_headers.items()])
         self._headers.update(httpx2.Headers([*headers]))
         self._secrets = _find_secrets(self.url, headers)
         self._cookies = http.cookiejar.CookieJar()
@@ -115,7 +116,7 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """The URL without parts that may be secret."""
+        """The URL without user, password, query and fragment, which may be secret."""
         return str(self.url.copy_with(userinfo=b"", query=None, fragment=None))
 
     def redact(self, text: str) -> str:
@@ -125,13 +126,13 @@ class Endpoint:
         return text
 
     @contextlib.contextmanager
-    def connection(self) -> Iterator[UpstreamConnection]:
-        """Provide a connection for one exchange after another. Raises `UpstreamFailed` if an exchange fails."""
+    def borrow_connection(self) -> Iterator[UpstreamConnection]:
+        """Borrow a connection from the pool. An HTTP error inside the block becomes `UpstreamFailed`."""
         connection = self._acquire()
         try:
             yield connection
         except httpx2.ConnectTimeout:
-            text = f"{self.name} cannot be reached within {_CONNECT_SECONDS:g} s; try again later"
+            text = f"{self.name} cannot be reached within {_CONNECT_TIMEOUT_SECONDS:g} s; try again later"
             raise UpstreamFailed(text) from None
         except (httpx2.ConnectError, httpx2.ProxyError) as error:
             raise UpstreamFailed(self.redact(f"{self.name} cannot be reached: {error}; check the URL")) from None
@@ -158,7 +159,7 @@ class Endpoint:
                 headers=self._headers,
                 cookies=self._cookies,
                 verify=self._ssl_context,
-                limits=httpx2.Limits(max_keepalive_connections=1, keepalive_expiry=_IDLE_SECONDS),
+                limits=httpx2.Limits(max_keepalive_connections=1, keepalive_expiry=_IDLE_TIMEOUT_SECONDS),
             )
         )
 
@@ -256,18 +257,18 @@ def _get_request_content(body: Message | None) -> bytes | Iterator[bytes] | None
     return None if body is None else bytes(body)
 
 
-def _with_content_length(headers: Mapping[str, str], body: Message | None) -> dict[str, str]:
+def _add_content_length(headers: Mapping[str, str], body: Message | None) -> dict[str, str]:
     return {**headers, "content-length": str(len(body))} if isinstance(body, Spool) else dict(headers)
 
 
 class OutgoingMessage:
-    """Message to the server with the connection that carries it, so that it can be aborted."""
+    """Message to the server, with the connection that carries it, so that it can be aborted."""
 
     def __init__(self, message: object, raw: Message, headers: Mapping[str, str]) -> None:
         fields: Mapping[str, Any] = message if isinstance(message, dict) else {}
         self.raw = raw
         self.headers = headers
-        """Headers that mirror parts of the message."""
+        """HTTP headers that repeat parts of the message."""
         method = fields.get("method")
         self.method: str = method if isinstance(method, str) else ""
         self.params = fields.get("params")
@@ -279,7 +280,7 @@ class OutgoingMessage:
         self.is_aborted = False
 
     def use_connection(self, connection: UpstreamConnection | None) -> None:
-        """Set the connection to abort. Raises `UpstreamFailed` if the message was aborted before."""
+        """Set the connection that `abort` aborts. Raises `UpstreamFailed` if the message was aborted already."""
         with self._lock:
             self._connection = connection
             if self.is_aborted and connection is not None:
@@ -293,7 +294,7 @@ class OutgoingMessage:
 
 
 class OutgoingRequests:
-    """Requests without a response yet, by id."""
+    """Requests to the server that have no response yet, by id."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""HTTP headers that mirror parts of a message, since `MODERN_VERSION`, and headers from the command line."""
+"""HTTP headers that repeat parts of a message, since `MODERN_VERSION`, and headers from the command line."""
 
 import base64
 import functools
@@ -11,19 +11,19 @@ from forebay.errors import InvalidArgument
 from forebay.wire.framing import Message, Spool
 from forebay.wire.messages import protocol_version
 
-__all__ = ["find_annotations", "mirror_headers", "parse_headers"]
+__all__ = ["find_header_annotations", "mirror_headers", "parse_headers"]
 
 _NAME_PARAMS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Parameter that goes into the header Mcp-Name, by method."""
 
-_ANNOTATION = "x-mcp-header"
+_ANNOTATION_KEY = "x-mcp-header"
 _MIRRORED_TYPES = ("string", "integer", "boolean")
 
 _HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN_VALUE_PATTERN = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
 _ENCODED_VALUE_PATTERN = re.compile(r"=\?base64\?.*\?=")
 
-# Keywords with further schemas, which hold for some values only.
+# Keywords of JSON Schema whose subschemas are conditional, or describe no single argument.
 _SUBSCHEMA_KEYS = {
     "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
     "unevaluatedItems", "unevaluatedProperties",
@@ -31,7 +31,7 @@ _SUBSCHEMA_KEYS = {
 _SUBSCHEMA_LIST_KEYS = {"allOf", "anyOf", "oneOf", "prefixItems"}
 _SUBSCHEMA_MAP_KEYS = {"$defs", "definitions", "dependentSchemas", "patternProperties"}
 
-_Path = tuple[str, ...]
+_ArgumentPath = tuple[str, ...]
 _FindSchema = Callable[[str], Mapping[str, Any] | None]
 
 
@@ -49,7 +49,7 @@ def parse_headers(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def mirror_headers(message: Mapping[str, Any], raw: Message, find_schema: _FindSchema) -> dict[str, str]:
-    """Return the headers for a message that names its protocol version; none for others."""
+    """Return the headers that repeat parts of a message; none if the message does not name its protocol version."""
     method, params = message.get("method"), message.get("params")
     version = protocol_version(params)
     if version is None or not isinstance(method, str):
@@ -64,7 +64,7 @@ def mirror_headers(message: Mapping[str, Any], raw: Message, find_schema: _FindS
 
 
 def _build_argument_headers(raw: Message, schema: Mapping[str, Any] | None) -> dict[str, str]:
-    annotations = find_annotations(schema)
+    annotations = find_header_annotations(schema)
     if not annotations or isinstance(raw, Spool):
         return {}
     # Not orjson, which turns integers of more than 64 bits into floats.
@@ -72,29 +72,29 @@ def _build_argument_headers(raw: Message, schema: Mapping[str, Any] | None) -> d
         arguments = json.loads(raw)["params"].get("arguments")
     except ValueError:
         return {}
-    values = {token: functools.reduce(_get_member, path, arguments) for path, token in annotations.items()}
-    return {f"mcp-param-{token}": text for token, value in values.items() if (text := _format_value(value)) is not None}
+    values = {name: functools.reduce(_get_member, path, arguments) for path, name in annotations.items()}
+    return {f"mcp-param-{name}": text for name, value in values.items() if (text := _format_value(value)) is not None}
 
 
-def find_annotations(schema: object) -> dict[_Path, str]:
-    """Return header names by the path of the argument; none at all if one of the annotations is invalid."""
-    annotations: dict[_Path, str] = {}
-    for path, inner in _walk_schemas(schema):
-        if _ANNOTATION not in inner:
+def find_header_annotations(schema: object) -> dict[_ArgumentPath, str]:
+    """Return the header name of each annotated argument by its path; no names if any annotation is invalid."""
+    annotations: dict[_ArgumentPath, str] = {}
+    for path, subschema in _walk_schemas(schema):
+        if _ANNOTATION_KEY not in subschema:
             continue
-        token = inner[_ANNOTATION]
-        is_token = path and isinstance(token, str) and _HEADER_NAME_PATTERN.fullmatch(token)
-        if not is_token or inner.get("type") not in _MIRRORED_TYPES:
+        name = subschema[_ANNOTATION_KEY]
+        is_valid = path and isinstance(name, str) and _HEADER_NAME_PATTERN.fullmatch(name)
+        if not is_valid or subschema.get("type") not in _MIRRORED_TYPES:
             return {}
-        if token.lower() in map(str.lower, annotations.values()):
+        if name.lower() in map(str.lower, annotations.values()):
             return {}
-        annotations[path or ()] = token
+        annotations[path or ()] = name
     return annotations
 
 
-def _walk_schemas(schema: object) -> Iterator[tuple[_Path | None, dict[str, Any]]]:
-    """Yield every nested schema, with the path of its value if the schema always applies to that value."""
-    stack: list[tuple[_Path | None, object]] = [((), schema)]
+def _walk_schemas(schema: object) -> Iterator[tuple[_ArgumentPath | None, dict[str, Any]]]:
+    """Yield each nested schema and the path of its argument; the path is `None` if the schema is conditional."""
+    stack: list[tuple[_ArgumentPath | None, object]] = [((), schema)]
     while stack:
         path, inner = stack.pop()
         if not isinstance(inner, dict):

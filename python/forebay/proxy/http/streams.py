@@ -1,4 +1,4 @@
-"""HTTP responses of a server: single messages, event streams that can be resumed, and the streams of 2024-11-05."""
+"""HTTP responses of a server: single messages, resumable event streams, and the stream of the 2024-11-05 transport."""
 
 import contextlib
 import logging
@@ -35,20 +35,22 @@ _MAX_ERROR_BODY_BYTES = 64 * 1024
 _MAX_SHOWN_CHARS = 300
 """Maximum characters of an error body to show in our own error."""
 
-_RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
+_FIRST_RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
+"""First delay before a stream is opened again, unless the server sets one; and the limits of the delay."""
 
 _MAX_RESUMES = 5
 """Maximum number of times that a stream is resumed without a new event."""
 
 _LINGER_SECONDS = 1.0
-"""How long a stream may continue after its response; a connection that the server ends can be reused."""
+"""How long a stream may stay open after the response. If the server ends it in this time, its connection is reused."""
 
-_ENDPOINT_SECONDS = 10.0
+_ENDPOINT_TIMEOUT_SECONDS = 10.0
 """How long a server of 2024-11-05 may take to send the URL for messages."""
 
 _NEWLINES_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
-_ERROR_MARKS = (b'"error"', b'"isError"')
+_ERROR_KEYS = (b'"error"', b'"isError"')
+"""Every JSON-RPC error and every tool error has one of these keys."""
 
 _MakeHeaders = Callable[[], dict[str, str]]
 
@@ -65,12 +67,12 @@ class ResponseStreams:
     """Reads HTTP responses and passes their messages to the relay."""
 
     def __init__(
-        self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer], closing: threading.Event
+        self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer], stop_event: threading.Event
     ) -> None:
         self._endpoint = endpoint
         self._relay = relay
         self._new_buffer = new_buffer
-        self._closing = closing
+        self._stop_event = stop_event
 
     def _deliver(self, line: Line, request_id: object = None) -> bool:
         return self._relay.receive_from_server(redact_errors(line, self._endpoint.redact), request_id)
@@ -78,7 +80,7 @@ class ResponseStreams:
     def read_response(
         self, response: httpx2.Response, message: OutgoingMessage, connection: UpstreamConnection
     ) -> EventParser | None:
-        """Read the response to a message; return the parser of a stream that broke off and must be resumed."""
+        """Read the response to a message. If its stream broke off, return the parser to resume it with."""
         if response.status_code >= 300:
             self._on_error_status(response, message)
         elif not message.is_request:
@@ -100,7 +102,7 @@ class ResponseStreams:
         buffer = self._new_buffer()
         try:
             for chunk in iter_body(response):
-                # From here on a message must be one line; in JSON, newlines are only whitespace.
+                # The relay expects one line per message; in JSON, newlines are only whitespace.
                 has_newline = b"\n" in chunk or b"\r" in chunk
                 buffer.append(chunk.translate(_NEWLINES_TO_SPACES) if has_newline else chunk)
         except BaseException:
@@ -114,7 +116,7 @@ class ResponseStreams:
     def _read_events(
         self, response: httpx2.Response, events: EventParser, message: OutgoingMessage, connection: UpstreamConnection
     ) -> bool:
-        """Deliver the events of a stream; return whether the response was among them."""
+        """Pass the events of a stream to the relay; return whether the response was among them."""
         is_answered = False
         timer = threading.Timer(_LINGER_SECONDS, connection.abort)
         timer.daemon = True
@@ -134,15 +136,15 @@ class ResponseStreams:
         return is_answered
 
     def resume(self, message: OutgoingMessage, events: EventParser, make_headers: _MakeHeaders) -> None:
-        """Resume the stream of a request after its last event. Raises `UpstreamFailed` if the server cannot."""
+        """Resume a broken stream after its last event. Raises `UpstreamFailed` if the server does not support that."""
         tries = 0
         while not message.is_modern and events.last_event_id and tries < _MAX_RESUMES:
             last_event_id = events.last_event_id
-            if self._closing.wait(_get_retry_delay(events, tries)):
+            if self._stop_event.wait(_get_retry_delay(events, tries)):
                 break
             if not self._relay.is_pending(message.id):
                 return
-            with self._endpoint.connection() as connection:
+            with self._endpoint.borrow_connection() as connection:
                 message.use_connection(connection)
                 try:
                     if self._try_resume(message, events, make_headers(), connection):
@@ -163,13 +165,13 @@ class ResponseStreams:
             return self._read_events(response, events, message, connection)
 
     def listen(self, make_headers: _MakeHeaders, is_wanted: Callable[[], bool]) -> None:
-        """Read the server's own stream, if it has one, and reconnect as long as `is_wanted`."""
+        """Read the server's stream for messages outside of requests, if it has one; reconnect while `is_wanted()`."""
         events, tries = EventParser(self._new_buffer()), 0
-        while is_wanted() and not self._closing.is_set():
+        while is_wanted() and not self._stop_event.is_set():
             tries += 1
-            with contextlib.suppress(UpstreamFailed), self._endpoint.connection() as connection:
-                resumption = {"last-event-id": events.last_event_id} if events.last_event_id else {}
-                with self._open_stream(connection, {**make_headers(), **resumption}) as response:
+            with contextlib.suppress(UpstreamFailed), self._endpoint.borrow_connection() as connection:
+                resume_headers = {"last-event-id": events.last_event_id} if events.last_event_id else {}
+                with self._open_stream(connection, {**make_headers(), **resume_headers}) as response:
                     if response.status_code >= 500:
                         raise UpstreamFailed("the server cannot be listened to just now")
                     if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
@@ -180,7 +182,7 @@ class ResponseStreams:
                             if event.is_message:
                                 self._deliver(event.data)
             events.discard()
-            self._closing.wait(_get_retry_delay(events, tries))
+            self._stop_event.wait(_get_retry_delay(events, tries))
 
     def _open_stream(
         self, connection: UpstreamConnection, headers: dict[str, str]
@@ -190,7 +192,7 @@ class ResponseStreams:
         return contextlib.closing(self._endpoint.open(connection, "GET", self._endpoint.url, stream_headers))
 
     def _on_error_status(self, response: httpx2.Response, message: OutgoingMessage) -> None:
-        """Deliver the JSON-RPC error in the body of an HTTP error, or raise `UpstreamFailed` if there is none."""
+        """Pass the JSON-RPC error in an HTTP error body to the relay. Raises `UpstreamFailed` if there is none."""
         body = bytearray()
         for chunk in iter_body(response):
             body += chunk[: _MAX_ERROR_BODY_BYTES - len(body)]
@@ -227,14 +229,16 @@ def get_media_type(response: httpx2.Response) -> str:
 
 
 def _get_retry_delay(events: EventParser, attempt_count: int) -> float:
-    first = _RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
-    return min(first * 2.0 ** max(attempt_count - 1, 0), _MAX_RETRY_SECONDS)
+    first_delay = (
+        _FIRST_RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
+    )
+    return min(first_delay * 2.0 ** max(attempt_count - 1, 0), _MAX_RETRY_SECONDS)
 
 
 class LegacyStream:
-    """Stream of the transport of 2024-11-05, which carries all messages of a server; ours are posted to another URL.
+    """Event stream of the 2024-11-05 transport, which carries all messages of a server.
 
-    When it ends, all requests fail.
+    Messages to the server are posted to another URL. When the stream ends, all pending requests fail.
     """
 
     def __init__(self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer]) -> None:
@@ -248,7 +252,7 @@ class LegacyStream:
     def get_post_url(self) -> httpx2.URL | None:
         """Return the URL to post messages to; `None` if the server does not have this transport."""
         try:
-            return self._post_url.result(_ENDPOINT_SECONDS)
+            return self._post_url.result(_ENDPOINT_TIMEOUT_SECONDS)
         except (UpstreamFailed, TimeoutError):
             return None
 
@@ -266,7 +270,7 @@ class LegacyStream:
         self._relay.on_upstream_end(error)
 
     def _listen(self) -> None:
-        with self._endpoint.connection() as connection:
+        with self._endpoint.borrow_connection() as connection:
             response = self._endpoint.open(connection, "GET", self._endpoint.url, {"accept": EVENT_STREAM_TYPE})
             with contextlib.closing(response):
                 if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
@@ -287,11 +291,11 @@ class LegacyStream:
 
 
 def redact_errors(line: Line, redact: Callable[[str], str]) -> Line:
-    """Redact secrets in a JSON-RPC error or tool error, since some servers repeat what they were sent.
+    """Redact secrets in a JSON-RPC error or tool error, because some servers repeat request headers in errors.
 
     Other results are data of the server and stay unchanged, even if they contain the caller's credentials.
     """
-    if isinstance(line, Spool | LostMessage) or not any(mark in line for mark in _ERROR_MARKS):
+    if isinstance(line, Spool | LostMessage) or not any(key in line for key in _ERROR_KEYS):
         return line
     if not _is_error(parse(line)):
         return line

@@ -1,4 +1,4 @@
-"""A server reached over HTTP: each message is posted by its own request, and the response may be a stream."""
+"""A server reached over HTTP: each message is posted in its own HTTP request, and the response may be a stream."""
 
 import contextlib
 import logging
@@ -25,10 +25,10 @@ _log = logging.getLogger("forebay")
 _MAX_REQUESTS = 64
 _MAX_LISTENERS = 256
 
-_ACCEPT_SECONDS = 30.0
+_ACCEPT_TIMEOUT_SECONDS = 30.0
 """How long a server may take to accept a notification or a response."""
 
-_CLOSE_SECONDS = 2.0
+_CLOSE_TIMEOUT_SECONDS = 2.0
 """How long each step of closing may take."""
 
 _LEGACY_STATUSES = (400, 404, 405)
@@ -36,15 +36,15 @@ _LEGACY_STATUSES = (400, 404, 405)
 
 
 class _HttpSession:
-    """Session that the server opened in a handshake; each handshake gives a new one."""
+    """Session that the server opened in a handshake, or no session (`id` is `None`)."""
 
-    def __init__(self, session_id: str | None, legacy: LegacyStream | None = None) -> None:
+    def __init__(self, session_id: str | None, legacy_stream: LegacyStream | None = None) -> None:
         self.id = session_id
-        self.legacy = legacy
+        self.legacy_stream = legacy_stream
 
 
 class HttpUpstream:
-    """A server at a URL. Its messages go to the relay."""
+    """Server at a URL. Its messages go to the relay."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class HttpUpstream:
         self._find_schema = find_schema
         self._send_queue: SimpleQueue[Message | None] = SimpleQueue()
         self._request_workers = WorkerPool(_MAX_REQUESTS)
-        # Separate, because subscriptions last and must not block calls.
+        # Separate, because a subscription blocks its worker until it ends.
         self._listen_workers = WorkerPool(_MAX_LISTENERS)
         # A single worker keeps notifications in order.
         self._notify_workers = WorkerPool(1)
@@ -70,21 +70,21 @@ class HttpUpstream:
         self._is_modern = False
         self._send_lock = threading.Lock()
         self._is_closed = False
-        self._closing = threading.Event()
+        self._stop_event = threading.Event()
         self._is_drained = threading.Event()
 
     def send(self, raw: Message) -> None:
-        """Queue a message; failures are reported as the response to it. Raises `UpstreamFailed` after `close`."""
+        """Queue a message; later failures become error responses. Raises `UpstreamFailed` after `close`."""
         with self._send_lock:
             if self._is_closed:
                 raise UpstreamFailed("the gateway is about to end; ask again when it is back")
             self._send_queue.put(raw)
 
     def run(self, relay: Relay) -> int:
-        """Send queued messages until `close`; return the exit code 0."""
+        """Send queued messages until `close` is called; return 0, as an exit code."""
         self._relay = relay
         relay.redact = self._endpoint.redact
-        self._streams = ResponseStreams(self._endpoint, relay, self._new_buffer, self._closing)
+        self._streams = ResponseStreams(self._endpoint, relay, self._new_buffer, self._stop_event)
         while (raw := self._send_queue.get()) is not None:
             self._dispatch(self._make_outgoing(raw))
         self._is_drained.set()
@@ -106,7 +106,7 @@ class HttpUpstream:
                 self._relay.pending.wait_settled(message.id)
             case "notifications/initialized":
                 self._notify_workers.submit(lambda: self._send_notification(message))
-                self._notify_workers.wait_idle(_ACCEPT_SECONDS)
+                self._notify_workers.wait_idle(_ACCEPT_TIMEOUT_SECONDS)
             case "notifications/cancelled":
                 self._cancel(message)
             case "subscriptions/listen" if message.is_request:
@@ -160,14 +160,14 @@ class HttpUpstream:
                 raise UpstreamFailed("the server forgets its sessions at once; ask again in a while")
             self._renew_session(session)
             self._exchange(message, is_retry=True)
-        elif message.method == "notifications/initialized" and self._session.legacy is None:
+        elif message.method == "notifications/initialized" and self._session.legacy_stream is None:
             threading.Thread(target=self._listen, args=(self._session,), daemon=True).start()
 
     def _try_exchange(self, message: OutgoingMessage, session: _HttpSession) -> bool:
-        """Return `False` if the server does not know the session, and so has not processed the message."""
-        if session.legacy is not None and message.method != "initialize":
-            return self._post_legacy(message, session.legacy)
-        headers = self._headers(message, session)
+        """Send a message; return `False` if the server does not know the session and has not processed the message."""
+        if session.legacy_stream is not None and message.method != "initialize":
+            return self._post_legacy(message, session.legacy_stream)
+        headers = self._make_headers(message, session)
         try:
             with self._post(message, self._endpoint.url, headers) as (response, connection):
                 if response.status_code == 404 and "mcp-session-id" in headers:
@@ -181,15 +181,15 @@ class HttpUpstream:
             self._initialize_legacy(message, error)
             return True
         if broken_stream is not None:
-            self._streams.resume(message, broken_stream, lambda: self._headers(message, session))
+            self._streams.resume(message, broken_stream, lambda: self._make_headers(message, session))
         return True
 
     @contextlib.contextmanager
     def _post(
         self, message: OutgoingMessage, url: httpx2.URL, headers: Mapping[str, str]
     ) -> Iterator[tuple[httpx2.Response, UpstreamConnection]]:
-        read_timeout = None if message.is_request else _ACCEPT_SECONDS
-        with self._endpoint.connection() as connection:
+        read_timeout = None if message.is_request else _ACCEPT_TIMEOUT_SECONDS
+        with self._endpoint.borrow_connection() as connection:
             message.use_connection(connection)
             try:
                 response = self._endpoint.open(connection, "POST", url, headers, message.raw, read_timeout)
@@ -199,24 +199,24 @@ class HttpUpstream:
                 message.use_connection(None)
 
     def _initialize_legacy(self, message: OutgoingMessage, error: HttpStatusError) -> None:
-        """Try the 2024-11-05 transport; raise `error` if the server does not have that either."""
-        legacy = LegacyStream(self._endpoint, self._relay, self._new_buffer)
-        if legacy.get_post_url() is None:
+        """Send `initialize` over the 2024-11-05 transport; raise `error` if the server does not support that either."""
+        stream = LegacyStream(self._endpoint, self._relay, self._new_buffer)
+        if stream.get_post_url() is None:
             raise error
-        self._session = _HttpSession(None, legacy)
-        self._post_legacy(message, legacy)
+        self._session = _HttpSession(None, stream)
+        self._post_legacy(message, stream)
 
-    def _post_legacy(self, message: OutgoingMessage, legacy: LegacyStream) -> bool:
-        """Post a message whose response comes on the stream; return `False` if the stream has ended."""
-        url = legacy.get_post_url()
-        if legacy.is_closed or url is None:
+    def _post_legacy(self, message: OutgoingMessage, stream: LegacyStream) -> bool:
+        """Post a message whose response comes on `stream`; return `False` if the stream has ended."""
+        url = stream.get_post_url()
+        if stream.is_closed or url is None:
             return False
-        with self._post(message, url, self._headers(message, self._session)) as (response, connection):
+        with self._post(message, url, self._make_headers(message, self._session)) as (response, connection):
             if not response.is_success:
                 self._streams.read_response(response, message, connection)
         return True
 
-    def _headers(self, message: OutgoingMessage | None, session: _HttpSession) -> dict[str, str]:
+    def _make_headers(self, message: OutgoingMessage | None, session: _HttpSession) -> dict[str, str]:
         headers = {"accept": f"{JSON_TYPE}, {EVENT_STREAM_TYPE}", "content-type": JSON_TYPE}
         if message is not None and (message.is_modern or message.method == "initialize"):
             return {**headers, **message.headers}
@@ -242,27 +242,29 @@ class HttpUpstream:
         self._exchange(self._make_outgoing(raw), is_retry=True)
 
     def _listen(self, session: _HttpSession) -> None:
-        """Read the server's own stream as long as the session lasts."""
+        """Read the server's stream for messages outside of requests, as long as the session lasts."""
         with contextlib.suppress(UpstreamFailed):
-            self._streams.listen(lambda: self._headers(None, session), lambda: self._session is session)
+            self._streams.listen(lambda: self._make_headers(None, session), lambda: self._session is session)
 
     def close(self) -> None:
         """Send the queued notifications, abort everything else, and end `run`."""
         with self._send_lock:
             self._is_closed = True
             self._send_queue.put(None)
-        if self._is_drained.wait(_CLOSE_SECONDS):
-            self._notify_workers.wait_idle(_CLOSE_SECONDS)
-        self._closing.set()
+        if self._is_drained.wait(_CLOSE_TIMEOUT_SECONDS):
+            self._notify_workers.wait_idle(_CLOSE_TIMEOUT_SECONDS)
+        self._stop_event.set()
         self._endpoint.abort_all()
         if self._session.id is not None:
             thread = threading.Thread(target=self._delete_session, daemon=True)
             thread.start()
-            thread.join(_CLOSE_SECONDS)
+            thread.join(_CLOSE_TIMEOUT_SECONDS)
         self._endpoint.close()
 
     def _delete_session(self) -> None:
         # Failing is harmless: the session expires at the server.
-        with contextlib.suppress(UpstreamFailed, httpx2.HTTPError), self._endpoint.connection() as connection:
-            headers = self._headers(None, self._session)
-            self._endpoint.open(connection, "DELETE", self._endpoint.url, headers, read_timeout=_CLOSE_SECONDS).close()
+        with contextlib.suppress(UpstreamFailed, httpx2.HTTPError), self._endpoint.borrow_connection() as connection:
+            headers = self._make_headers(None, self._session)
+            self._endpoint.open(
+                connection, "DELETE", self._endpoint.url, headers, read_timeout=_CLOSE_TIMEOUT_SECONDS
+            ).close()

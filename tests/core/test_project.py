@@ -1,3 +1,5 @@
+"""`project` and `has_fields`, compared with plain Python."""
+
 import contextlib
 import json
 from typing import Any
@@ -42,7 +44,7 @@ def naive(value: Any, paths: list[list[str]]) -> Any:
 
 @pytest.mark.slow
 @given(items, paths)
-def test_projects_like_plain_python(value: Any, paths: list[list[str]]) -> None:
+def test_project_equals_plain_python(value: Any, paths: list[list[str]]) -> None:
     expected = compact(naive(value, paths))
     fields = [field(path) for path in paths]
     assert project(compact(value), fields).decode() == expected
@@ -51,7 +53,7 @@ def test_projects_like_plain_python(value: Any, paths: list[list[str]]) -> None:
 
 @pytest.mark.slow
 @given(items, paths)
-def test_a_pointer_names_the_same_field(value: Any, paths: list[list[str]]) -> None:
+def test_a_pointer_names_the_same_field_as_a_path(value: Any, paths: list[list[str]]) -> None:
     pointers = [pointer(tuple(path)) for path in paths]
     assert project(compact(value), pointers) == project(compact(value), map(field, paths))
 
@@ -71,7 +73,7 @@ def reaches(value: Any, path: list[str]) -> bool:
 
 @pytest.mark.slow
 @given(items, paths)
-def test_whether_any_item_has_any_field(value: Any, paths: list[list[str]]) -> None:
+def test_has_fields_equals_plain_python(value: Any, paths: list[list[str]]) -> None:
     expected = any(reaches(value, path) for path in paths)
     assert has_fields(compact(value), map(field, paths)) == expected
     assert has_fields(project(compact(value), map(field, paths)), map(field, paths)) == expected
@@ -79,18 +81,18 @@ def test_whether_any_item_has_any_field(value: Any, paths: list[list[str]]) -> N
 
 @pytest.mark.slow
 @given(st.lists(items, min_size=2, max_size=5), paths)
-def test_lines_stay_lines(values: list[Any], paths: list[list[str]]) -> None:
+def test_json_lines_stay_json_lines(values: list[Any], paths: list[list[str]]) -> None:
     data = "\n\n".join(compact(value) for value in values)
     expected = "".join(compact(naive(value, paths)) + "\n" for value in values)
     assert project(data, [field(path) for path in paths]).decode() == expected
 
 
-def test_values_stand_as_they_do_in_the_payload() -> None:
+def test_values_keep_their_bytes() -> None:
     data = rb'[ {"n": 1.0e2, "s": "\u00e9\/", "o": { "k" : [ ] }, "x": 0} ]'
     assert project(data, ["o", "s", "n"]) == rb'[{"n":1.0e2,"s":"\u00e9\/","o":{ "k" : [ ] }}]'
 
 
-def test_a_cut_payload_is_refused() -> None:
+def test_a_truncated_payload_is_refused() -> None:
     data = b'[{"a": 1, "b": {"c": [2, {"d": "x"}]}}, {"a": [[]]}, null]'
     for cut in range(len(data)):
         with pytest.raises(InvalidJSON) as caught:
@@ -99,18 +101,18 @@ def test_a_cut_payload_is_refused() -> None:
 
 
 @pytest.mark.parametrize("fields", [[], [""], ["a..b"], [".a"], ["a."], ["a\\"], ["\\a"], ["/a~2"]])
-def test_refuses_what_is_no_field(fields: list[str]) -> None:
+def test_invalid_fields_are_refused(fields: list[str]) -> None:
     with pytest.raises(InvalidArgument, match=r"user\.name"):
         project("{}", fields)
 
 
-def test_a_field_goes_down_64_keys_at_most() -> None:
+def test_a_field_has_at_most_64_keys() -> None:
     assert project("{}", [".".join("a" * 64)]) == b"{}"
     with pytest.raises(InvalidArgument, match=r"more than 64 keys; name one at most 64 keys deep"):
         project("{}", [".".join("a" * 65)])
 
 
-def test_fields_are_any_iterable_but_one_text() -> None:
+def test_fields_may_be_any_iterable_but_not_a_text() -> None:
     for fields in (("name",), {"name"}, {"name": 1}, iter(["name"]), (field for field in ["name"])):
         assert project('{"name": 1, "other": 2}', fields) == b'{"name":1}'
     for other in ("name", 1, None):
@@ -120,18 +122,18 @@ def test_fields_are_any_iterable_but_one_text() -> None:
         project("{}", ["name", 1])  # type: ignore[list-item]
 
 
-def test_what_an_iterable_raises_comes_through() -> None:
+def test_errors_of_an_iterable_are_not_caught() -> None:
     with pytest.raises(ZeroDivisionError):
         project("{}", (str(1 // number) for number in [1, 0]))
 
 
-def test_hostile_nesting_ends_in_an_error() -> None:
+def test_deep_nesting_is_an_error() -> None:
     with pytest.raises(InvalidJSON, match="nested too deeply"):
         project(b"[" * 1_000_000, ["a"])
 
 
 @given(st.binary())
-def test_any_bytes_do_no_harm(data: bytes) -> None:
+def test_any_bytes_are_accepted_or_refused(data: bytes) -> None:
     for payload in (data, b'{"a":[' + data + b"]}", b"[" + data):
         with contextlib.suppress(InvalidJSON):
             project(payload, ["a.b", "b"])

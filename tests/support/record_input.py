@@ -1,4 +1,4 @@
-"""Start a server and record its input: `python tapped.py FILE COMMAND…`."""
+"""Start a server and record its input: `python record_input.py FILE COMMAND…`."""
 
 import subprocess
 import sys

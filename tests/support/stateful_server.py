@@ -53,7 +53,7 @@ def make_result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     match method:
         case "initialize":
             capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
-            info = {"name": "keeping server (tests)", "version": "1"}
+            info = {"name": "stateful server (tests)", "version": "1"}
             return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
         case "tools/list":
             return {"tools": [{"name": name, "inputSchema": ANY} for name in TOOLS]}
