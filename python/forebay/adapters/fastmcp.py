@@ -52,7 +52,7 @@ __all__ = ["ForebayMiddleware"]
 _log = logging.getLogger("forebay")
 
 _includes_hidden: ContextVar[bool] = ContextVar("forebay_includes_hidden", default=False)
-"""Whether tools are listed for `expand_tools`, which needs the hidden tools too."""
+"""True while `expand_tools` lists the tools: hidden tools are then included."""
 
 
 _expand_caller: ContextVar[Caller | None] = ContextVar("forebay_expand_caller", default=None)
@@ -391,7 +391,7 @@ def _make_caller(policy: OutputPolicy) -> Caller:
     if request is None or request.request is None:
         return Caller(principal)
     is_ascii = request.protocol_version in MODERN_PROTOCOL_VERSIONS
-    return Caller(principal, is_public=policy.is_public(request.request), is_ascii=is_ascii)
+    return Caller(principal, is_public=policy.needs_long_handles(request.request), is_ascii=is_ascii)
 
 
 def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputPolicy) -> ToolCall:

@@ -196,7 +196,7 @@ class Forebay:
     async def _on_own_tool_call(self, ctx: _Context, call_next: CallNext, call: ToolCall) -> HandlerResult:
         policy = self.policy
         arguments = (ctx.params or {}).get("arguments")
-        caller = Caller(call.principal, is_public=policy.is_public(ctx.request), is_ascii=call.is_ascii)
+        caller = Caller(call.principal, is_public=policy.needs_long_handles(ctx.request), is_ascii=call.is_ascii)
         if call.tool == policy.tools.expand_tool:
             # Which tools the server has may depend on the caller, so list them again.
             tools = policy.rewrite_tools(await self._list_all_tools(ctx, call_next))

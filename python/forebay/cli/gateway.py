@@ -230,7 +230,7 @@ def _find_forebay_command(requested_command: str | None) -> list[str]:
     from forebay.config.adopt import is_forebay
 
     if requested_command is None:
-        # Links are not resolved: their target may change with the next upgrade.
+        # Symbolic links are not resolved: the next upgrade of forebay may change their target.
         program = os.path.abspath(sys.argv[0])  # noqa: PTH100
         return [program] if is_forebay(program) else [sys.executable, "-m", "forebay"]
     try:

@@ -119,12 +119,12 @@ _MAX_FETCH_THREADS = 4
 class JWTVerifier(TokenVerifier):
     """Accepts JWT access tokens that `issuer` signed for `audience`.
 
-    The issuer's keys are fetched when a token names an unknown key, at most once in `cooldown` seconds.
+    The issuer's keys are fetched when a token names an unknown key, at most once in `refetch_cooldown` seconds.
     """
 
-    def __init__(self, issuer: str, audience: str, jwks_url: str, *, cooldown: float = 30.0) -> None:
+    def __init__(self, issuer: str, audience: str, jwks_url: str, *, refetch_cooldown: float = 30.0) -> None:
         self._issuer, self._audience = issuer, audience
-        self._keys = _JWKSClient(jwks_url, timeout=_FETCH_TIMEOUT_SECONDS, cooldown_duration=cooldown)
+        self._keys = _JWKSClient(jwks_url, timeout=_FETCH_TIMEOUT_SECONDS, cooldown_duration=refetch_cooldown)
         self._limiter = anyio.CapacityLimiter(_MAX_FETCH_THREADS)
 
     async def verify_token(self, token: str) -> AccessToken | None:

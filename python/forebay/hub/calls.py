@@ -72,7 +72,7 @@ def supports_request(capabilities: object, method: str, params: Mapping[str, Any
 
 
 class CallFinished(Exception):
-    """The call ended before its input request was answered, so the request belongs to another call."""
+    """An input request arrived for a call that has ended; it must belong to another call."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

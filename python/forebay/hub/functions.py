@@ -78,7 +78,7 @@ def _make_operation(namespace: str, name: str, function: Callable[..., Any]) -> 
         type="mutation",
         description=inspect.getdoc(function) or "",
         input_schema=metadata.arg_model.model_json_schema(by_alias=True),
-        # A schema that wraps a non-object would describe a value that the function does not return.
+        # The SDK wraps a return value that is not an object; the function itself returns the bare value.
         output_schema=None if metadata.wrap_output else metadata.output_schema,
     )
     return Operation(spec, functools.partial(_call_function, function, metadata, spec.id))

@@ -21,11 +21,11 @@ from typing import Any, TypeAlias
 from forebay.operations.schema_shapes import MISSING, SchemaShapes, Shape, canonicalize, get_json_type
 from forebay.operations.validation import Schema, count_values, has_rules, to_pointer
 
-__all__ = ["Caster", "OnReplaced", "cast"]
+__all__ = ["Caster", "ReplacementCallback", "cast"]
 
 _log = logging.getLogger("forebay")
 
-OnReplaced: TypeAlias = Callable[[str, Any], None]
+ReplacementCallback: TypeAlias = Callable[[str, Any], None]
 """Function of the JSON Pointer and the old value of everything that a cast replaces with a placeholder."""
 
 MAX_DEPTH = 128
@@ -57,7 +57,7 @@ _BOUND_KEYWORDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 _NUMBER_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
-def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
+def cast(schema: Schema, value: Any, *, on_replaced: ReplacementCallback | None = None) -> Any:
     """Return a value that fits a schema and keeps as much as possible of the original value.
 
     Parts that need no change are returned as the same objects. The original value is never modified.
@@ -79,7 +79,7 @@ class Caster:
         """Whether another thread is casting, so that a cast would have to wait."""
         return self._lock.locked()
 
-    def cast(self, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
+    def cast(self, value: Any, *, on_replaced: ReplacementCallback | None = None) -> Any:
         """Return a value that fits the schema; see the function `cast`."""
         fitted, attempt = self._fit(value, has_placeholders=True)
         if on_replaced is not None:

@@ -18,7 +18,7 @@ MISSING: Any = object()
 """Marks a missing value, since `None` is JSON's null."""
 
 MAX_COMBINATIONS = 64
-"""Maximum combinations of union members for one value. Above this, the unions are only validated."""
+"""Maximum combinations of union members to try for one value. With more, the value is validated but not cast."""
 
 _Keywords: TypeAlias = dict[str, Any]
 _Unions: TypeAlias = frozenset[tuple[int, str]]

@@ -54,7 +54,7 @@ _LIST_KEYWORDS = {"allOf", "anyOf", "items", "oneOf", "prefixItems"}
 _MAP_KEYWORDS = {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties", "schemas"}
 
 _KEYWORDS_BESIDE_REF = {"$ref", "$defs", "components", "definitions", "openapi"}
-"""Keywords that stay beside a `$ref` in dialects that ignore all rules there."""
+"""Keywords to keep beside a `$ref`. Older dialects ignore all others there, so those are removed."""
 
 _LOCATION_KEYWORDS = {"$anchor", "$defs", "$id", "$schema", "components", "definitions", "openapi"}
 """Keywords that must not move into a nested schema, because references depend on their location."""

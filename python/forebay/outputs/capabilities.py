@@ -276,7 +276,7 @@ def expand_tools(
     """Return the result of the `expand_tools` tool; `listed_tools` are the server's tool definitions.
 
     With a session, the requested tools join `expanded_tools` and are listed from then on. Without a session,
-    `expanded_tools` is `None` and the result holds the definitions, since a call must not change the list.
+    `expanded_tools` is `None`: the list cannot change between calls, so the result holds the definitions instead.
     """
     _check_arguments(arguments)
     tools: list[_ToolDefinition] = [tool for tool in listed_tools if get_tool_name(tool) is not None]

@@ -241,7 +241,7 @@ class OutputPolicy:
         resolved = self._resolver.resolve(arguments, self.get_input_schema(tool), principal, tool=tool)
         return arguments if resolved is arguments else convert(resolved)
 
-    def is_public(self, request: object) -> bool:
+    def needs_long_handles(self, request: object) -> bool:
         """Return whether handles must be hard to guess: over HTTP, unless the operator chose short handles."""
         return request is not None and self.handle_length != SHORT_HANDLE_LENGTH
 

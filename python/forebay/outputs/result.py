@@ -238,7 +238,10 @@ def _extract_structured(result: Mapping[str, Any], structured_content: Any) -> R
 
 
 def _has_only_texts(blocks: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether no field of the text blocks would be lost. Fields of a single block stay in the response."""
+    """Return whether blocks can be stored as text alone.
+
+    A single block may have other fields: they stay in the response.
+    """
     if len(blocks) == 1:
         return _has_only_keys(blocks[0], "text")
     return all(block.keys() == {"type", "text"} for block in blocks)

@@ -145,7 +145,7 @@ class Relay:
 
         `first_steps` run before it in the same thread. Calls are forwarded in the order in which they arrived.
         """
-        preparing_request = self.pending.begin_preparing(message["id"])
+        preparing_request = self.pending.register_preparing(message["id"])
         slot = self._call_order.reserve() if is_call else None
 
         def handle() -> None:
@@ -159,7 +159,7 @@ class Relay:
                         if action is not None:
                             action()
                 finally:
-                    self.pending.end_preparing(preparing_request)
+                    self.pending.unregister_preparing(preparing_request)
 
             if slot is None:
                 finish()
@@ -236,7 +236,7 @@ class Relay:
         if stream_request_id is not None and make_id_key(message.get("id")) != make_id_key(stream_request_id):
             _log.warning("forebay: the server answered one request with what is for another; clients are spared it")
             return False
-        if not self._internal_requests.resolve(message, raw):
+        if not self._internal_requests.accept_response(message, raw):
             self._on_response(message, raw)
         return True
 
@@ -269,7 +269,7 @@ class Relay:
             # The client ignores the response, so that a large result need not be stored.
             _log.debug("forebay: an answer that nobody waits for any more was dropped")
             return
-        pending = self.pending.start_response(message.get("id")) or self._make_assumed_request(message)
+        pending = self.pending.start_response(message.get("id")) or self._make_unmatched_request(message)
 
         def respond() -> None:
             try:
@@ -291,8 +291,8 @@ class Relay:
             return raw
         return raw if replacement is None else replacement
 
-    def _make_assumed_request(self, message: _MessageDict) -> PendingRequest:
-        """Return a request for a response without one, so that the response still goes through the pipeline."""
+    def _make_unmatched_request(self, message: _MessageDict) -> PendingRequest:
+        """Return a request for a response that matches none, so that the response still goes through the pipeline."""
         mode, _ = self._policy.resolve_mode("", {})
         result = message.get("result")
         method = "tools/list" if isinstance(result, dict) and "tools" in result else "tools/call"

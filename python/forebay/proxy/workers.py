@@ -13,7 +13,7 @@ _log = logging.getLogger("forebay")
 _MAX_WORKERS = 4
 
 _IDLE_TIMEOUT_SECONDS = 10.0
-"""Idle threads end after this time, because each connection has its own pools."""
+"""Idle threads end after this time: each connection has its own pools, so idle threads would add up."""
 
 
 class WorkerPool:

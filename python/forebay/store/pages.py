@@ -117,7 +117,7 @@ class Page:
 
 
 def build_page(view: View, handle: str, request: PageRequest) -> Page:
-    """Build a page of a view, which must be at the path of the request.
+    """Build a page of a view. The view must be of the value at `request.path`.
 
     Raises `InvalidArgument` for invalid parameters, `InvalidFormat` or `PathNotFound`.
     """
@@ -361,7 +361,7 @@ class _PageBuilder:
     def _check_fields_exist(self, index: ItemIndex, fields: Sequence[str]) -> None:
         """Raise `PathNotFound` if none of the first items, among them those of the page, has any of the fields."""
         if index.span(self._offset, 1).start - index.start > 2 * _MAX_SCAN_BYTES:
-            # The page is certainly past the items scanned below.
+            # The page starts after the last item that the scan could reach.
             return
         count, scanned, example = 0, 0, ""
         while count < len(index) and scanned < _MAX_SCAN_BYTES:

@@ -53,7 +53,7 @@ class _MaskedURL(httpx2.URL):
     __repr__ = __str__
 
     def join(self, url: httpx2.URL | str) -> httpx2.URL:
-        """Resolve the location of a redirect. An empty location, or only a `#fragment`, keeps the unmasked query."""
+        """Resolve the location of a redirect against the real URL: an empty location keeps its query."""
         return httpx2.URL(self).join(url)
 
 

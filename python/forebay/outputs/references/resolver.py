@@ -73,7 +73,11 @@ class RangeSource(Protocol):
 def read_range(
     source: RangeSource, selected_range: ReferenceRange, max_bytes: int, chunk_bytes: int = _READ_CHUNK_BYTES
 ) -> bytes:
-    """Read a range; raise `FileRefTooLarge` above `max_bytes`. Lines must lie within the first `max_bytes`."""
+    """Read a range of bytes or lines.
+
+    Raises `FileRefTooLarge` if a byte range is larger than `max_bytes`, or a line range ends beyond the first
+    `max_bytes` of the source.
+    """
     if isinstance(selected_range, LineRange):
         return _read_lines(source, selected_range, max_bytes, chunk_bytes)
     return _read_bytes(source, selected_range, max_bytes)
@@ -129,12 +133,12 @@ class ResolvedValue:
 
 
 def to_objects(arguments: Any) -> Any:
-    """Return the arguments for a tool in this process, with content as `str` or parsed JSON."""
+    """Replace each resolved reference by its content as `str` or parsed JSON, for a tool in this process."""
     return _map_resolved(arguments, _to_object)
 
 
 def to_fragments(arguments: Any) -> Any:
-    """Return the arguments for `orjson.dumps`, with content as JSON fragments without line breaks."""
+    """Replace each resolved reference by its content as a JSON fragment without line breaks, for `orjson.dumps`."""
     return _map_resolved(arguments, _to_fragment)
 
 
@@ -245,7 +249,10 @@ class ReferenceResolver:
 
 
 def _list_default_roots() -> list[str]:
-    """Return the working directory, unless it is `/`, where some clients start servers, and the temporary directory."""
+    """Return the working directory and the temporary directory.
+
+    A working directory of `/` is left out: some clients start servers there.
+    """
     cwd = Path.cwd()
     return [*([] if cwd == cwd.parent else [str(cwd)]), tempfile.gettempdir()]
 
