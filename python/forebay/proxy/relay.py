@@ -50,7 +50,7 @@ class Sender(Protocol):
 
 
 class Relay:
-    """Forwards messages between one client and one server.
+    """Relay that forwards messages between one client and one server.
 
     One thread calls `receive_from_client`, and one thread per server stream calls `receive_from_server`. Slow work
     runs in worker threads.
@@ -112,7 +112,7 @@ class Relay:
             if (refusal := find_refusal(message)) is not None:
                 self._client.send(refusal)
                 return
-            # Serialized again, so that the server cannot parse it differently and see another call.
+            # Serialize the message again: the server might parse the client's bytes differently and see another call.
             raw = dump(message)
         if not isinstance(message, dict):
             self._send_upstream(raw)
@@ -266,7 +266,7 @@ class Relay:
 
     def _on_response(self, message: _MessageDict, raw: Message) -> None:
         if self.pending.was_cancelled(message.get("id")):
-            # The client ignores the response, so that a large result need not be stored.
+            # The client ignores the response to a cancelled request. Drop it, so that a large result is not stored.
             _log.debug("forebay: an answer that nobody waits for any more was dropped")
             return
         pending = self.pending.start_response(message.get("id")) or self._make_unmatched_request(message)
@@ -292,7 +292,7 @@ class Relay:
         return raw if replacement is None else replacement
 
     def _make_unmatched_request(self, message: _MessageDict) -> PendingRequest:
-        """Return a request for a response that matches none, so that the response still goes through the pipeline."""
+        """Return a substitute request for a response that matches no request, so that the pipeline still handles it."""
         mode, _ = self._policy.resolve_mode("", {})
         result = message.get("result")
         method = "tools/list" if isinstance(result, dict) and "tools" in result else "tools/call"
@@ -320,7 +320,7 @@ class Relay:
         try:
             self._policy.learn_tools(self._list_tools(meta))
         except Exception as error:
-            # Calls still work, unless the capability filter needs to know the tool.
+            # Without the list, calls still work, unless the capability filter needs to know the called tool.
             _log.warning("forebay: the server does not say what tools it has: %s", error)
 
     def _list_tools(self, meta: Mapping[str, Any]) -> list[Any]:
@@ -335,7 +335,7 @@ class Relay:
             try:
                 self._internal_requests.wait_result(request_id)
             except UpstreamRejected:
-                # The first server may have rejected the message, too; only the handshake is indispensable.
+                # Only the handshake must succeed. The other messages may have been rejected before the restart, too.
                 if index == 0:
                     raise
 

@@ -78,7 +78,7 @@ class Session:
                 self.subscribe_requests.pop(uri, None)
 
     def replay(self, new_id: Callable[[], str]) -> Iterator[tuple[str | None, Message]]:
-        """Yield the messages for a new server in order, each with the id of the response to wait for."""
+        """Yield the messages for a new server in order, each with the id of the response to wait for, if any."""
         if self.initialize_request is None or not self.is_negotiated:
             return
         yield _renew_id(self.initialize_request, new_id())
@@ -90,7 +90,7 @@ class Session:
 
 
 def _renew_id(raw: Message, request_id: str) -> tuple[str, bytes]:
-    """Return a new id and the request with it: the client has already received a response to the old id."""
+    """Return `request_id` and the request with this new id. The client already has a response to the old id."""
     return request_id, dump({**parse_lazy(raw), "id": request_id})
 
 
@@ -301,7 +301,7 @@ class UpstreamRejected(UpstreamFailed):
 
 
 class _IdSequence:
-    """Sequence of request ids with a random prefix, so that they differ from the ids of every peer."""
+    """Sequence of request ids with a random prefix, so that they differ from all ids that a peer chooses."""
 
     def __init__(self) -> None:
         self.prefix = f"forebay-{secrets.token_hex(8)}"
