@@ -38,7 +38,7 @@ class _ByteTotal:
 
 
 class Monitor:
-    """Records every response in the journal, and logs those over their budget."""
+    """Recorder of every response in the journal. It logs a warning for responses over their budget."""
 
     def __init__(self, journal: Journal, connection_limit: int = CONNECTION_LIMIT_BYTES) -> None:
         check_integer("connection_limit_bytes", connection_limit, 1)

@@ -184,7 +184,7 @@ def escape_text(text: bytes, chunk_bytes: int = _ESCAPE_CHUNK_BYTES) -> bytes:
 
 
 class ReferenceResolver:
-    """Resolves references to files below `roots` and to stored outputs."""
+    """Resolver of references to files below `roots` and to stored outputs."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class ReferenceResolver:
         try:
             return stack.enter_context(self._store.open_view(handle, reference.path, principal=principal))
         except PathNotFound:
-            # The error shows the outline, since the caller has no way to ask for it.
+            # The error shows the payload's outline, because no tool returns it.
             outline = self._store.outline(handle, principal=principal)
             raise PathNotFound(f"nothing at path {short_repr(reference.path)}; there is {outline}") from None
 
@@ -299,7 +299,7 @@ class _CallResolution:
         self.remaining_bytes -= len(data)
         if reference.is_base64:
             return ResolvedValue(base64.b64encode(data))
-        # An empty path means all arguments at once: they are an object, whatever the schema says.
+        # With an empty path the reference stands for all arguments, which are always an object, never text.
         if path and accepts_text(self.schema, path):
             return ResolvedValue(_check_is_text(data, reference))
         data = _check_is_json(data.removeprefix(_UTF8_BOM), reference)
