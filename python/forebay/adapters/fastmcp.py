@@ -127,7 +127,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         return self.policy.store
 
     def close(self) -> None:
-        """Close the store, if it was opened here."""
+        """Close the store, unless it was passed in by the caller."""
         self.policy.close()
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:

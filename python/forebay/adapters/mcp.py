@@ -72,7 +72,7 @@ class Forebay:
         return self.policy.store
 
     def close(self) -> None:
-        """Close the store, if it was opened here."""
+        """Close the store, unless it was passed in by the caller."""
         self.policy.close()
 
     def install(self, server: _S) -> _S:

@@ -260,7 +260,7 @@ def _print_note(text: str) -> None:
 def _check_executable(command: str, subject: str, split_hint: str) -> None:
     """Raise `InvalidArgument` if a command cannot be run.
 
-    `split_hint` is the advice for a command that was joined with its arguments.
+    `split_hint` is the advice if the command and its arguments were written as one word.
     """
     import shutil
 

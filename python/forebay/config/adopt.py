@@ -361,7 +361,7 @@ def _write_temporary(file: Path, content: bytes) -> Path:
 
 
 def _write_file(descriptor: int, new_path: Path, old_path: Path, data: bytes) -> None:
-    """Write a new file with the owner and permissions of another, or remove it if that fails."""
+    """Write a new file with the owner and permissions of the old one. If this fails, remove the new file."""
     try:
         with open(descriptor, "wb") as out:
             _copy_ownership(descriptor, old_path.stat())
@@ -378,5 +378,5 @@ def _copy_ownership(descriptor: int, old_status: os.stat_result) -> None:
         os.fchown(descriptor, old_status.st_uid, old_status.st_gid)
     except PermissionError:
         raise _OwnerMismatch from None
-    # Changing the owner may clear permission bits.
+    # Set the permissions last, because changing the owner may clear permission bits.
     os.fchmod(descriptor, stat.S_IMODE(old_status.st_mode))

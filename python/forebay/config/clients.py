@@ -36,7 +36,7 @@ _KEYS_BY_TYPE = {"command": ("command", "args", "env", "cwd"), "url": ("url", "h
 
 
 def read_client_file(path: str) -> str:
-    """Read a file without changing its line ends. Raises `InvalidArgument`."""
+    """Read a file without changing its line ends. Raises `InvalidArgument` if it cannot be read."""
     try:
         return Path(path).read_bytes().decode()
     except OSError as error:

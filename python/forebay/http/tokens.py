@@ -41,7 +41,7 @@ class TokenFile(TokenVerifier):
         self._path = Path(path)
         self._scopes = list(scopes)
         self._allow_others_to_read = allow_others_to_read
-        # Take the signature before reading, so that a change in between is noticed next time.
+        # Get the signature before reading the file, so that a change during the reading is noticed next time.
         self._last_signature = self._get_signature()
         self._entries = self._read()
         if not self._entries:

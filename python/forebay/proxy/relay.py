@@ -143,7 +143,7 @@ class Relay:
     ) -> None:
         """Handle a request in a worker thread, so that other requests and a cancellation of this one need not wait.
 
-        `first_steps` run before it in the same thread. Calls are forwarded in the order in which they arrived.
+        `first_steps` run first, in the same thread. Calls are forwarded in the order in which they arrived.
         """
         preparing_request = self.pending.register_preparing(message["id"])
         slot = self._call_order.reserve() if is_call else None

@@ -105,7 +105,7 @@ def _run_relay(
         grace_seconds = settings.shutdown_grace_seconds
         relay.wait_idle(grace_seconds)
         upstream.close()
-        # The last messages of the server may still be in the pipe.
+        # Wait for the last messages of the server, which may still be in the pipe.
         server_thread.join(grace_seconds)
         relay.wait_idle(grace_seconds)
     # A negative code is a signal. Like a shell, return 128 plus the number of the signal.
