@@ -47,7 +47,7 @@ _MAX_LIST_PAGES = 100
 """Maximum number of pages of `tools/list` to read."""
 
 _MODERN_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""Fields that the newest protocol version requires in results. The SDK drops a field that a method's result lacks."""
+"""Fields that the newest protocol version requires in results. The SDK drops fields that a result cannot have."""
 
 
 _S = TypeVar("_S", bound=MCPServer[Any] | Server[Any])

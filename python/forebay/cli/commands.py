@@ -274,7 +274,8 @@ def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Princip
     """Return the principal that a command acts as for a handle.
 
     Without `--principal` this is the operator. Otherwise it is the owner of the handle if `--principal` may name the
-    owner, else the value of `--principal`."""
+    owner, else the value of `--principal`.
+    """
     from forebay.store import OPERATOR
 
     if args.principal is None:

@@ -174,7 +174,8 @@ _SERVER_OPTIONS = ("url", "headers")
 def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | None:
     """Return a hint on a flag that a command does not have, or `None` if the flag is unknown.
 
-    The hint is the command that has the flag, or advice for a flag of earlier versions."""
+    The hint is the command that has the flag, or advice for a flag of earlier versions.
+    """
     from forebay.config.options import OPTIONS, REMOVED_OPTIONS
 
     advice = REMOVED_OPTIONS.get(flag.removeprefix("--").replace("-", "_"))

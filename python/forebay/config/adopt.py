@@ -307,7 +307,7 @@ class FileNotChanged(ForebayError, OSError):
 
 
 class _OwnerMismatch(OSError):
-    """The new file cannot be given to the owner of the old file, so that the owner could not read it."""
+    """The new file cannot be given to the owner of the old file, who could then not read the new file."""
 
 
 def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:

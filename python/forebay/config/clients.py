@@ -123,7 +123,7 @@ def _make_upstream(name: str, server: dict[str, Any], environ: Mapping[str, str]
         for key in _KEYS_BY_TYPE[upstream_type]
         if server.get(key) is not None
     }
-    # Clients allow any text as a server's name. Tool names do not, and the name may become a prefix of tool names.
+    # Replace characters that tool names cannot have, because the server's name may become a prefix of tool names.
     return parse_upstream(re.sub(r"[^A-Za-z0-9_.-]+", "-", name), table, lambda *_: location)
 
 

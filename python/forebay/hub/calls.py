@@ -180,7 +180,8 @@ class Call:
     async def request_input(self, method: str, params: Mapping[str, Any] | None) -> Result:
         """Send an input request to the client and return its answer.
 
-        Raises `CallFinished`, and `MCPError` if the client does not support the request."""
+        Raises `CallFinished`, and `MCPError` if the client does not support the request.
+        """
         if not self.caller.supports(method, params or {}):
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
@@ -244,7 +245,8 @@ class Call:
 def make_request_key(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return a key that is equal for a request and for its repetitions with the client's answers.
 
-    Fields that may differ between them are left out."""
+    Fields that may differ between them are left out.
+    """
     round_fields = ("_meta", "inputResponses", "requestState")
     return method, {key: value for key, value in params.items() if key not in round_fields}
 

@@ -105,7 +105,7 @@ class ClientPeer:
     async def track_request(
         self, session: ServerSession, upstream: object, token: object, capabilities: object = None
     ) -> AsyncIterator[ClientRequest]:
-        """Track a client request until it is answered, so that progress and log messages can be sent before."""
+        """Track a client request until its response, so that progress and log messages can be sent before it."""
         client_request = ClientRequest(session, upstream, token)
         reset_token = _current_capabilities.set(capabilities)
         # On a shared connection, late progress of one request must not be taken for progress of another request.

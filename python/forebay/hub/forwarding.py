@@ -145,10 +145,10 @@ class Forwarding:
         return {**await _list_extras(tenant), **page, "tools": [with_upstream_fields(tool) for tool in tools]}
 
     async def _list_upstream(self, ctx: _Context, upstream: MCPUpstream) -> tuple[bool, dict[str, dict[str, Any]]]:
-        """Return the fields of a server's tools by tool name, and before them whether they are all fields of the tools.
+        """Return whether the returned fields of a server's tools are complete, and these fields by tool name.
 
-        They are all fields if client and server use the same protocol era. Otherwise they are only those fields that
-        exist in both eras: annotations and `_meta`.
+        They are complete if client and server use the same protocol era. Otherwise only the fields that exist in both
+        eras (annotations and `_meta`) are returned.
         """
         try:
             tools = (await upstream.get_connection()).listed_tools
@@ -249,7 +249,7 @@ def _get_protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrap_structured_content(result: dict[str, Any], spec: OperationSpec, is_modern_upstream: bool) -> dict[str, Any]:
-    """Wrap structured content unless it and its schema are of an object, as versions before 2026-07-28 require."""
+    """Wrap structured content if it or its schema is not of type object, as versions before 2026-07-28 require."""
     structured = result.get("structuredContent")
     if not is_modern_upstream or "structuredContent" not in result:
         return result

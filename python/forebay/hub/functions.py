@@ -40,7 +40,7 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
 
 
 def _import_module(name: str, folder: str | None) -> ModuleType:
-    # Also search the working directory, as `python -m` does. The path of an installed command does not contain it.
+    # Also search the working directory, as `python -m` does. The `sys.path` of an installed command lacks it.
     for directory in (folder, str(Path.cwd())):
         if directory is not None and directory not in sys.path:
             sys.path.insert(0, directory)

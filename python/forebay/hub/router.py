@@ -42,7 +42,8 @@ class Router:
     async def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a request.
 
-        Raises `LookupError`. Its argument is the method if the method is unknown, else a message."""
+        Raises `LookupError`. Its argument is the method if the method is unknown, else a message.
+        """
         if method in _LIST_METHODS:
             return await self._merge_lists(method, params)
         match method, params:

@@ -93,7 +93,8 @@ class HubRelay(Relay):
     def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
         """Pass a large result to its sink and return a response with a placeholder.
 
-        Return `None` to forward the response unchanged."""
+        Return `None` to forward the response unchanged.
+        """
         if pending.method == "initialize":
             self._set_version(message)
         sink = self._sinks.pop(make_id_key(pending.id), None)
