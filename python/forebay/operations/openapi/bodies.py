@@ -216,7 +216,7 @@ def _encode_multipart(parts: list[tuple[str, _Part]]) -> tuple[bytes, str]:
     if not parts:
         raise CallError("VALIDATION_ERROR", "body is a form of several parts: give at least one field")
     try:
-        # httpx encodes multipart forms only as part of a request.
+        # httpx encodes multipart forms only as part of a request, so one is built that is never sent.
         request = httpx2.Request("POST", "http://localhost/", files=parts)
     except (TypeError, ValueError) as error:
         raise CallError("VALIDATION_ERROR", f"body cannot be written: {error!s:.200}") from None
