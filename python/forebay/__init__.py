@@ -109,7 +109,7 @@ __all__ = [
     "truncate_lines",
 ]
 
-# Imported on first use, because they need zstandard and orjson.
+# Modules of names that are imported on first use, because these modules need zstandard and orjson.
 _LAZY_IMPORTS = {
     "Descriptor": "forebay.store.handles",
     "OPERATOR": "forebay.store",

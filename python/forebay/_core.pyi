@@ -1,10 +1,10 @@
 """The Rust core. Every function borrows its payload, releases the interpreter and returns a small result.
 
 A payload is `bytes`, a read-only buffer (an `mmap` opened for reading, a read-only `memoryview`) or a `str`, which
-is read as UTF-8. (On first use, CPython encodes a `str` that is not ASCII and keeps the bytes with it.) Offsets and
-sizes are in bytes unless a name says items, lines or chars.
+is read as UTF-8. (On first use, CPython encodes a `str` that is not ASCII and keeps the encoded bytes as long as the
+`str`.) Offsets and sizes are in bytes unless a name says items, lines or chars.
 
-Nobody may change a read-only buffer during a call: the result would be wrong, though never unsafe.
+The memory behind a read-only buffer must not change during a call: the result would be wrong, though never unsafe.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class Span:
     def end(self) -> int: ...
     @property
     def first(self) -> int:
-        """Number of the item that starts at byte `start`. The first requested item is in the same block."""
+        """Number of the item that starts at byte `start`. The first requested item is this one or a later one."""
     @property
     def count(self) -> int:
         """How many of the requested items exist."""
@@ -80,13 +80,13 @@ class ItemIndexer:
 def index_items(data: Buffer | str, path: str | None = None, *, validate: bool = True) -> ItemIndex:
     """Index the items of a top-level array, of the array at `path` (a JSON Pointer), or of NDJSON.
 
-    Without a `path`, the items of an object are those of its *main* array: the array with the most bytes, or the first
-    of several, among the arrays that at most four object keys lead to, without passing through another array. A deeper
-    array needs a `path`. A key of more than 4096 bytes is not followed. A document without a main array has no items:
-    the length of the index is 0, `path` and `kind` are `None`.
+    Without a `path`, the items of an object are those of its *main* array. The main array is chosen among the arrays
+    that are at most four object keys deep and not inside another array: it is the one with the most bytes, or the first
+    of several. Any other array needs a `path`. A key of more than 4096 bytes is not followed. A document without a main
+    array has no items: the length of the index is 0, `path` and `kind` are `None`.
 
-    If a key is repeated in an object, each of its values may hold the main array, but a `path` follows the first, as in
-    `get` and `project`. `start` and `end` tell which array was indexed.
+    If a key is repeated in an object, each of its values may hold the main array, but a `path` follows the first value,
+    as in `get` and `project`. `start` and `end` of the index tell which array was indexed.
 
     Several values, one per line, are NDJSON: every value is an item, and blank lines are ignored. Unlike in `get`, a
     `path` cannot lead into NDJSON.
@@ -267,9 +267,9 @@ def read_items(
     """Return whole items from number `offset` on, at most `limit`, as a JSON array of at most `max_bytes`.
 
     `last=n` replaces `offset` and `limit`: the page starts at the n-th item from the end. If the last n items do not
-    fit, `next_offset` is the number of the next one. `data` may be a part of the payload that starts at byte `base` and
-    contains at least `index.span(offset, limit)`. An item that alone exceeds the budget is truncated, returned alone,
-    and listed in `truncated`. A budget under 15 is rejected.
+    fit, `next_offset` is the number of the first item that is left. `data` may be a part of the payload that starts at
+    byte `base` and contains at least `index.span(offset, limit)`. An item that alone exceeds the budget is truncated,
+    returned alone, and listed in `truncated`. A budget under 15 is rejected.
 
     The index must belong to this payload. Another index raises `CorruptIndex` if the difference is noticed; if not, the
     page is wrong.
@@ -281,9 +281,10 @@ def read_text(
     """Return text from byte `offset` on that takes at most `max_bytes` once escaped.
 
     `escape_levels` is how many times the text will be JSON-escaped: 0, 1 or 2. `last=n` replaces `offset`: the page
-    starts at the n-th byte from the end, or at the first character after it. If the last n bytes do not fit,
-    `next_offset` is where the next page starts. `max_bytes` must be enough for any single character: at least 4, or 6
-    with one escape level, or 7 with two. Raise `InvalidText` if the text is not UTF-8.
+    starts at the n-th byte from the end. If that byte is in the middle of a character, the page starts after the
+    character. If the last n bytes do not fit, `next_offset` is where the next page starts. `max_bytes` must be enough
+    for any single character: at least 4, or 6 with one escape level, or 7 with two. Raise `InvalidText` if the text is
+    not UTF-8.
     """
 
 def read_lines(
@@ -300,7 +301,7 @@ def read_lines(
 
     `escape_levels` is how many times the lines will be JSON-escaped: 0, 1 or 2. `last=n` replaces `offset` and `limit`:
     the page starts at the n-th line from the end. If the last n lines do not fit, `next_offset` is the number of the
-    next one. The minimum of `max_bytes` is the same as for `read_text`.
+    first line that is left. The minimum of `max_bytes` is the same as for `read_text`.
 
     With an index (`index_lines`) the cost does not depend on `offset`. A line that alone exceeds the budget is cut,
     returned alone, and listed in `truncated` with the byte from which `read_text` continues.
@@ -318,14 +319,14 @@ def truncate(
     """Return an overview of a JSON document: valid JSON, never longer than `max_bytes`.
 
     An array with too many items becomes `{"items": […], "totalCount": n, "showing": k}`, a long string ends in `...`,
-    and a value deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"`. If keys of an object are left
-    out, its last member is their number, under the key `...`, or more dots if that key exists. Keys and numbers of up
-    to 64 characters are never cut, even if `max_string_chars` is smaller. If several keys are cut to the same text,
-    only the first is shown. Several values, one per line, are NDJSON, and count as the items of an array.
+    and a value deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"`. If members of an object are left
+    out, a last member `"...": n` counts them; its key has more dots if the object has a key `...` itself. Keys and
+    numbers of up to 64 characters are never cut, even if `max_string_chars` is smaller. If several keys are cut to the
+    same text, only the first is shown. Several values, one per line, are NDJSON, and count as the items of an array.
 
-    If the result is still larger than `max_bytes`, shallow values are shown before deep ones: all values of a level
-    appear, with closed containers and short strings, before any of them is shown in more detail. Then containers are
-    opened in turn, the first item of an array before the others. A larger budget never shows less.
+    If the result is still larger than `max_bytes`, shallow values are shown before deep ones. All values of a level
+    appear before any of them is shown in more detail: containers first appear closed (`{"...": 3}`), strings short.
+    Then containers are opened in turn, the first item of an array before the others. A larger budget never shows less.
 
     Raise `InvalidArgument` if `max_bytes` is too small for the result (13 is always enough) or `max_depth` is more than
     64. Raise `InvalidJSON` if a part that is shown is not JSON, or the payload ends too early. Other parts are not
@@ -344,15 +345,15 @@ def outline(data: Buffer | str, max_bytes: int = 512) -> str:
     """Return the shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`.
 
     `int`, `float`, `str`, `bool` and `null` are joined by `|` where several occur; integers among floats are floats.
-    `key?` is missing from some objects. `[T] ×100` is an array of 100 items, `×0-3` stands for arrays of none to three.
-    `{<138586341>: T} ×184` is a map of 184 keys such as this one: an object whose keys are ids, or that has more than
-    20 keys (100 for scalars) with values of one shape. A key that is not a plain word is quoted as JSON, a long key is
-    cut. `ndjson [T] ×n` stands for n values, one per line.
+    `key?` marks a key that some objects lack. `[T] ×100` is an array of 100 items, `×0-3` stands for arrays of none to
+    three. `{<138586341>: T} ×184` is a map of 184 keys such as `138586341`: an object whose keys are ids, or that has
+    more than 20 keys (more than 100 if the values are scalars) with values of one shape. A key that is not a plain word
+    is quoted as JSON, a long key is cut. `ndjson [T] ×n` stands for n values, one per line.
 
-    The first 100 items of an array are merged, or fewer if they are very large; other items are only counted, and do
-    not contribute to ranges such as `×0-3`. `…` stands for parts that did not fit into `max_bytes` (at least 8): keys
-    are added level by level and in turns among siblings, and a larger budget never shows less. Values deeper than 32
-    levels are shown as `{…}` or `[…]`.
+    The shapes of the first 100 items of an array are merged, or of fewer if they are very large. Other items are only
+    counted, and do not contribute to ranges such as `×0-3`. `…` stands for parts that did not fit into `max_bytes` (at
+    least 8): keys are added level by level and in turns among siblings, and a larger budget never shows less. Values
+    deeper than 32 levels are shown as `{…}` or `[…]`.
 
     Only the values that are merged are validated.
     """
@@ -414,7 +415,7 @@ def search(
 
 @final
 class Unescaper:
-    """Decoder like `unescape`, for content that arrives in pieces. It may be cut anywhere."""
+    """Decoder like `unescape`, for content that arrives in pieces. A piece may end anywhere, even in an escape."""
 
     def __new__(cls) -> Unescaper: ...
     def push(self, piece: Buffer | str) -> bytes:
@@ -433,9 +434,9 @@ def dissect(
     """Split a message into a skeleton, in which hole `n` is the string `token:n`, and the spans of its holes.
 
     `part` is a buffer or the path of a file (a `str`), with the offsets at which the message starts and ends in it. A
-    hole is a value that is left unparsed: a string or container that is larger than allowed, a number that would change
-    if it were parsed and written again, or a string that is not valid text. `token` must be random, so that the message
-    cannot contain it. Raise `InvalidJSON` if `part` is not one JSON value.
+    hole is a value that is left unparsed: a string or container that exceeds `max_string_bytes`, `max_container_bytes`
+    or `max_depth`, a number that would change if it were parsed and written again, or a string that is not valid text.
+    `token` must be random, so that the message cannot contain it. Raise `InvalidJSON` if `part` is not one JSON value.
     """
 
 def unescape(content: Buffer | str) -> bytes:

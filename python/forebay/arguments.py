@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 _MIN_PAGE_BYTES = 512
-"""Minimum budget of a page. Each escape level adds the same amount."""
+"""Minimum bytes of a page that is not escaped. Each escape level raises the minimum by the same amount."""
 
 _SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is text that UTF-8 can encode, so without a lone surrogate."""
+    """Return whether a value is text that UTF-8 can encode. It cannot encode a lone surrogate."""
     return isinstance(value, str) and not _SURROGATE_PATTERN.search(value)
 
 

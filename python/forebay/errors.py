@@ -1,8 +1,8 @@
 """All errors, as one tree. Each class also inherits from the builtin exception in parentheses.
 
 ForebayError
-├── InvalidJSON       (ValueError)   the payload is not JSON; `index` is the byte
-├── InvalidText       (ValueError)   the payload is not UTF-8; `index` is the byte
+├── InvalidJSON       (ValueError)   the payload is not JSON; `index` is the offset of the wrong byte
+├── InvalidText       (ValueError)   the payload is not UTF-8; `index` is the offset of the wrong byte
 ├── InvalidArgument   (ValueError)   an argument that is wrong for any payload
 │   └── InvalidPattern               a pattern that does not compile, or is too large
 ├── InvalidFormat     (ValueError)   a format that this payload does not have
@@ -18,7 +18,7 @@ ForebayError
 ├── CapabilityDisabled (PermissionError) the tool's capability is switched off
 ├── FileRefDenied     (PermissionError)    a reference to a file that is not allowed
 ├── FileRefNotFound   (FileNotFoundError)  a reference to a file that does not exist
-└── FileRefTooLarge   (ValueError)   a reference to more bytes than a call may take
+└── FileRefTooLarge   (ValueError)   references that together read more bytes than one call may
 """
 
 __all__ = [
@@ -54,18 +54,18 @@ class ForebayError(Exception):
         self.index = index
 
     def to_dict(self) -> dict[str, dict[str, str]]:
-        """Return the error as it is sent: `{"error": {"code", "message"}}`."""
+        """Return the error as it is sent to the model: `{"error": {"code", "message"}}`."""
         return {"error": {"code": self.code, "message": str(self)}}
 
 
 class InvalidJSON(ForebayError, ValueError):
-    """The payload is not JSON; `index` is the first wrong byte, or the payload's length if it ended early."""
+    """The payload is not JSON; `index` is the offset of the wrong byte, or the length of a payload that ends early."""
 
     code = "invalid_json"
 
 
 class InvalidText(ForebayError, ValueError):
-    """The bytes to be returned as text are not UTF-8; `index` is the first invalid byte."""
+    """The bytes to be returned as text are not UTF-8; `index` is the offset of the first invalid byte."""
 
     code = "invalid_format_for_payload"
 
@@ -73,8 +73,8 @@ class InvalidText(ForebayError, ValueError):
 class InvalidArgument(ForebayError, ValueError):
     """An argument that is wrong for any payload.
 
-    Methods that read from a store also raise it for an argument of the wrong type, because models call them. Other
-    functions raise `TypeError` then.
+    Methods that read from a store also raise it for an argument of the wrong type, because a model may have chosen the
+    argument. Other functions raise `TypeError` for a wrong type.
     """
 
     code = "invalid_argument"
@@ -85,7 +85,7 @@ class InvalidPattern(InvalidArgument):
 
 
 class PathNotFound(ForebayError, LookupError):
-    """A JSON Pointer that leads to no value, or not to an array where items are needed; or fields that no item has."""
+    """A JSON Pointer to a missing value, or not to an array where items are needed; or fields that no item has."""
 
     code = "path_not_found"
 
@@ -155,12 +155,12 @@ class CapabilityDisabled(ForebayError, PermissionError):
         self.capability = capability
 
     def to_dict(self) -> dict[str, dict[str, str]]:
-        """Return the error as it is sent, with the capability."""
+        """Return the error as it is sent to the model, with the tool's capability."""
         return {"error": {**super().to_dict()["error"], "capability": self.capability}}
 
 
 class FileRefDenied(ForebayError, PermissionError):
-    """A reference to a file outside the allowed folders, whether it exists or not."""
+    """A reference to a file that may not be read, such as one outside the allowed folders, whether it exists or not."""
 
     code = "file_ref_denied"
 
@@ -172,7 +172,7 @@ class FileRefNotFound(ForebayError, FileNotFoundError):
 
 
 class FileRefTooLarge(ForebayError, ValueError):
-    """References to more bytes than one call may take."""
+    """References that together read more bytes than one call may."""
 
     code = "file_ref_too_large"
 

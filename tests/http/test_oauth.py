@@ -159,7 +159,7 @@ def test_invalid_tokens_do_not_cause_a_fetch(keys: JwksServer) -> None:
 
 
 def test_rotated_keys_are_fetched(keys: JwksServer) -> None:
-    issuer = make_verifier(keys, cooldown=0)
+    issuer = make_verifier(keys, refetch_cooldown=0)
     assert verify(issuer, sign_token()) is not None
     keys.publish(make_jwk(OTHER_KEY, "new", "RS256"))
     assert verify(issuer, sign_token(key=OTHER_KEY, kid="new")) is not None

@@ -69,11 +69,19 @@ def has_simple_values(root: Schema) -> bool:
     return all(any(fits(schema, choice) for choice in choices) for schema in nested)
 
 
+def has_nested_unions(schema: Schema) -> bool:
+    """Return whether a member of a `oneOf` is a `oneOf` itself, or a reference that may be one."""
+    members: list[Any] = []
+    map_schemas(schema, lambda keywords, _: members.extend(keywords.get("oneOf", ())) or keywords)
+    return any(isinstance(member, dict) and not member.keys().isdisjoint({"oneOf", "$ref"}) for member in members)
+
+
 @given(ambiguous, anything)
 @example({"oneOf": [{"type": "string"}, {"const": "x"}]}, {"b": {}})
 @example({"oneOf": [{"type": "string"}, {"const": {}}, {"enum": [{}]}]}, {"b": {}})
 def test_a_result_only_breaks_a_one_of_with_several_matching_members(schema: Schema, value: Any) -> None:
-    if has_simple_values(schema):
+    # A placeholder for a union in a union may fit two members of the outer one; then the value stays as it is.
+    if has_simple_values(schema) and not has_nested_unions(schema):
         assert fits(loosen(schema), cast(schema, value))
 
 

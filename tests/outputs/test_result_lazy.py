@@ -88,7 +88,10 @@ def hides_fields(result: Any) -> bool:
     if isinstance(content, LazyJSON):
         inner = json.loads(content.json())
         return len(inner) == 1 or any(block.keys() != {"type", "text"} for block in inner)
-    return any(isinstance(block, LazyJSON) or isinstance(block.get("resource"), LazyJSON) for block in content)
+    return any(
+        isinstance(block, LazyJSON) or any(isinstance(block.get(key), LazyJSON) for key in ("resource", "mimeType"))
+        for block in content
+    )
 
 
 @pytest.mark.slow

@@ -52,11 +52,11 @@ __all__ = ["ForebayMiddleware"]
 _log = logging.getLogger("forebay")
 
 _includes_hidden: ContextVar[bool] = ContextVar("forebay_includes_hidden", default=False)
-"""Whether tools are listed for `expand_tools`, which needs the hidden tools too."""
+"""True while `expand_tools` lists the tools: hidden tools are then included."""
 
 
 _expand_caller: ContextVar[Caller | None] = ContextVar("forebay_expand_caller", default=None)
-"""The caller of `expand_tools`. A variable, because fastmcp passes only the arguments to `Tool.run`."""
+"""The caller of `expand_tools`. It is not a parameter, because fastmcp passes only the arguments to `Tool.run`."""
 
 
 class _AddedTool(Tool):
@@ -77,14 +77,14 @@ class _AddedTool(Tool):
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """Run the tool, as fastmcp does for a call."""
+        """Run the tool. fastmcp calls this for a `tools/call` request."""
         caller = _expand_caller.get() or _make_caller(self._policy)
         call = _make_call(self.name, _get_current_request(), self._policy)
         return _to_tool_result(await run_sync(self._policy.call_own_tool, arguments, caller, call))
 
 
 class _StoredOutputTemplate(ResourceTemplate):
-    """A resource template without a MIME type, since payloads may have any; fastmcp's default is text."""
+    """A resource template without a MIME type, since a payload may have any type. fastmcp's default would be text."""
 
     def to_mcp_template(self, **overrides: Any) -> wire.ResourceTemplate:
         return super().to_mcp_template(**{"mimeType": None, **overrides})
@@ -109,7 +109,8 @@ _STORED_OUTPUT_TEMPLATE = _StoredOutputTemplate(
 class ForebayMiddleware(ToolInjectionMiddleware):
     """Middleware for a fastmcp server, with the options of `OutputPolicy` and of a store.
 
-    An exception of a tool is raised unchanged. If its message is too large, a result with `is_error` is returned.
+    An exception of a tool is raised unchanged, unless its message is too large. Then the message is stored, and
+    a result with `is_error` is returned.
     """
 
     @copy_parameters(OutputPolicy)
@@ -126,7 +127,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         return self.policy.store
 
     def close(self) -> None:
-        """Close the store, if it was opened here."""
+        """Close the store, unless it was passed in by the caller."""
         self.policy.close()
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
@@ -182,7 +183,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
     ) -> ToolResult:
         """Return the tool's own result, or a handle if the result is too large."""
         if is_in_tool_call():
-            # A tool that calls another tool needs its whole result.
+            # A tool that calls another tool needs the whole result of that tool.
             return await call_next(context)
         policy = self.policy
         name, given_arguments = context.message.name, context.message.arguments or {}
@@ -230,7 +231,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         is_expanding = call.tool == self.policy.tools.expand_tool
         async with self._set_expand_caller(context) if is_expanding else contextlib.nullcontext():
             result = await call_next(context)
-        # Only with a monitor, since this serializes the page once more.
+        # Record the response only for a monitor, since `_dump_result` serializes the page once more.
         if self.policy.monitor is not None and isinstance(result, ToolResult):
             self.policy.record_response(call.tool, _dump_result(result), **_make_record_arguments(context, call))
         return result
@@ -253,7 +254,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         if not is_resource_uri(uri):
             return await call_next(context)
         if context.fastmcp_context is not None:
-            # `call_next` is skipped, so ask each middleware here whether it denies access.
+            # Without `call_next`, no other middleware can refuse. So ask each here whether it denies access.
             for middleware in context.fastmcp_context.fastmcp.middleware:
                 await middleware.check_resource_access(context)
         caller = _make_caller(self.policy)
@@ -300,7 +301,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
             if sum(isinstance(other, ForebayMiddleware) for other in server.middleware) > 1:
                 _log.warning("forebay: this server has more than one; keep one of them, and give it the options")
             policy.reserve_server_info(get_server_info(server))
-        # A server that cannot list its tools can still be called.
+        # If the server cannot list its tools, they can still be called.
         with contextlib.suppress(Exception):
             policy.learn_tools([_describe_tool(tool) for tool in await Provider.list_tools(server)])
 
@@ -310,7 +311,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         """Store a result and return its replacement, or return `None` if the result goes inline."""
         pipeline, fastmcp, request = self.policy.pipeline, context.fastmcp_context, _get_request(context)
         if fastmcp and request and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            # fastmcp adds these fields later; add them now so that they are measured.
+            # fastmcp adds these fields later. Add them now, so that they count towards the size of the result.
             meta = {**(result.get("_meta") or {}), wire.SERVER_INFO_META_KEY: get_server_info(fastmcp.fastmcp)}
             result = {**result, "resultType": "complete", "_meta": meta}
         is_inline = pipeline.is_inline(result, mode, is_ascii=call.is_ascii)
@@ -354,7 +355,8 @@ def _dump_result(result: ToolResult) -> Result:
 def _to_tool_result(result: Result, original_result: Result | None = None) -> ToolResult:
     """Convert a result that forebay made to a fastmcp result.
 
-    fastmcp adds `serverInfo` itself, so it is left out, unless it was shortened and differs from that of the original.
+    fastmcp adds `serverInfo` itself, so `serverInfo` is left out here. It is kept only if forebay has shortened it, so
+    that it differs from that of `original_result`.
     """
     sent = wire.CallToolResult.model_validate(result)
     original_info = ((original_result or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
@@ -391,7 +393,7 @@ def _make_caller(policy: OutputPolicy) -> Caller:
     if request is None or request.request is None:
         return Caller(principal)
     is_ascii = request.protocol_version in MODERN_PROTOCOL_VERSIONS
-    return Caller(principal, is_public=policy.is_public(request.request), is_ascii=is_ascii)
+    return Caller(principal, is_public=policy.needs_long_handles(request.request), is_ascii=is_ascii)
 
 
 def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputPolicy) -> ToolCall:
@@ -399,7 +401,7 @@ def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputP
     principal = get_principal(get_access_token())
     if request is None:
         return ToolCall(tool, principal, handle_length=policy.handle_length or SHORT_HANDLE_LENGTH)
-    # If this server is mounted in another one, the client's name for the tool has a namespace before it.
+    # If this server is mounted in another one, the tool name that the client sends begins with a namespace.
     client_name = str(get_request_params(request).get("name", tool))
     namespace = client_name.removesuffix(tool) if client_name.endswith(tool) else ""
     return ToolCall(
@@ -407,7 +409,7 @@ def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputP
         principal,
         protocol_version=request.protocol_version,
         request_id=request.request_id,
-        # Over HTTP, anyone who can reach the server may try to guess handles.
+        # Handles are long over HTTP: anyone who can reach the server may try to guess them.
         handle_length=policy.handle_length or (SHORT_HANDLE_LENGTH if request.request is None else LONG_HANDLE_LENGTH),
         is_ascii=request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS,
         fetch_with=namespace + policy.tools.fetch_tool if namespace else None,

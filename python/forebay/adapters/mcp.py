@@ -47,7 +47,7 @@ _MAX_LIST_PAGES = 100
 """Maximum number of pages of `tools/list` to read."""
 
 _MODERN_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""Fields that the newest protocol version requires in results; the SDK drops those that a method does not have."""
+"""Fields that the newest protocol version requires in results. The SDK drops fields that a result cannot have."""
 
 
 _S = TypeVar("_S", bound=MCPServer[Any] | Server[Any])
@@ -72,7 +72,7 @@ class Forebay:
         return self.policy.store
 
     def close(self) -> None:
-        """Close the store, if it was opened here."""
+        """Close the store, unless it was passed in by the caller."""
         self.policy.close()
 
     def install(self, server: _S) -> _S:
@@ -92,7 +92,7 @@ class Forebay:
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         """Handle a request or notification, as the SDK's middleware protocol requires."""
         if ctx.request_id is None:
-            # A notification may have any method name.
+            # Only requests are handled below. A notification may have the method name of a request.
             return await call_next(ctx)
         match ctx.method:
             case "tools/call":
@@ -120,7 +120,7 @@ class Forebay:
         if not isinstance(name, str):
             return await call_next(ctx)
         if policy.must_list_tools(name):
-            # A server that cannot list its tools can still be called.
+            # If the server cannot list its tools, they can still be called.
             with contextlib.suppress(Exception):
                 policy.learn_tools(await self._list_all_tools(ctx, call_next))
         call = self._make_call(ctx, name)
@@ -159,7 +159,7 @@ class Forebay:
         return replacement
 
     def _make_call(self, ctx: _Context, tool: str) -> ToolCall:
-        # Over HTTP, anyone who can reach the server may try to guess handles.
+        # Handles are long over HTTP: anyone who can reach the server may try to guess them.
         default_length = SHORT_HANDLE_LENGTH if ctx.request is None else LONG_HANDLE_LENGTH
         return ToolCall(
             tool=tool,
@@ -196,7 +196,7 @@ class Forebay:
     async def _on_own_tool_call(self, ctx: _Context, call_next: CallNext, call: ToolCall) -> HandlerResult:
         policy = self.policy
         arguments = (ctx.params or {}).get("arguments")
-        caller = Caller(call.principal, is_public=policy.is_public(ctx.request), is_ascii=call.is_ascii)
+        caller = Caller(call.principal, is_public=policy.needs_long_handles(ctx.request), is_ascii=call.is_ascii)
         if call.tool == policy.tools.expand_tool:
             # Which tools the server has may depend on the caller, so list them again.
             tools = policy.rewrite_tools(await self._list_all_tools(ctx, call_next))
@@ -214,7 +214,7 @@ class Forebay:
     def _record_response(
         self, ctx: _Context, tool: str, result: object, mode: Mode | None = None, *, is_inline: bool = True
     ) -> None:
-        # Without a monitor, calls should not pay for finding the principal and connection.
+        # Find the principal and connection only for a monitor, since this takes time in every call.
         if self.policy.monitor is not None:
             self.policy.record_response(
                 tool,
@@ -241,7 +241,7 @@ class Forebay:
     async def _on_tools_list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         policy = self.policy
         if policy.capabilities.is_active and not policy.knows_tools:
-            # The filter needs to know the capabilities of all tools, not only of this page.
+            # The capability filter needs all tools of the server, not only those on this page.
             policy.learn_tools(await self._list_all_tools(ctx, call_next))
         page = await _list_page(ctx, call_next)
         tools, is_last = page.get("tools") or [], next_cursor(page) is None
@@ -287,7 +287,7 @@ def _get_current_principal() -> str | None:
 
 
 def get_principal(token: AccessToken | None) -> str | None:
-    """Return the principal of a token: issuer and subject, else the client; `None` without a token."""
+    """Return the principal of a token: issuer and subject or, without a subject, the client. No token gives `None`."""
     if token is None:
         return None
     client, issuer, subject = principal_components(token)
@@ -318,13 +318,13 @@ def _is_ascii(ctx: _Context) -> bool:
 
 
 def _copy_envelope(placeholder: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result with the fields that the SDK added to its placeholder."""
+    """Return `result` with the fields that the SDK added to the placeholder that was sent in its place."""
     meta = {**(placeholder.get("_meta") or {}), **(result.get("_meta") or {})}
     return {**placeholder, **result, **({"_meta": meta} if meta else {})}
 
 
 def _hides_error(result: HandlerResult, tool: str) -> bool:
-    """Return whether this is the SDK's error result that hides the message of the tool's exception."""
+    """Return whether a result is the SDK's error result, which hides the message of the tool's exception."""
     block = {"type": "text", "text": f"Error executing tool {tool}"}
     return isinstance(result, dict) and result.get("isError") is True and result.get("content") == [block]
 
@@ -338,7 +338,7 @@ def _select_meta(ctx: _Context) -> dict[str, Any]:
 
 
 async def _list_page(ctx: _Context, call_next: CallNext) -> dict[str, Any]:
-    """Return the server's page of a list, or `{}` if it does not have that method."""
+    """Return the server's page of a list, or `{}` if the server does not have the list's method."""
     try:
         page = await call_next(ctx)
     except MCPError as error:
@@ -349,7 +349,7 @@ async def _list_page(ctx: _Context, call_next: CallNext) -> dict[str, Any]:
 
 
 def _add_capabilities(result: HandlerResult, *, announces_changes: bool) -> HandlerResult:
-    """Add the capabilities for tools and resources, since forebay adds some of each."""
+    """Add the capabilities for tools and resources to a result, since forebay adds tools and resources to servers."""
     if not isinstance(result, dict):
         return result
     capabilities = dict(result.get("capabilities") or {})

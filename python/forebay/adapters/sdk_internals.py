@@ -164,7 +164,7 @@ async def resolve_inputs(
     result: dict[str, Any] | InputRequiredResult,
     retry: Callable[[InputResponses | None, str | None], Awaitable[dict[str, Any] | InputRequiredResult]],
 ) -> dict[str, Any]:
-    """Answer the input requests of a result with the client's callbacks, and retry until there is none left.
+    """Answer the input requests of a result with the client's callbacks, and retry until a result has none.
 
     The SDK has no public way to do this for a result as raw JSON. `Client.call_tool` does it for parsed results.
     """

@@ -28,11 +28,11 @@ __all__ = ["main"]
 def main() -> None:
     """Run the `forebay` command."""
     for stream in (sys.stdout, sys.stderr):
-        # Characters that the terminal cannot show must not raise.
+        # Characters that the terminal cannot show must not raise an error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        # Imported here, because Ctrl-C may come during the import.
+        # Imported inside `try`, because Ctrl-C may come during the import.
         from forebay.cli.output import handle_output_errors
         from forebay.cli.parser import parse_arguments
 

@@ -260,7 +260,7 @@ def _open_store(args: Namespace) -> "Store":
 
     if args.store is not None and args.run is not put and not resolve_root(args.store).exists():
         raise StoreUnavailable(f"there is no store at {args.store}; put something there, or name another one")
-    # A command neither sweeps nor warns about large payloads.
+    # A store that is opened for one command neither sweeps by itself nor warns about large payloads.
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
 
 
@@ -271,7 +271,11 @@ def _list_principal_names(args: Namespace) -> tuple[str, ...]:
 
 
 def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Principal":
-    """Return the stored principal of this handle that `--principal` names, or the operator without `--principal`."""
+    """Return the principal that a command acts as for a handle.
+
+    Without `--principal` this is the operator. Otherwise it is the owner of the handle if `--principal` may name the
+    owner, else the value of `--principal`.
+    """
     from forebay.store import OPERATOR
 
     if args.principal is None:

@@ -43,7 +43,7 @@ def get_exit_code(error: ForebayError) -> int:
 
 
 def report_error(error: ForebayError) -> None:
-    """Write an error to standard error, if it is open."""
+    """Write an error to standard error, if standard error is open."""
     if sys.stderr is None:
         return
     # A message may repeat an argument that is not UTF-8.
@@ -59,7 +59,7 @@ def report_error(error: ForebayError) -> None:
 
 
 _MAX_MESSAGE_CHARS = 2000
-"""Maximum characters of a message. The middle of a longer one, which repeats a long argument, is cut out."""
+"""Maximum characters of a message. A longer message probably repeats a long argument; its middle is cut out."""
 
 _PARAMETERS = (
     "context|disable_tools|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start"
@@ -79,7 +79,7 @@ _PHRASES = {
     "read_text": "`forebay fetch --format text`",
     "search for it as a literal": "leave --regex out",
 }
-"""Advice for models and for Python code, and the same advice for the command line. A longer phrase is tried first."""
+"""Advice for models and Python code, with replacements for the command line. Of two that match, the first is used."""
 
 _LIBRARY_TERM_PATTERN = re.compile(
     r"""

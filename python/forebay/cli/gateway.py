@@ -172,7 +172,10 @@ _SERVER_OPTIONS = ("url", "headers")
 
 
 def find_option_owner(run: "Callable[[Namespace], None]", flag: str) -> str | None:
-    """Describe the command that owns this flag, or return `None` if no command does."""
+    """Return a hint on a flag that a command does not have, or `None` if the flag is unknown.
+
+    The hint is the command that has the flag, or advice for a flag of earlier versions.
+    """
     from forebay.config.options import OPTIONS, REMOVED_OPTIONS
 
     advice = REMOVED_OPTIONS.get(flag.removeprefix("--").replace("-", "_"))
@@ -217,7 +220,7 @@ def _collect_option_flags(args: Namespace) -> list[str]:
             flags.append(option.flag if value else option.flag.replace("--", "--no-", 1))
         elif value is not None:
             texts = value if isinstance(value, list) else [value]
-            # The client may start forebay in another folder.
+            # Make paths absolute: the client may start forebay in another folder.
             texts = [os.path.abspath(text) for text in texts] if option.type.is_path else texts  # noqa: PTH100
             flags += [f"{option.flag}={text}" for text in texts]
     return flags
@@ -230,7 +233,7 @@ def _find_forebay_command(requested_command: str | None) -> list[str]:
     from forebay.config.adopt import is_forebay
 
     if requested_command is None:
-        # Links are not resolved: their target may change with the next upgrade.
+        # Symbolic links are not resolved: the next upgrade of forebay may change their target.
         program = os.path.abspath(sys.argv[0])  # noqa: PTH100
         return [program] if is_forebay(program) else [sys.executable, "-m", "forebay"]
     try:
@@ -258,7 +261,7 @@ def _print_note(text: str) -> None:
 def _check_executable(command: str, subject: str, split_hint: str) -> None:
     """Raise `InvalidArgument` if a command cannot be run.
 
-    `split_hint` is the advice for a command that was joined with its arguments.
+    `split_hint` is the advice if the command and its arguments were written as one word.
     """
     import shutil
 
@@ -280,7 +283,7 @@ def _configure_logging(level: str) -> None:
 
     class Formatter(logging.Formatter):
         def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is given by logging
-            # The format already begins with this prefix, which is for the logs of other programs.
+            # Messages begin with this prefix for programs that use forebay as a library. Here the format adds it.
             record.message = record.message.removeprefix("forebay: ")
             return super().formatMessage(record)
 

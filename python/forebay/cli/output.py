@@ -107,7 +107,7 @@ def print_json_text(text: bytes) -> None:
     try:
         _print_rich(JSON(visible))
     except (ValueError, RecursionError):
-        # Rich parses with `json`, which limits the digits of a number and the depth of nesting.
+        # Rich parses with `json`, which refuses very long numbers and very deep nesting.
         _print_rich(to_plain_text(visible))
 
 
@@ -120,7 +120,7 @@ def print_bytes(chunks: Iterable[bytes]) -> None:
 
 
 def print_content(page: "Page") -> None:
-    """Print the content of a page, and to standard error how to read the next."""
+    """Print the content of a page to standard output, and how to read the next page to standard error."""
     if page.encoding == "json":
         print_bytes([bytes(page.content), b"\n"])  # type: ignore[arg-type]
     elif page.encoding == "base64":
@@ -132,7 +132,7 @@ def print_content(page: "Page") -> None:
     if sys.stderr.isatty():
         _print_position(page, _get_error_console())
     elif page.next_offset is not None or page.truncated:
-        # The content alone does not tell that there is more.
+        # The content alone does not show that the page is cut or that another page follows.
         import orjson
 
         remaining = {"next_offset": page.next_offset, "total": page.total, "truncated": page.truncated}
@@ -152,7 +152,7 @@ def print_page(page: "Page") -> None:
 
 
 def _print_position(page: "Page", console: "Console") -> None:
-    """Print which part of the payload a page is, and how to read the next."""
+    """Print which part of the payload a page is, and how to read the next page."""
     for truncation in page.truncated:
         value, size = truncation["path"] or truncation["index"], truncation["size_bytes"]
         options = " ".join(f"--{name} {argument}" for name, argument in truncation["read_with"].items())
@@ -244,7 +244,7 @@ def print_settings(explanation: dict[str, Any]) -> None:
 
     for row in explanation["options"]:
         option, is_set = OPTIONS[row["name"]], row["source"] != "default"
-        # An option is set to `None` by the word none.
+        # In a configuration, the word `none` sets an option to `None`.
         value = '"none"' if is_set and row["value"] is None else option.format_value(row["value"])
         _print_rich(to_plain_text(f"{row['flag']}  {value}"), style="bold", highlight=False)
         source = f"  set by {row['source']}" if is_set else ""
@@ -300,7 +300,7 @@ def _print_table(columns: dict[str, list[Any]]) -> None:
 
 def _make_cell(column: str, value: object) -> "Text":
     cell = to_plain_text(value)
-    # The match may be at the end of its context.
+    # The context of a match is not cut, because the match may be at its end.
     is_cut = column != "context"
     cell.no_wrap, cell.overflow = is_cut, "ellipsis" if is_cut else "fold"
     return cell

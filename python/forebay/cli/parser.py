@@ -12,7 +12,7 @@ from forebay.errors import InvalidArgument
 
 __all__ = ["parse_arguments"]
 
-# Typer would import pydantic for every command, which takes longer than the rest of the start.
+# Not Typer: it would import pydantic for every command, which takes longer than everything else at start-up.
 
 
 def parse_arguments(description: str) -> argparse.Namespace:
@@ -27,7 +27,7 @@ def parse_arguments(description: str) -> argparse.Namespace:
 
 
 def _split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments of `wrap` at `--` into its own and the command to wrap."""
+    """Split the arguments of `wrap` at `--` into its own arguments and the command to wrap."""
     if words[:1] != ["wrap"] or "--" not in words:
         return words, []
     at = words.index("--")
@@ -40,7 +40,7 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, *, add_options: "Callable[[_Parser], None] | None" = None, **options: object) -> None:
         super().__init__(prog, allow_abbrev=False, **options)  # type: ignore[arg-type]
         self._add_options = add_options
-        """Adds options that are slow to import, when the command is used."""
+        """Function that adds options when the command is used, because importing these options is slow."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         if self._add_options is not None:

@@ -25,7 +25,7 @@ __all__ = ["FileChange", "FileNotChanged", "adopt_servers", "is_forebay", "repla
 
 _FOREBAY_WORD_PATTERN = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
 _NOTE_PREFIX = "--adopted="
-"""A hidden flag of `wrap`. Its value is for `--undo`: that the server had no args, or the server's type."""
+"""A hidden flag of `wrap` that tells `--undo` what the file held before: that the server had no args, or its type."""
 _NO_ARGS_NOTE = f"{_NOTE_PREFIX}no-args"
 _TYPE_NOTE_PREFIX = f"{_NOTE_PREFIX}type="
 _BACKUP_SUFFIX = ".forebay-backup"
@@ -38,7 +38,7 @@ class FileChange:
     text: str
     changed_servers: tuple[str, ...]
     skip_reasons: dict[str, str]
-    """Why other servers did not change, by server."""
+    """Why other servers did not change, by name of the server."""
     servers_without_headers: tuple[str, ...]
     """Changed servers at a URL that have no headers, and so no credentials."""
 
@@ -55,7 +55,7 @@ def adopt_servers(
 ) -> FileChange:
     """Put `forebay wrap` and its flags before each server, or before the servers in `names`.
 
-    Raises `InvalidArgument` for an unknown name, or a word that is not UTF-8.
+    Raises `InvalidArgument` for an unknown name, or if a word of `forebay_command` or `flags` is not UTF-8.
     """
     for word in (*forebay_command, *flags):
         if not is_text(word):
@@ -285,13 +285,13 @@ def _require_nonempty_string(label: str, member: Member) -> None:
 
 
 def _get_leading_whitespace(text: str, position: int) -> str:
-    """Return the line break and indentation before a position, or a space if it does not begin a line."""
+    """Return the line break and indentation before a position, or a space if there is no line break before it."""
     space = text[len(text[:position].rstrip(" \t\r\n")) : position]
     return space if "\n" in space else " "
 
 
 def _find_key_separator(text: str, member: Member) -> str:
-    """Return the text between a member's key and value, or `": "` if there is a comment in it."""
+    """Return the text between a member's key and value, or `": "` if that text contains a comment."""
     between = text[member.key_end : member.node.start]
     return between if between.strip() == ":" else ": "
 
@@ -307,7 +307,7 @@ class FileNotChanged(ForebayError, OSError):
 
 
 class _OwnerMismatch(OSError):
-    """The new file cannot be given to the owner of the old file, who then could not read it."""
+    """The new file cannot be given to the owner of the old file, who could then not read the new file."""
 
 
 def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:
@@ -315,7 +315,7 @@ def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:
 
     Raises `InvalidArgument` if the file no longer holds `old_content`, and `FileNotChanged` if it cannot be written.
     """
-    # A symbolic link to the file stays a link.
+    # If the path is a symbolic link, replace the file that it points to, not the link.
     file = Path(os.path.realpath(path))
     try:
         backup = _write_backup(file, old_content)
@@ -361,7 +361,7 @@ def _write_temporary(file: Path, content: bytes) -> Path:
 
 
 def _write_file(descriptor: int, new_path: Path, old_path: Path, data: bytes) -> None:
-    """Write a new file with the owner and permissions of another, or remove it if that fails."""
+    """Write a new file with the owner and permissions of the old one. If this fails, remove the new file."""
     try:
         with open(descriptor, "wb") as out:
             _copy_ownership(descriptor, old_path.stat())
@@ -378,5 +378,5 @@ def _copy_ownership(descriptor: int, old_status: os.stat_result) -> None:
         os.fchown(descriptor, old_status.st_uid, old_status.st_gid)
     except PermissionError:
         raise _OwnerMismatch from None
-    # Changing the owner may clear permission bits.
+    # Set the permissions last, because changing the owner may clear permission bits.
     os.fchmod(descriptor, stat.S_IMODE(old_status.st_mode))

@@ -36,7 +36,7 @@ _KEYS_BY_TYPE = {"command": ("command", "args", "env", "cwd"), "url": ("url", "h
 
 
 def read_client_file(path: str) -> str:
-    """Read a file without changing its line ends. Raises `InvalidArgument`."""
+    """Read a file without changing its line ends. Raises `InvalidArgument` if it cannot be read."""
     try:
         return Path(path).read_bytes().decode()
     except OSError as error:
@@ -77,7 +77,7 @@ def find_servers(text: str, path: str) -> list[ServerEntry]:
 
 
 def _find_object(node: Node, *keys: str) -> dict[str, Node] | None:
-    """Return the members of the object below these keys, or `None` if there is no object."""
+    """Return the members of the object at the path `keys`, or `None` if there is no object."""
     for key in keys:
         member = node.get_member(key)
         if member is None:
@@ -87,7 +87,7 @@ def _find_object(node: Node, *keys: str) -> dict[str, Node] | None:
 
 
 def load_client_upstreams(path: str, environ: Mapping[str, str]) -> dict[str, UpstreamConfig]:
-    """Return the servers of a client's file as upstreams, without disabled servers and servers of one project.
+    """Return the servers of a client's file as upstreams, except disabled servers and servers of single projects.
 
     Raises `InvalidArgument`.
     """
@@ -123,7 +123,7 @@ def _make_upstream(name: str, server: dict[str, Any], environ: Mapping[str, str]
         for key in _KEYS_BY_TYPE[upstream_type]
         if server.get(key) is not None
     }
-    # Clients allow any text as a name, but it may become part of a tool's name.
+    # Replace characters that tool names cannot have, because the server's name may become a prefix of tool names.
     return parse_upstream(re.sub(r"[^A-Za-z0-9_.-]+", "-", name), table, lambda *_: location)
 
 

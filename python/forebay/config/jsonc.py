@@ -107,7 +107,7 @@ class _Parser:
         try:
             return Node(position, found.end(), json.loads(found[0]))
         except ValueError:
-            # Python refuses to convert thousands of digits.
+            # Python refuses to convert a number of thousands of digits.
             self.fail(position, "a shorter number")
 
     def _parse_string(self, position: int) -> Node:
@@ -132,7 +132,7 @@ class _Parser:
                 self.fail(at, "a key")
             key = self._parse_string(at)
             if key.value in members:
-                # Clients differ in which of two equal keys they use.
+                # If a key occurs twice, some clients use the first value and others the last, so this is refused.
                 self.fail(at, f"no second {key.value}")
             colon = self.skip_space(key.end)
             if self._text[colon : colon + 1] != ":":

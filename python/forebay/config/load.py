@@ -1,4 +1,4 @@
-"""Load and check settings: a flag wins over a variable, a variable over forebay.toml, and that over the default."""
+"""Load and check settings: a flag wins over a variable, a variable over forebay.toml, forebay.toml over the default."""
 
 import dataclasses
 import ipaddress
@@ -58,7 +58,7 @@ class ConfigFile:
             raise InvalidArgument(f"{path} is no TOML: {error}") from None
 
     def find_location(self, *keys: str) -> str:
-        """Return the file and line of a key, or of the nearest table above it that has a line of its own."""
+        """Return the file and line of a key, or of the nearest enclosing table that has a line of its own."""
         while keys:
             for number, line_keys in enumerate(_find_keys_by_line(self._text), 1):
                 if line_keys[: len(keys)] == keys:
@@ -81,7 +81,7 @@ def _read_text(path: str) -> str:
 
 
 def _find_keys_by_line(text: str) -> list[tuple[str, ...]]:
-    """Return the full key that each line sets or opens; an empty tuple for other lines."""
+    """Return for each line the full key of the value or table that begins there, or an empty tuple."""
     table: tuple[str, ...] = ()
     keys = []
     for line in text.split("\n"):
@@ -161,7 +161,7 @@ def _read_option(
     option: Option, flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFile
 ) -> _OptionValue | None:
     names = (option, *option.aliases)
-    # In flags and variables, `${VAR}` is expanded only where it keeps a secret off the command line.
+    # In flags and variables, `${VAR}` is expanded only for secret options, to keep the secret off the command line.
     expand_environ = environ if option.is_secret else None
     for named in names:
         if flags.get(named.name) is not None:
@@ -189,7 +189,7 @@ def _read_variable(option: Option, environ: Mapping[str, str]) -> Any:
 def _parse_value(
     option: Option, raw_value: Any, source: str, environ: Mapping[str, str] | None, file: ConfigFile | None = None
 ) -> _OptionValue:
-    """Parse a value from a flag, a variable or a file. Variables in it are expanded if `environ` is passed."""
+    """Parse a value from a flag, a variable or a file. If `environ` is passed, `${VAR}` in it is expanded."""
     try:
         value = raw_value if environ is None else expand_variables(raw_value, environ)
     except ValueError as error:
@@ -329,7 +329,7 @@ def _is_unspecified(host: str) -> bool:
 
 
 def _check_file_references(settings: Settings) -> None:
-    """Raise `InvalidArgument` if `file_roots` is set but `file_refs` is not set at all."""
+    """Raise `InvalidArgument` if `file_roots` is set but `file_refs` is set to neither true nor false."""
     if settings.file_roots and "file_refs" not in settings.sources:
         roots, references = OPTIONS["file_roots"], OPTIONS["file_refs"]
         source = settings.sources["file_roots"]

@@ -47,7 +47,7 @@ def mask_secret(value: str) -> str:
 
 
 def mask_args(args: Sequence[str]) -> list[str]:
-    """Mask arguments of a command that look like secrets by the name of their option or by their form."""
+    """Mask the arguments of a command that are probably secrets, judging by an option's name or a value's form."""
     return [_mask_word(word, previous) for previous, word in zip(["", *args], args, strict=False)]
 
 

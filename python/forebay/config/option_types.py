@@ -53,7 +53,7 @@ class OptionType:
     is_value_optional: bool = False
     """Whether the flag may be given without a value."""
     is_path: bool = False
-    """Whether a relative value in a file is relative to that file."""
+    """Whether the value is a path. In a file, a relative path is relative to the file's folder."""
 
 
 _SIZE_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -126,7 +126,7 @@ def _parse_url(value: Any) -> str:
         parts = urllib.parse.urlsplit(value if isinstance(value, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(expected)
-        # Reading `port` validates it.
+        # Reading `port` raises `ValueError` if the port is invalid.
         _ = parts.port
     except ValueError:
         raise ValueError(expected) from None

@@ -68,7 +68,7 @@ class Option:
     is_in_file: bool
     """Whether forebay.toml may set the option."""
     aliases: "tuple[Option, ...]" = ()
-    """Other names of the option. Parsed values are in the same unit as those of the option."""
+    """Other names of the option. Their parsed values have the same unit as values of the option."""
     is_alias: bool = False
 
     @property
@@ -171,7 +171,7 @@ class Settings:
         "store matches of this regular expression as [redacted]; repeatable",
     )
 
-    # Which tools clients see, and how they answer.
+    # Which tools clients see, and how tools answer.
     tools: Mapping[str, Any] = _policy_option(
         _EMPTY_MAPPING,
         TOOLS,
@@ -284,7 +284,7 @@ class Settings:
     """Maximum time for a request to arrive, and for a connection to be idle."""
     max_sessions: int = 1000
     max_principals: int = 64
-    """Maximum number of principals that use upstreams without a session at a time."""
+    """Maximum number of principals with open upstreams at a time, in protocol versions without sessions."""
 
     upstreams: "Mapping[str, UpstreamConfig]" = dataclasses.field(default_factory=dict)
     """The `[upstreams.NAME]` of the file and the servers of `mcp_servers`."""

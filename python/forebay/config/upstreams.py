@@ -46,7 +46,7 @@ class UpstreamConfig:
     python: str | None = None
     """The name of a Python module."""
     folder: str | None = None
-    """The folder of the configuration file, where a Python module is searched too."""
+    """The folder of the configuration file. A Python module is searched there, too."""
     prefix: str | None = None
     """Prefix of all tool names. Without one, only tool names that clash get a prefix: the upstream's name."""
 
@@ -119,7 +119,7 @@ def parse_upstreams(file: "ConfigFile", environ: Mapping[str, str]) -> dict[str,
 def check_prefixes(upstreams: Mapping[str, UpstreamConfig], file: "ConfigFile") -> None:
     """Raise `InvalidArgument` if two upstreams have the same prefix, or one has the name of another as its prefix.
 
-    Names of tools could then clash, since an upstream's name becomes a prefix where tools have the same name.
+    Tool names could then clash: if two upstreams have a tool of the same name, the upstream's name becomes its prefix.
     """
     owners: dict[str, str] = {}
     for name, upstream in upstreams.items():

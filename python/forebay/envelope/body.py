@@ -1,7 +1,7 @@
 """Unparsed response bodies, and JSON with bytes in it.
 
-In JSON, bytes become `{"$base64": "…"}`. A key of the data that is `$base64` already gets one more `$`, so that
-`from_jsonable` can tell the two apart.
+In JSON, bytes become `{"$base64": "…"}`. If the data itself has a key `$base64`, one more `$` is added to that key, so
+that `from_jsonable` does not read its value as bytes.
 """
 
 import base64
@@ -41,7 +41,7 @@ _BASE64_LETTERS_PATTERN = b"".join(rb"(?:%c|\\u00%x)" % (letter, letter) for let
 _RESERVED_KEY_PATTERN = re.compile(rb'(?<!\\)"(?=(?:\$|\\u0024)+%s"\s*:)' % _BASE64_LETTERS_PATTERN)
 """The opening quote of a `$base64` key in JSON text, whichever of its letters are escaped.
 
-A quote after a backslash is part of a string and opens nothing.
+A quote after a backslash is a character inside a string, so it does not match.
 """
 
 _PASSTHROUGH_OPTIONS = (
@@ -56,7 +56,7 @@ _HUGE_NUMBER_PATTERN = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
 
 
 class Body:
-    """The bytes of a response and their content type. The first call of `json()` parses the bytes."""
+    """The bytes of a response and their content type. Only the first call of `json()` parses."""
 
     __slots__ = ("_value", "content", "content_type")
 
@@ -103,7 +103,7 @@ class Body:
 
 
 _BINARY_TYPES = (Body, bytes, bytearray, memoryview)
-"""Types that JSON cannot express."""
+"""Types of bytes, which JSON cannot express."""
 
 
 def get_media_type(content_type: str) -> str:
@@ -118,7 +118,10 @@ def is_json_type(content_type: str) -> bool:
 
 
 def parse(data: bytes) -> Any:
-    """Parse JSON exactly. Raises `ValueError`. Long integers and lone surrogates need the slower `json` module."""
+    """Parse JSON without changing long integers or lone surrogates. Raises `ValueError` if the data is not JSON.
+
+    JSON that contains long integers or lone surrogates is parsed by the slower `json` module instead of `orjson`.
+    """
     if not _core.search(data, _LONG_INTEGER_PATTERN, regex=True, limit=1, context=0).matches:
         # `orjson` rejects lone surrogates, which `json` reads.
         with contextlib.suppress(orjson.JSONDecodeError):
@@ -143,7 +146,8 @@ def _parse_finite(text: str) -> float:
 def has_only_json_types(data: Any) -> bool:
     """Return whether data consists of JSON's own types at every level.
 
-    `orjson` also writes UUIDs and enums, `marshal` also bytes and sets; only JSON's own types are written by both.
+    Data is dumped with both `orjson` and `marshal`, and both must succeed. `orjson` also accepts UUIDs and enums,
+    `marshal` also bytes and sets, but only JSON's own types are accepted by both.
     """
     try:
         orjson.dumps(data, option=_PASSTHROUGH_OPTIONS)
@@ -178,7 +182,7 @@ def dump_reversible(data: Any) -> bytes:
 
     text = encode(data, default)
     # Escaping walks through all of the data, which is slow, so it is skipped if the data has no `$base64` of its own.
-    # `default` has written at least `len(encoded_ids)` of them, so an equal count means that the data has none.
+    # `default` has written `$base64` at least `len(encoded_ids)` times. If `text` has no more, the data has none.
     return text if text.count(_BASE64_KEY.encode()) == len(encoded_ids) else encode(to_jsonable(data))
 
 
@@ -203,7 +207,7 @@ def to_jsonable(data: Any) -> Any:
 
 
 def _can_parse(body: Body) -> bool:
-    """Return whether `parse` can read all numbers of a body. Only a body with a very large number is parsed."""
+    """Return whether `parse` can read all numbers of a body. The body is parsed only if it has a very large number."""
     if _core.search(body.content, _HUGE_NUMBER_PATTERN, regex=True, limit=1, context=0).matches:
         try:
             body.json()
@@ -218,7 +222,7 @@ def from_jsonable(data: Any, content: bytes) -> Any:
     Raises `InvalidArgument` if the data is nested too deeply.
     """
     if b"base64" not in content and b"\\u00" not in content:
-        # No `$base64` key, not even one with escaped letters.
+        # There is no `$base64` key, not even one with escaped letters, so there is nothing to restore.
         return data
     try:
         return _restore(data)

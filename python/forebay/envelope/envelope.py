@@ -1,7 +1,7 @@
-"""Response envelopes: the data of a result, and metadata of its source; and their JSON Schemas.
+"""Response envelopes and their JSON Schemas. An envelope holds the data of a result and metadata of its source.
 
-Content blocks of tools are plain dicts with their wire keys, so unknown keys are preserved. The `mcp` package is not
-needed here.
+Content blocks of tools are plain dicts with wire keys, the keys of the JSON that is sent (`mimeType`, not `mime_type`).
+Unknown keys are preserved. This module does not need the `mcp` package.
 """
 
 import dataclasses
@@ -383,7 +383,7 @@ MCP_RESPONSE_META_SCHEMA = make_object_schema(
         "isError": {"type": "boolean"},
         "content": {"type": "array", "items": MCP_CONTENT_BLOCK_SCHEMA},
     },
-    # Any JSON value since 2026-07-28, an object before that.
+    # Structured content is any JSON value since protocol version 2026-07-28, an object before that.
     structuredContent={},
     _meta=_OBJECT,
 )

@@ -56,7 +56,7 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
         *_make_metadata_routes(settings),
     ]
     app = Starlette(routes=routes, lifespan=lambda _: sessions.run())
-    # A redirect would send callers to the host that their own Host header names.
+    # A redirect for a trailing slash would lead to any host that the caller's Host header names.
     app.router.redirect_slashes = False
     return app
 
@@ -96,7 +96,7 @@ def _add_middleware(app: ASGIApp, settings: "Settings") -> ASGIApp:
 def _make_verifiers(settings: "Settings") -> list[TokenVerifier]:
     verifiers: list[TokenVerifier] = []
     if settings.token_file is not None:
-        # A token in the file has every required scope.
+        # Every token in the token file has all required scopes.
         verifiers.append(TokenFile(settings.token_file, settings.oauth_scopes, allow_others_to_read=settings.insecure))
     if settings.oauth_issuer and settings.oauth_audience and settings.oauth_jwks_url:
         verifiers.append(JWTVerifier(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url))
@@ -104,7 +104,7 @@ def _make_verifiers(settings: "Settings") -> list[TokenVerifier]:
 
 
 class _CombinedVerifier(TokenVerifier):
-    """Accepts a token that any of several verifiers accepts."""
+    """Verifier that accepts a token if any of several verifiers accepts it."""
 
     def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
         self._verifiers = verifiers

@@ -33,7 +33,7 @@ class TokenBuckets:
     """One token bucket for each caller. A full bucket allows one minute of requests.
 
     Levels are integers (nanoseconds times requests per minute), so nothing is rounded. Above `max_callers`, the least
-    recently used bucket is dropped; that caller starts with a full bucket again.
+    recently used bucket is dropped. Its caller starts with a full bucket again.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TokenBuckets:
         """Level of each bucket and the time of its last change, by caller."""
 
     def take(self, caller: Hashable) -> int:
-        """Take one request from the caller's bucket. Return 0, or the nanoseconds to wait if it is empty."""
+        """Take one request from the caller's bucket and return 0, or return the nanoseconds to wait if it is empty."""
         now = self._clock()
         capacity = _MINUTE_NANOSECONDS * self._requests_per_minute
         level, changed_at = self._buckets.pop(caller, (capacity, now))

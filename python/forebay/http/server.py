@@ -120,7 +120,7 @@ def _make_uvicorn_config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
         # Our own logging goes to stderr. An access log would show query strings.
         log_config=None,
         access_log=False,
-        # Any client could forge the X-Forwarded headers.
+        # X-Forwarded headers are not trusted, because any client could forge them.
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=math.ceil(settings.read_timeout_seconds),
@@ -229,7 +229,7 @@ class HTTPConnection(H11Protocol):
 
     def _on_deadline(self) -> None:
         has_response = self.conn.their_state is h11.SEND_BODY and self.cycle.response_started
-        # A client that has sent nothing yet would take a 408 for the response to its next request.
+        # No 408 if the client has sent nothing yet: it would take the 408 for the response to its next request.
         self._close(_TIMEOUT_RESPONSE if self._is_reading_request() and not has_response else b"")
 
     def _close(self, response: bytes) -> None:

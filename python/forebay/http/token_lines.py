@@ -1,6 +1,6 @@
 """The format of the token file: lines of `name: token` or `name: sha256:…`, where the name is the principal.
 
-Not in `tokens`, because `forebay token` must start without importing the `mcp` SDK.
+This module is separate from `tokens`, because `forebay token` must start without importing the `mcp` SDK.
 """
 
 import hashlib

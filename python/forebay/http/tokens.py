@@ -1,4 +1,4 @@
-"""Verification of bearer tokens, from a file or an OAuth issuer, and the end of requests whose token is revoked."""
+"""Verification of bearer tokens from a file or OAuth issuer, and middleware that ends requests with revoked tokens."""
 
 import asyncio
 import hmac
@@ -31,7 +31,7 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class TokenFile(TokenVerifier):
-    """Accepts the tokens in a file, which is read again when it changes.
+    """Verifier that accepts the tokens in a file. The file is read again when it changes.
 
     If the changed file cannot be read, the previous tokens stay valid. Raises `InvalidArgument` if the file cannot be
     read at the start. Error messages never show the content of the file.
@@ -41,7 +41,7 @@ class TokenFile(TokenVerifier):
         self._path = Path(path)
         self._scopes = list(scopes)
         self._allow_others_to_read = allow_others_to_read
-        # Take the signature before reading, so that a change in between is noticed next time.
+        # Get the signature before reading the file, so that a change during the reading is noticed next time.
         self._last_signature = self._get_signature()
         self._entries = self._read()
         if not self._entries:
@@ -95,7 +95,7 @@ class TokenFile(TokenVerifier):
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    # Opening a named pipe would block.
+    # Without `O_NONBLOCK`, opening a named pipe would block.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -117,14 +117,14 @@ _MAX_FETCH_THREADS = 4
 
 
 class JWTVerifier(TokenVerifier):
-    """Accepts JWT access tokens that `issuer` signed for `audience`.
+    """Verifier that accepts JWT access tokens that `issuer` signed for `audience`.
 
-    The issuer's keys are fetched when a token names an unknown key, at most once in `cooldown` seconds.
+    The issuer's keys are fetched when a token names an unknown key, at most once in `refetch_cooldown` seconds.
     """
 
-    def __init__(self, issuer: str, audience: str, jwks_url: str, *, cooldown: float = 30.0) -> None:
+    def __init__(self, issuer: str, audience: str, jwks_url: str, *, refetch_cooldown: float = 30.0) -> None:
         self._issuer, self._audience = issuer, audience
-        self._keys = _JWKSClient(jwks_url, timeout=_FETCH_TIMEOUT_SECONDS, cooldown_duration=cooldown)
+        self._keys = _JWKSClient(jwks_url, timeout=_FETCH_TIMEOUT_SECONDS, cooldown_duration=refetch_cooldown)
         self._limiter = anyio.CapacityLimiter(_MAX_FETCH_THREADS)
 
     async def verify_token(self, token: str) -> AccessToken | None:
@@ -136,7 +136,7 @@ class JWTVerifier(TokenVerifier):
                 return None
             claims = await anyio.to_thread.run_sync(self._decode, token, header["kid"], limiter=self._limiter)
         except jwt.PyJWTError as error:
-            # The message may repeat what the caller sent.
+            # The error message is not logged, because it may repeat what the caller sent.
             _log.info("a token was refused: %s", type(error).__name__)
             return None
         return self._make_access_token(claims)
@@ -245,7 +245,7 @@ async def _wait_until_removed(tokens: TokenFile, token: str, access_token: Acces
 
 
 async def _wait_until_expired(expires_at: int) -> None:
-    # One second of grace, as in verification. Poll, because the wall clock may be set.
+    # The SDK accepts a token until one second after `expires_at`. Check repeatedly, because the wall clock may be set.
     while (remaining := expires_at + 1 - time.time()) > 0:
         await asyncio.sleep(min(remaining, _CHECK_INTERVAL_SECONDS))
 
@@ -261,7 +261,7 @@ def _is_stream_request(scope: Scope, headers: Headers) -> bool:
 
 
 class _ResponseTracker:
-    """Tracks how much of a response has been sent, and can end it early."""
+    """Sender of a response that knows how much has been sent, and can end the response early."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -72,7 +72,7 @@ def supports_request(capabilities: object, method: str, params: Mapping[str, Any
 
 
 class CallFinished(Exception):
-    """The call ended before its input request was answered, so the request belongs to another call."""
+    """An input request arrived for a call that has ended; it must belong to another call."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _InputRequest:
 class PausableTimeout:
     """Timeout that restarts on progress and pauses while the client answers an input request.
 
-    The block raises `TimeoutError` when the time is over. With `None` there is no limit.
+    It is a context manager, and raises `TimeoutError` in its block when the time is over. `None` means no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -149,7 +149,7 @@ class Call:
         self._open_requests: dict[str, _InputRequest] = {}
         self._key_numbers = itertools.count(1)
         self._state_changed = asyncio.Event()
-        # The relay hands a stored result to this sink.
+        # Result sink of the request that starts the call. The relay passes a large result to this sink.
         self._sink = current_sink()
 
     def start(self, send: Callable[[PausableTimeout], Coroutine[Any, Any, Result]], timeout: float | None) -> None:
@@ -160,7 +160,7 @@ class Call:
 
     def _on_done(self, task: asyncio.Task[Result]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            # The client may never return to fetch the error.
+            # Read the error here: the client may never fetch it, and asyncio would then log a warning.
             _log.debug("forebay: a call failed: %s", error)
         self._state_changed.set()
 
@@ -178,7 +178,10 @@ class Call:
         return {key: pending.request for key, pending in self._open_requests.items()}
 
     async def request_input(self, method: str, params: Mapping[str, Any] | None) -> Result:
-        """Return the client's answer. Raises `CallFinished`, and `MCPError` if the client does not support this."""
+        """Send an input request to the client and return its answer.
+
+        Raises `CallFinished`, and `MCPError` if the client does not support the request.
+        """
         if not self.caller.supports(method, params or {}):
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
@@ -240,7 +243,10 @@ class Call:
 
 
 def make_request_key(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return a key that is equal for a request and its repetitions with answers: fields that differ are left out."""
+    """Return a key that is equal for a request and for its repetitions with the client's answers.
+
+    Fields that may differ between them are left out.
+    """
     round_fields = ("_meta", "inputResponses", "requestState")
     return method, {key: value for key, value in params.items() if key not in round_fields}
 

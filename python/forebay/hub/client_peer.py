@@ -51,7 +51,7 @@ class ClientRequest:
         self.client_progress_token = client_progress_token
         """The progress token that the client chose."""
         self.upstream_progress_token: object = None
-        """The progress token sent to the server. It replaces the client's token if that would not be unique there."""
+        """The progress token sent to the server. It replaces a client's token that may not be unique at the server."""
         self.timeout: PausableTimeout | None = None
         """The timeout for the server's response."""
         self._queued: deque[tuple[str, _Params]] = deque()
@@ -70,7 +70,7 @@ class ClientRequest:
                 await get_request_channel(self.session).notify(*self._queued.popleft())
 
     async def flush(self) -> None:
-        """Wait until all queued notifications are sent, because the client ignores them after the response."""
+        """Wait until all queued notifications are sent, because the client ignores those that follow the response."""
         if self._sender is not None:
             await self._sender
 
@@ -86,7 +86,7 @@ class ClientPeer:
     ) -> None:
         self._connection = connection
         self._answer_timeout = answer_timeout
-        # Not shared with other peers: events reach only the listeners of this one.
+        # Each peer has a bus of its own, so that events reach only the listeners of this peer.
         self._bus = InMemorySubscriptionBus()
         self.listeners = ListenHandler(self._bus)
         self.capabilities = dict(capabilities or {}) if connection is not None else CLIENT_CAPABILITIES
@@ -105,10 +105,10 @@ class ClientPeer:
     async def track_request(
         self, session: ServerSession, upstream: object, token: object, capabilities: object = None
     ) -> AsyncIterator[ClientRequest]:
-        """Track a client request until it is answered: progress and log messages are sent along with it."""
+        """Track a client request until its response, so that progress and log messages can be sent before it."""
         client_request = ClientRequest(session, upstream, token)
         reset_token = _current_capabilities.set(capabilities)
-        # On a shared connection, late progress of one request must not be taken for that of another.
+        # On a shared connection, late progress of one request must not be taken for progress of another request.
         is_unique = self.has_connection and isinstance(token, str | int) and token not in self._requests_by_token
         client_request.upstream_progress_token = (
             token if token is None or is_unique else f"forebay-{self._token_prefix}-{next(self._token_numbers)}"
@@ -182,7 +182,7 @@ class ClientPeer:
                         client_request.timeout.restart()
                 return True
             case "notifications/message" if self._connection is None:
-                # A log message names no request, so it can be assigned only if one is in flight.
+                # A log message names no request, so its request is known only if exactly one is in flight.
                 if len(self._active_requests) == 1 and _accepts_log_level(self._active_requests[0].session, params):
                     self._active_requests[0].notify(method, params)
                 return True

@@ -116,7 +116,7 @@ class Forwarding:
         return _merge_capabilities(await call_next(ctx), tenant)
 
     async def _forward_notification(self, ctx: _Context, tenant: Tenant) -> None:
-        """Forward a client notification to all upstreams, unless our connections send their own."""
+        """Forward a client notification to all upstreams, except the notifications that our own connections send."""
         if ctx.method in ("notifications/initialized", "notifications/cancelled"):
             return
         for upstream in tenant.upstreams.values():
@@ -145,9 +145,9 @@ class Forwarding:
         return {**await _list_extras(tenant), **page, "tools": [with_upstream_fields(tool) for tool in tools]}
 
     async def _list_upstream(self, ctx: _Context, upstream: MCPUpstream) -> tuple[bool, dict[str, dict[str, Any]]]:
-        """Return whether all fields of a server's tools apply, and those fields by tool name.
+        """Return whether the returned fields of a server's tools are complete, and these fields by tool name.
 
-        All fields apply if client and server use the same protocol era. Otherwise only the fields that exist in both
+        They are complete if client and server use the same protocol era. Otherwise only the fields that exist in both
         eras (annotations and `_meta`) are returned.
         """
         try:
@@ -166,7 +166,7 @@ class Forwarding:
         name = params.get("name")
         spec = tenant.tools.find(ctx, name) if isinstance(name, str) else None
         if spec is None and tenant.has_single_upstream:
-            # The server may have tools that it does not list.
+            # Forward the call although the tool is unknown: the server may have tools that it does not list.
             (upstream,) = tenant.upstreams.values()
         elif spec is None or spec.namespace not in tenant.upstreams:
             return await call_next(ctx)
@@ -249,7 +249,7 @@ def _get_protocol_fields(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrap_structured_content(result: dict[str, Any], spec: OperationSpec, is_modern_upstream: bool) -> dict[str, Any]:
-    """Wrap structured content that is not an object: before 2026-07-28 it must be one."""
+    """Wrap structured content if it or its schema is not of type object, as versions before 2026-07-28 require."""
     structured = result.get("structuredContent")
     if not is_modern_upstream or "structuredContent" not in result:
         return result

@@ -40,7 +40,7 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
 
 
 def _import_module(name: str, folder: str | None) -> ModuleType:
-    # As `python -m` does; an installed command does not have the working directory on its path.
+    # Also search the working directory, as `python -m` does. The `sys.path` of an installed command lacks it.
     for directory in (folder, str(Path.cwd())):
         if directory is not None and directory not in sys.path:
             sys.path.insert(0, directory)
@@ -78,7 +78,7 @@ def _make_operation(namespace: str, name: str, function: Callable[..., Any]) -> 
         type="mutation",
         description=inspect.getdoc(function) or "",
         input_schema=metadata.arg_model.model_json_schema(by_alias=True),
-        # A schema that wraps a non-object would describe a value that the function does not return.
+        # With `wrap_output`, the SDK's schema is for a wrapped value, but the function returns the bare value.
         output_schema=None if metadata.wrap_output else metadata.output_schema,
     )
     return Operation(spec, functools.partial(_call_function, function, metadata, spec.id))
@@ -96,7 +96,7 @@ async def _call_function(
         raise CallError("VALIDATION_ERROR", f"{operation_id} cannot be called with this: {summary}") from None
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
-    # A cancelled caller must not block others; the function itself cannot be stopped.
+    # If the caller is cancelled, other callers get its place at once. The function runs on: it cannot be stopped.
     async with _get_thread_limiter():
         return await run_in_thread(functools.partial(function, **arguments), daemon=True)
 

@@ -52,7 +52,7 @@ class InFlight:
                 if (call := _current_call.get()) is not None:
                     key = make_id_key(request_id)
                     self._calls[key] = call
-                    # The request may get lost, or its response may be unreadable.
+                    # Also forget the call when it ends: the request may get lost, or its response may be unreadable.
                     call.add_done_callback(lambda: self._calls.pop(key, None))
                     self._principals.add(call.caller.principal)
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
@@ -70,7 +70,7 @@ class InFlight:
         """
         while True:
             call = self._find_call(method, params or {}, related_request_id)
-            # If the call has ended, the server request belonged to another call: look again.
+            # If the call has ended, the server request must belong to another call: look for that call.
             with contextlib.suppress(CallFinished):
                 return await call.request_input(method, params)
 
@@ -81,11 +81,11 @@ class InFlight:
             found = self._calls.get(make_id_key(related_request_id))
             calls = [] if found is None or found.is_finished else [found]
         elif len(self._principals) > 1 or len({call.caller.identity for call in calls}) > 1:
-            # Even one call in flight is not safe: a late request may belong to a cancelled call of another client.
+            # Do not guess, even with one call in flight: the request may belong to a cancelled call of another client.
             raise MCPError(
                 code=INTERNAL_ERROR, message="several clients share this connection; nobody can tell whose this is"
             )
-        # All calls are of the same client, so any of them will do.
+        # All these calls are of the same client, so any of them can be used.
         candidates = [call for call in calls if call.caller.supports(method, params)]
         if not candidates:
             raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=method)

@@ -1,4 +1,4 @@
-"""SDK streams to an MCP server. Its requests and notifications go to the client instead of the SDK."""
+"""SDK streams to an MCP server. The server's requests and notifications go to the client instead of the SDK."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ __all__ = ["InterceptedStream"]
 
 
 class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
-    """Stream of messages from a server. `InterceptedWriter` shares its state."""
+    """Stream of messages from a server. The `InterceptedWriter` of the same connection shares its state."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Calls that are paused until the client answers an input request, in another request (2026-07-28)."""
+"""Calls that are paused until the client sends the answer to an input request in another request (2026-07-28)."""
 
 import asyncio
 import dataclasses
@@ -67,7 +67,7 @@ class PausedCalls:
             async with self._tenants.acquire(principal):
                 return await send_with_timeout(upstream, request.method, request.params, timeout)
 
-        # On stdio there is one client; over HTTP, anonymous requests may come from different clients.
+        # On stdio there is one client. Over HTTP, each anonymous request may come from another client.
         identity = principal or (object() if request.is_over_http else "stdio")
         caller = Caller(principal, identity, request.capabilities)
         call = Call(request.method, request.params, request.client_request.upstream_progress_token, caller)
@@ -76,7 +76,7 @@ class PausedCalls:
         return call
 
     def _resume_call(self, request: UpstreamRequest, upstream: MCPUpstream) -> Call | None:
-        """Resume and return the paused call that a request continues; `None` if there is none of this principal."""
+        """Resume and return the paused call that a request continues; `None` if the principal has no such call."""
         params = request.params
         state = params.get("requestState")
         paused = self._paused.get(state) if isinstance(state, str) else None

@@ -1,4 +1,4 @@
-"""Requests to upstreams, which may require input from the connected client before they are answered."""
+"""Requests to upstreams. An upstream may require input from the connected client before it answers."""
 
 import asyncio
 import dataclasses

@@ -33,14 +33,17 @@ _Prompts = dict[str, tuple[MCPUpstream, dict[str, Any]]]
 
 
 class Router:
-    """Finds the upstream for a request and calls `forward(upstream, params)`."""
+    """Router that finds the upstream for a request and calls `forward(upstream, params)`."""
 
     def __init__(self, tenant: Tenant, forward: _Forward) -> None:
         self._tenant = tenant
         self._forward = forward
 
     async def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the result. Raises `LookupError` with the method if the method is unknown, else with a message."""
+        """Return the result of a request.
+
+        Raises `LookupError`. Its argument is the method if the method is unknown, else a message.
+        """
         if method in _LIST_METHODS:
             return await self._merge_lists(method, params)
         match method, params:
@@ -145,7 +148,7 @@ def _matches_template(template: str, uri: str) -> bool:
         return False
     *literals, suffix = later_literals
     position = len(prefix)
-    # Taking the first occurrence of each literal is enough, and needs no backtracking.
+    # Variables stand for any text, so the first occurrence of each literal is enough, without backtracking.
     for literal in literals:
         start = uri.find(literal, position)
         if start < 0:

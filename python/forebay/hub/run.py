@@ -53,7 +53,7 @@ _log = logging.getLogger("forebay")
 _Context = ServerRequestContext[Any, Any]
 
 _FLUSH_TIMEOUT_SECONDS = 2.0
-"""How long the last messages may take to be written, and then the process to exit."""
+"""How long the last messages may take to be written. After that, the process may take as long again to exit."""
 
 
 def run(settings: "Settings") -> int:
@@ -106,7 +106,7 @@ class HubServer:
         self._operation_ids: dict[str, str] = {}
         """Operation id of each tool name that was ever used; shared by all clients."""
         self._origins: dict[str, tuple[str, str]] = {}
-        """Upstream and original tool name of each operation id, for the capability filter, which has no connection."""
+        """Upstream and original tool name of each operation id. The capability filter has no tenant to ask."""
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> "AsyncIterator[dict[str, Any]]":
@@ -124,7 +124,7 @@ class HubServer:
             tenant.client.listeners.close()
 
     async def close_upstreams(self) -> None:
-        """Close all upstream connections, without a timeout: no process may be left behind."""
+        """Close all upstream connections, without a timeout, so that no server process is left behind."""
         self._paused_calls.close()
         await asyncio.gather(self._tenant_pool.close(), *(tenant.close() for tenant in [*self._tenants]))
 
@@ -240,12 +240,12 @@ async def _run_stdio(settings: "Settings") -> int:
     await stop_event.wait()
     hub.stop_listening()
     await unanswered.wait(settings.shutdown_grace_seconds)
-    # Before the SDK ends, which allows only five seconds for closing them.
+    # Close the upstreams before the SDK's server ends, because it would allow only five seconds for that.
     await hub.close_upstreams()
     incoming.end()
     await serve
     outgoing.finish(_FLUSH_TIMEOUT_SECONDS)
-    # Before the event loop ends, which waits for threads.
+    # Start this timer before the event loop ends, because the loop waits for threads at its end.
     exit_within(_FLUSH_TIMEOUT_SECONDS, 0)
     return 0
 

@@ -32,7 +32,7 @@ class ServerEnded(Exception):
 
 
 class IncomingStream:
-    """Passes messages from reader threads to `stream`, an SDK stream in the current event loop."""
+    """Adapter that passes messages from reader threads to `stream`, an SDK stream in the current event loop."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ def _dump(message: JSONRPCMessage) -> bytes:
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     except PydanticSerializationError:
-        # A lone surrogate can still be written as an escape.
+        # The SDK's serializer rejects half of a surrogate pair; `json` writes it as an escape.
         return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
 
 
@@ -158,5 +158,5 @@ class OutgoingStream(ObjectSendStream[SessionMessage]):
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
             self._write(line)
-            # Free a large message now: the next one may be far away.
+            # Free a large message now: the next message may come much later.
             del line

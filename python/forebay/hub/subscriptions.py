@@ -37,7 +37,7 @@ class Subscriptions:
     def listen(self, params: Mapping[str, Any]) -> Iterator[None]:
         """Subscribe at the upstreams while a client listens."""
         requested = params.get("notifications")
-        # Each connection observes changes of the tool list anyway.
+        # Changes of the tool list need no subscription here, because each connection observes them anyway.
         upstream_filter = (
             {key: value for key, value in requested.items() if key != "toolsListChanged"}
             if isinstance(requested, dict)
@@ -104,7 +104,7 @@ class _UpstreamSubscriptions:
             while True:
                 for uri in uris:
                     self._schedule_update(uri)
-                # Repeat: a new connection does not have the subscriptions.
+                # Repeat this, because a new connection starts without the subscriptions.
                 await asyncio.sleep(_MAX_DELAY_SECONDS)
         finally:
             self._listener_counts.subtract(uris)
@@ -129,7 +129,7 @@ class _UpstreamSubscriptions:
                 self._subscribed_connections.pop(uri, None)
 
     async def _update_once(self, uri: str) -> bool:
-        """Send a subscribe or unsubscribe request if one is needed; return whether it was."""
+        """Send a subscribe or unsubscribe request if one is needed; return whether one was sent."""
         connection = await self._upstream.get_connection()
         is_wanted, is_subscribed = self._listener_counts[uri] > 0, self._subscribed_connections.get(uri) is connection
         if is_wanted and not is_subscribed:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 CONNECT_WAIT_SECONDS = 10.0
-"""How long a new client waits for upstreams. Upstreams that connect later are added then."""
+"""How long a new client waits for upstreams. An upstream that connects later is added when it has connected."""
 
 
 class Tenant:
@@ -73,7 +73,7 @@ class Tenant:
 
     async def _start(self) -> None:
         first_attempts = []
-        # A connection opened after closing would never be closed.
+        # Do not connect if the tenant is closed already: nothing would close the connections.
         for upstream in () if self._is_closed else self.upstreams.values():
             first_attempts.append(asyncio.Event())
             attempt = partial(upstream.connect, self.registry)
@@ -121,7 +121,7 @@ class Tenant:
         self.subscriptions.close()
         for task in (*self._connect_tasks, *self._notify_tasks):
             task.cancel()
-        # A cancelled connection attempt cleans up after itself.
+        # Wait for the cancelled connection attempts, because each cleans up after itself.
         await asyncio.gather(*self._connect_tasks, return_exceptions=True)
         await asyncio.gather(*(upstream.close() for upstream in self.upstreams.values()), return_exceptions=True)
 

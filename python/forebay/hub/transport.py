@@ -64,7 +64,7 @@ class HubRelay(Relay):
     def __init__(self, policy: OutputPolicy, client: IncomingStream, upstream: "StdioUpstream | HttpUpstream") -> None:
         super().__init__(policy, client, upstream)
         self._incoming = client
-        # Weak, so that abandoned calls drop their sinks.
+        # Weak references, so that the sinks of abandoned calls are freed.
         self._sinks: WeakValueDictionary[bytes, ResultSink] = WeakValueDictionary()
         self._request_handler = handler = _UnchangedRequests(policy, self._session, {}, lambda _: [])
         handler.sinks = self._sinks
@@ -86,12 +86,15 @@ class HubRelay(Relay):
         self._incoming.send(raw, cast("RequestId | None", stream_request_id))
 
     def on_upstream_end(self, error: UpstreamFailed) -> None:
-        # First, so that answers to requests of the ended server are dropped.
+        # Notify first, so that the client's answers to requests of the ended server are dropped.
         self._incoming.notify_server_ended()
         super().on_upstream_end(error)
 
     def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
-        """Pass a large result to its sink; return a response with a placeholder, or `None` to send it unchanged."""
+        """Pass a large result to its sink and return a response with a placeholder.
+
+        Return `None` to forward the response unchanged.
+        """
         if pending.method == "initialize":
             self._set_version(message)
         sink = self._sinks.pop(make_id_key(pending.id), None)

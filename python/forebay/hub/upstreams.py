@@ -81,7 +81,7 @@ class Upstreams:
 
     def __init__(self, configs: Mapping[str, UpstreamConfig], call_timeout: float | None = None) -> None:
         self.configs = configs
-        # The caller applies a shorter call timeout; this one also limits loading the document.
+        # This timeout also limits loading the OpenAPI document. If the call timeout is shorter, the caller applies it.
         self._timeout = max(_API_TIMEOUT_SECONDS, call_timeout or 0)
         self._operations: list[Operation] = []
         self._registries: dict[OperationRegistry, Callable[[], None]] = {}

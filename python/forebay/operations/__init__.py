@@ -2,20 +2,20 @@
 
 Design decisions:
 
-- **No client class for each source.** `unwrap()`, `envelope.is_error` and `meta` are enough: a caller that wants error
-  results raised writes one `if`, and a client that raised would hide them from callers that want to read them.
+- **No client class for each source.** `unwrap()`, `envelope.is_error` and `meta` are enough. A caller that wants an
+  exception for an error result writes one `if`; a client that raised it would hide the result from other callers.
 - **Subscriptions have timestamps and no sequence numbers.** Each value has its own timestamp, and the iterator keeps
-  the order. A source with cursors yields them as data, where they survive a restart; a counter here would not.
-- **`respond()` is public** because other transports have to call it. It accepts only envelopes, so that no data
-  bypasses the result pipeline; handlers never need it.
-- **Any envelope can be served.** `to_call_tool_result` and `to_http_response` take envelopes of every source, and
-  `serve_operations` turns a registry into tools. Blocks of a tool are passed on unchanged, and large results become
-  handles as in any other server.
+  the order. A source with cursors yields them as data, so they survive a restart; a counter in this process would not.
+- **`PendingRequestMap.respond()` is public** because other transports have to call it. It accepts only envelopes, so
+  that no data bypasses the result pipeline. Handlers never need it.
+- **Any envelope can be served.** `to_call_tool_result` and `to_http_response` accept envelopes of every source, and
+  `serve_operations` serves the operations of a registry as tools. The content blocks of a tool result are passed on
+  unchanged, and large results become handles as in any other server.
 - **JSON in a text block is parsed only if a schema asks for it**: the operation has an output schema, the result has no
-  structured content, and its only block is text that is JSON. Anywhere else, guessing would cost time and change
-  numbers.
-- **Output schemas stay JSON Schema.** They are not converted, so nothing is lost. An unreadable schema is logged once
-  and accepts everything.
+  structured content, and its only block is text that is JSON. In other cases the text may not be meant as JSON, and
+  parsing it would take time and could change numbers.
+- **Output schemas stay JSON Schema.** They are not converted to Python types, so no rule is lost. An unreadable schema
+  is logged once and accepts everything.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -2,7 +2,7 @@
 
 A cast follows the keywords that describe the structure of a value: `type`, `properties`, `required`, `items`, `enum`,
 unions and the like. A value of the right structure that breaks another rule, such as `minimum`, `pattern`, or a `oneOf`
-of which two members match, is kept for validation to report. So is data more than 128 levels deep.
+of which two members match, is kept; validation reports it. Data more than 128 levels deep is kept too.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from typing import Any, TypeAlias
 from forebay.operations.schema_shapes import MISSING, SchemaShapes, Shape, canonicalize, get_json_type
 from forebay.operations.validation import Schema, count_values, has_rules, to_pointer
 
-__all__ = ["Caster", "OnReplaced", "cast"]
+__all__ = ["Caster", "ReplacementCallback", "cast"]
 
 _log = logging.getLogger("forebay")
 
-OnReplaced: TypeAlias = Callable[[str, Any], None]
-"""Function of the JSON Pointer and the old value of everything that a cast replaces with a placeholder."""
+ReplacementCallback: TypeAlias = Callable[[str, Any], None]
+"""Function called with the JSON Pointer and the old value of each value that a cast replaces with a placeholder."""
 
 MAX_DEPTH = 128
 """Maximum nesting depth to cast, because Python's stack is limited."""
@@ -38,7 +38,10 @@ MAX_TRIALS = 64
 """Maximum number of alternatives of a union to try for one value."""
 
 MAX_PLACEHOLDER_VALUES = 10_000
-"""Maximum number of values in a placeholder, of characters in its strings, and of values added to a default."""
+"""Maximum number of values in a placeholder, and of characters in each of its strings.
+
+A default may grow by as many values when it is cast to its own schema.
+"""
 
 MAX_NUMBER_CHARACTERS = 400
 """Maximum characters of a number to convert: Python and other parsers refuse very long numbers."""
@@ -57,7 +60,7 @@ _BOUND_KEYWORDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 _NUMBER_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
-def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
+def cast(schema: Schema, value: Any, *, on_replaced: ReplacementCallback | None = None) -> Any:
     """Return a value that fits a schema and keeps as much as possible of the original value.
 
     Parts that need no change are returned as the same objects. The original value is never modified.
@@ -66,7 +69,10 @@ def cast(schema: Schema, value: Any, *, on_replaced: OnReplaced | None = None) -
 
 
 class Caster:
-    """A schema prepared for many casts, in any thread. An unusable schema is logged once, and changes nothing."""
+    """A schema prepared for many casts, in any thread.
+
+    If the schema is unusable, this is logged once, and casts return all values unchanged.
+    """
 
     def __init__(self, schema: Schema | None) -> None:
         self._schema = schema
@@ -79,7 +85,7 @@ class Caster:
         """Whether another thread is casting, so that a cast would have to wait."""
         return self._lock.locked()
 
-    def cast(self, value: Any, *, on_replaced: OnReplaced | None = None) -> Any:
+    def cast(self, value: Any, *, on_replaced: ReplacementCallback | None = None) -> Any:
         """Return a value that fits the schema; see the function `cast`."""
         fitted, attempt = self._fit(value, has_placeholders=True)
         if on_replaced is not None:
@@ -88,16 +94,17 @@ class Caster:
         return fitted
 
     def normalize(self, value: Any) -> Any:
-        """Return a value that fits the schema if nothing has to be discarded or invented, else the value itself.
+        """Return a value that fits the schema, or the value itself if a part of it does not fit or has to be invented.
 
-        For example, `{"error": "the database is down"}` must not become `{"price": 0}`.
+        Surplus properties are stripped, unless an object would lose all of its properties. For example,
+        `{"error": "the database is down"}` must not become `{"price": 0}`.
         """
         fitted, attempt = self._fit(value, has_placeholders=False)
         return value if any(attempt.costs[:STRIPPED]) else fitted
 
     def _fit(self, value: Any, *, has_placeholders: bool) -> "tuple[Any, _Attempt]":
         run = _CastRun(self._fill_values, has_placeholders)
-        # The caller may be deep in other calls, and bounds in the schema too large for floats: then the value stays.
+        # The value is kept if the stack is nearly full, or if a bound in the schema is too large for a float.
         with contextlib.suppress(RecursionError, OverflowError):
             with self._lock:
                 shapes = self._shapes
@@ -118,14 +125,14 @@ class Caster:
             return None
 
     def _fit_default(self, shape: Shape, default: Any) -> Any:
-        """Cast a default to its own schema. Return `MISSING` if something has to be discarded or invented."""
+        """Cast a default to its own schema. Return `MISSING` if a part of it does not fit or has to be invented."""
         attempt = _Attempt(_CastRun(self._fill_values, has_placeholders=False))
         fitted = attempt.fit(shape, default, 0)
         return MISSING if any(attempt.costs[:STRIPPED]) else fitted
 
 
 class _FillValues:
-    """The defaults and placeholders of shapes, each found once. `fit_default` casts a default to its shape."""
+    """A cache of the defaults and placeholders of shapes. The function `fit_default` casts a default to its shape."""
 
     def __init__(self, fit_default: Callable[[Shape, Any], Any]) -> None:
         self._fit_default = fit_default
@@ -135,7 +142,7 @@ class _FillValues:
         self._placeholders: dict[Shape, Any] = {}
 
     def copy_default(self, shape: Shape) -> Any:
-        """Return a new copy of the default, or `MISSING` if there is no default, or it does not fit or is too large."""
+        """Return a new copy of the default, or `MISSING` if there is none, or it does not fit or is too large."""
         if shape in self._in_progress:
             self._recursive.add(shape)
             return MISSING
@@ -153,7 +160,7 @@ class _FillValues:
         """Return a new valid value, such as `0`, `""` or `{}`, or `MISSING` if none is found."""
         while shape not in self._placeholders:
             count = len(self._placeholders)
-            # A recursive schema may need placeholders that an earlier search found.
+            # In a recursive schema, one search may not be enough: repeat it while it adds placeholders.
             self._find_placeholder(shape, set())
             if len(self._placeholders) == count:
                 self._placeholders[shape] = MISSING
@@ -228,11 +235,11 @@ class _Attempt:
         self.costs = [0, 0, 0, 0]
         """Number of values with each kind of change."""
         self.replaced: list[tuple[list[str | int], Any]] = []
-        """The path, innermost name first, and the old value of everything replaced by a placeholder."""
+        """The path, innermost name first, and the old value of each value that was replaced by a placeholder."""
 
     @property
     def loss(self) -> tuple[int, int]:
-        """How bad this attempt is: values that do not fit, then values that were lost or invented."""
+        """What attempts are compared by: the number of values that do not fit, then of values lost or invented."""
         return self.costs[UNFIT], self.costs[INVENTED] + self.costs[STRIPPED]
 
     def fit(self, shape: Shape, value: Any, depth: int) -> Any:
@@ -338,7 +345,7 @@ class _Attempt:
         return fitted
 
     def _choose(self, shape: Shape, value: Any, depth: int) -> "tuple[Any, _Attempt]":
-        """Return the result and the attempt with the least loss; of several, the first with a valid result."""
+        """Return the result and the attempt with the least loss. Of equal attempts, a valid result is preferred."""
         alternatives = shape.alternatives_for(value)
         if len(alternatives) > 1:
             alternatives = [alternative for alternative in alternatives if alternative.accepts(value)] or alternatives

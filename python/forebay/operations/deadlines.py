@@ -39,7 +39,7 @@ _CANCEL_GRACE_SECONDS = 1.0
 """Maximum seconds to wait for the end of a cancelled task."""
 
 _abandoned_tasks: set[asyncio.Future[Any]] = set()
-"""Tasks that ignored their cancellation. The event loop holds only weak references to them."""
+"""Tasks that ignored their cancellation. This set keeps them alive: the event loop holds only weak references."""
 
 _MAX_TIMEOUT_SECONDS = 1e9
 """Maximum timeout of a call."""
@@ -61,7 +61,7 @@ def earliest_deadline(*deadlines: float | None) -> float | None:
 
 def to_epoch_ms(deadline: float) -> int:
     """Convert a monotonic deadline to milliseconds since 1970, rounded down so that it never moves later."""
-    # In this order, the time that passes between the two readings makes the deadline earlier.
+    # `time.time()` is read first, so that the time between the two readings makes the deadline earlier, not later.
     return math.floor((time.time() + deadline - time.monotonic()) * 1000)
 
 
@@ -95,7 +95,7 @@ class DeadlineScope:
     def remove(self) -> bool:
         """Remove the deadline. Return `False` if the deadline has passed and the body was cancelled."""
         if self._has_exited:
-            # Work after the body, such as casting a large result, has no deadline.
+            # The deadline ended with the body: work after the body, such as casting a large result, has no deadline.
             return True
         if self._timeout.expired() or (self._deadline is not None and time.monotonic() >= self._deadline):
             return False
@@ -152,7 +152,7 @@ async def _cancel(task: asyncio.Future[Any]) -> None:
 def _on_done(task: asyncio.Future[Any]) -> None:
     _abandoned_tasks.discard(task)
     if not task.cancelled():
-        # Mark the exception as retrieved: the caller has raised another one.
+        # Mark the exception as retrieved, so that asyncio does not log it. The caller has raised another one.
         task.exception()
 
 
@@ -167,6 +167,6 @@ async def _wait_uncancelled(task: asyncio.Future[Any], seconds: float) -> None:
 
 def _make_anyio_shield() -> contextlib.AbstractContextManager[object]:
     """Return a shield against cancel scopes of anyio, which cancel a task again in every loop iteration."""
-    # If anyio was never imported, there are no such scopes.
+    # If anyio was never imported, there are no cancel scopes to shield against.
     anyio = sys.modules.get("anyio")
     return contextlib.nullcontext() if anyio is None else anyio.CancelScope(shield=True)

@@ -15,7 +15,7 @@ CODES: tuple[CallCode, ...] = get_args(CallCode)
 
 
 class CallError(ForebayError):
-    """A failed call: `code` is the kind of failure, `details` hold more, such as an HTTP status or a path."""
+    """A failed call: `code` is the kind of failure, `details` are further data such as an HTTP status or a path."""
 
     def __init__(self, code: CallCode, message: str, details: Mapping[str, Any] | None = None) -> None:
         if code not in CODES:

@@ -97,7 +97,7 @@ class OperationRegistry:
         return await run_operation(self.find(operation_id), input, self.bind_context(context))
 
     def bind_context(self, context: CallContext | None) -> CallContext:
-        """Return a context whose `env` calls this registry. If the context has an env already, that one stays."""
+        """Return a context whose `env` calls this registry. A context that has an env already keeps its env."""
         if context is None:
             return self._default_context
         if context.env is not UNBOUND_ENV:
@@ -117,7 +117,7 @@ def _check_handler(handler: object) -> None:
     try:
         inspect.signature(handler).bind(None, None)  # type: ignore[arg-type]
     except ValueError:
-        # Some functions written in C have no signature.
+        # Some functions written in C have no signature to check.
         pass
     except TypeError:
         raise InvalidArgument(
@@ -195,7 +195,7 @@ def _to_call_error(error: Exception, operation_id: str) -> CallError:
         message = ""
     if isinstance(error, TimeoutError):
         return CallError("TIMEOUT", f"{operation_id} took too long: {message or 'no answer in time'}")
-    # The caller gets the message, the operator the traceback.
+    # The caller gets only the message. The traceback is logged for the operator.
     _log.debug("forebay: %s failed", operation_id, exc_info=error)
     return CallError("EXECUTION_ERROR", f"{operation_id} failed: {message or type(error).__name__}")
 
@@ -243,13 +243,13 @@ def _to_iterator(result: Any, spec: OperationSpec) -> AsyncIterator[Any] | Itera
 async def _next_envelope(
     values: AsyncIterator[Any] | Iterator[Any], spec: OperationSpec, context: CallContext
 ) -> ResponseEnvelope[Any] | None:
-    """Return the next envelope, or `None` at the end. The deadline bounds the handler, not its consumer."""
+    """Return the next envelope, or `None` at the end. The deadline ends only the handler's work, not its consumer's."""
     with CallErrorScope(spec):
         async with DeadlineScope(context.deadline, spec.id):
             if isinstance(values, AsyncIterator):
                 value = await anext(values, _EXHAUSTED)
             else:
-                # A sync generator would otherwise block the event loop until its end.
+                # Let other tasks run: a sync generator never awaits, and would block the event loop until its end.
                 await asyncio.sleep(0)
                 value = next(values, _EXHAUSTED)
         return None if value is _EXHAUSTED else to_envelope(value, spec)

@@ -38,9 +38,9 @@ _DROPPED_HEADERS = frozenset(
         *("trailer", "transfer-encoding", "upgrade"),
         # These describe the original bytes; the body has been decoded and perhaps cast to a schema.
         *("content-encoding", "content-length", "content-md5", "content-digest", "repr-digest", "digest", "etag"),
-        # Joining several cookies with commas made them invalid.
+        # Envelopes join repeated headers with commas, which makes several cookies invalid.
         "set-cookie",
-        # Set again by this module.
+        # This module sets the content type itself.
         "content-type",
     )
 )
@@ -58,7 +58,7 @@ _BAD_GATEWAY = 502
 
 _BODILESS_STATUSES = (204, 205, 304)
 
-# Anything else could inject another header or a whole response.
+# Other characters, such as line breaks, could inject another header or a whole response.
 _HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE_PATTERN = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _CONTENT_TYPE_PATTERN = re.compile(r"[\t\x20-\x7e]+")
@@ -85,8 +85,8 @@ def to_call_tool_result(
     becomes one block: a string as text, bytes as an image, audio, text or resource, anything else as JSON. If the
     operation has an output schema, the data is structured content too.
 
-    Set `is_legacy` for protocol versions up to 2025-11-25. There, structured content is always an object, so data
-    that is not an object, or whose schema is not of type `object`, is put under the key `result`.
+    Set `is_legacy` for protocol versions up to 2025-11-25. In them, structured content is always an object, so
+    data that is not an object, or whose schema is not of type `object`, is sent as `{"result": data}`.
     """
     meta = envelope.meta
     if isinstance(meta, MCPResponseMeta):
@@ -112,7 +112,10 @@ def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
 
 
 def needs_result_wrapper(schema: Schema | None) -> bool:
-    """Return whether data of a schema is sent as `{"result": data}` up to 2025-11-25: its type is not `object`."""
+    """Return whether a schema has rules and its type is not `object`.
+
+    Up to protocol version 2025-11-25, data of such a schema is sent as `{"result": data}`.
+    """
     return has_rules(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
 
 
@@ -120,8 +123,8 @@ def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:
     """Convert an envelope to an HTTP response.
 
     An HTTP envelope keeps its status, content type and end-to-end headers. The result of a function is sent as JSON,
-    strings included, and bytes as they are. A tool result with a single block is sent as that block's content. A tool
-    error becomes a 502, because only the status can tell the reader that the call failed.
+    even if it is a string, but bytes are sent unchanged. A tool result that is a single block is sent as that block's
+    content. A tool error becomes a 502, because only the status can tell the reader that the call failed.
     """
     meta, data = envelope.meta, envelope.data
     match meta:
@@ -207,7 +210,8 @@ def _dump_blocks(meta: MCPResponseMeta) -> tuple[bytes, str]:
             {"type": "resource", "resource": {"blob": str(data), "mimeType": str(mime_type)}}
         ]:
             try:
-                # Line breaks are allowed. Without `validate`, characters of another alphabet would be skipped silently.
+                # Line breaks are allowed, so `split` removes them. Without `validate`, other characters that are not
+                # base64 would be skipped silently.
                 return base64.b64decode("".join(data.split()), validate=True), mime_type
             except ValueError:
                 pass
@@ -223,7 +227,7 @@ def _get_tool_structured_content(data: Any, meta: MCPResponseMeta, spec: Operati
 
 
 def _get_structured_content(data: Any, spec: OperationSpec | None) -> Any:
-    """Return data in JSON types if there is an output schema; bytes are never structured."""
+    """Return data in JSON types, or `_ABSENT` without an output schema; bytes are never structured."""
     if spec is None or not has_rules(spec.output_schema):
         return _ABSENT
     match data:
@@ -238,7 +242,7 @@ def _get_structured_content(data: Any, spec: OperationSpec | None) -> Any:
         value = body.json()
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        # A number too large for Python, or a lone surrogate: the data is sent in the content only.
+        # The data has a number too large for Python, or a lone surrogate. It is sent in the content only.
         return _ABSENT
     return value
 
@@ -265,6 +269,6 @@ def _bytes_to_block(content: bytes, content_type: str) -> dict[str, Any]:
         text = decode_text(content, content_type)
         if text is not None:
             return {"type": "text", "text": text}
-    # A resource needs a URI, but this URI cannot be read.
+    # A resource must have a URI; this one is a placeholder that no client can read.
     resource = {"uri": "forebay:inline", "mimeType": mime_type, "blob": base64.b64encode(content).decode()}
     return {"type": "resource", "resource": resource}

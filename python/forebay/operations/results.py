@@ -59,9 +59,9 @@ def is_large(data: Any) -> bool:
 
 
 def to_envelope(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
-    """Return a handler's result as an envelope, with its data cast to the output schema if that loses nothing.
+    """Return a handler's result as an envelope, with its data cast to the output schema by `Caster.normalize`.
 
-    Data that does not fit the schema is logged and returned unchanged.
+    Data that does not fit the schema even so is returned all the same, and the problems are logged.
     """
     envelope = _wrap(result, spec)
     if not has_rules(spec.output_schema) or not _is_covered_by_schema(envelope):
@@ -104,7 +104,7 @@ def _is_covered_by_schema(envelope: ResponseEnvelope[Any]) -> bool:
 
 def is_blocks_only(data: Any, meta: MCPResponseMeta) -> bool:
     """Return whether a tool's data is its content blocks, because the tool returned no structured content."""
-    # Compared by value: an envelope read from JSON holds two copies of the blocks.
+    # Compared by value, because an envelope that was read from JSON holds two copies of the blocks.
     return meta.structured_content is None and bool(data == meta.content)
 
 
@@ -127,7 +127,7 @@ def _to_json_types(data: Any) -> Any:
     failures: list[Exception] = []
 
     def dump_by_alias(value: object) -> object:
-        """Dump a model with its aliases, which its schema uses, and embed a JSON body."""
+        """Dump a model by its aliases, because its schema uses them. Embed a JSON body."""
         if isinstance(value, Body) and value.is_json:
             return orjson.Fragment(value.content)
         model_dump = getattr(value, "model_dump", None)

@@ -18,7 +18,7 @@ MISSING: Any = object()
 """Marks a missing value, since `None` is JSON's null."""
 
 MAX_COMBINATIONS = 64
-"""Maximum combinations of union members for one value. Above this, the unions are only validated."""
+"""Maximum combinations of union members to try for one value. With more, the value is validated but not cast."""
 
 _Keywords: TypeAlias = dict[str, Any]
 _Unions: TypeAlias = frozenset[tuple[int, str]]
@@ -26,10 +26,10 @@ _Unions: TypeAlias = frozenset[tuple[int, str]]
 
 _KEYWORDS_WITHOUT_RULES = {"$anchor", "$comment", "$defs", "$ref", "allOf", "components", "definitions"}
 _KEYWORDS_WITHOUT_RULES |= {"description", "title"}
-"""Keywords that say nothing about a value, or whose schemas are merged into the same shape."""
+"""Keywords that do not restrict a value themselves. The schemas in `$ref` and `allOf` are merged into the shape."""
 
 _CONDITIONAL_KEYWORDS = {"$dynamicRef", "dependencies", "dependentSchemas", "else", "if", "then"}
-"""Keywords that may name further properties for some values."""
+"""Keywords whose schemas apply only to some values, and may name further properties for these."""
 
 _PYTHON_TYPES = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (NoneType,)}
 
@@ -118,9 +118,9 @@ class SchemaShapes:
 
     @functools.cached_property
     def _validate_by_pointer(self) -> Callable[[Any], bool]:
-        """A validator of an object with values by JSON Pointers: each value is validated by the schema at its pointer.
+        """A validator of objects whose keys are JSON Pointers. Each value is validated by the schema at its pointer.
 
-        One validator for each schema would fill the memory, because each holds everything that its schema refers to.
+        A validator for each schema would use too much memory, because it holds everything that its schema refers to.
         """
         root = "urn:forebay:root"
         schemas = {pointer: {"$ref": f"{root}#{quote(pointer)}"} for pointer in self._pointers.values()}
@@ -129,7 +129,7 @@ class SchemaShapes:
     def merge(self, schemas: Iterable[Schema], resolved_unions: _Unions = frozenset()) -> "Shape":
         """Return the shape of values that fit all `schemas`.
 
-        `resolved_unions` are unions in `schemas` of which one member was chosen and is in `schemas` too.
+        `resolved_unions` are unions in `schemas` that need no choice any more: the chosen member is in `schemas` too.
         """
         flat = self.flatten(schemas)
         key = (None if flat is None else tuple(map(id, flat)), resolved_unions)
@@ -154,7 +154,7 @@ class SchemaShapes:
         return found
 
     def _resolve(self, reference: str) -> Any:
-        """Return the target of a reference. Raises `ValueError` if this document has no schema there."""
+        """Return the target of a reference. Raises `ValueError` if the target is not a schema in this document."""
         start, *path = unquote(reference).split("/")
         target: Any = self._root if start in ("", "#") else self._anchors.get(start)
         try:
@@ -192,7 +192,7 @@ class Shape:
         unions = [(schema, word) for schema, word in unions if (id(schema), word) not in resolved_unions]
         is_small = len(unions) < 2 or math.prod(len(schema[word]) for schema, word in unions) <= MAX_COMBINATIONS
         self._unions = unions if is_small else []
-        # Conditions, and unions that are only validated, may name properties that are not known here.
+        # Conditions, and unions with too many combinations, may name properties that are unknown here: these are kept.
         self._has_unknown_properties = not is_small or any(
             not _CONDITIONAL_KEYWORDS.isdisjoint(schema) for schema in self._schemas
         )
@@ -220,10 +220,10 @@ class Shape:
 
     @functools.cached_property
     def alternatives(self) -> "list[Shape]":
-        """The shapes that a union allows, each merged with the rules beside the union; empty without a union."""
+        """The shapes that a union allows, each merged with the other rules of this shape; empty without a union."""
         for union, word in self._unions[:1]:
             resolved = self._resolved_unions | {(id(union), word)}
-            # A member that refers to a resolved union allows nothing new.
+            # Skip members that refer back to a resolved union: they allow nothing new.
             ids, flatten = {schema_id for schema_id, _ in resolved}, self._shapes.flatten
             members = (schema for schema in union[word] if ids.isdisjoint(map(id, flatten([schema]) or ())))
             shapes = (self._shapes.merge([*self._schemas, schema], resolved) for schema in members)
@@ -241,12 +241,15 @@ class Shape:
         same_type = [shape for shape in self.alternatives if shape.allows_type(get_json_type(value))]
         if any(shape.enum is None for shape in same_type):
             return same_type
-        # Enums keep nothing of an object or a list, and their values may be invalid: other types are tried after them.
+        # A cast to an enum keeps nothing of an object or list, and may give an invalid value: try other types next.
         return [*dict.fromkeys([*same_type, *self.alternatives])]
 
     @functools.cached_property
     def _discriminator(self) -> "tuple[str, dict[str | None, list[Shape]]] | None":
-        """A property that has an enum in every object of a union, and the alternatives for each value; or `None`."""
+        """The name of a property that tells alternatives apart, and the alternatives by its canonical value; or `None`.
+
+        The property has an enum in every alternative that is an object.
+        """
         objects = [shape for shape in self.alternatives if shape.allows_type("object")]
         for name in objects[0].properties if len(objects) > 1 else ():
             shapes_by_tag: dict[str | None, list[Shape]] = {}
@@ -279,7 +282,7 @@ class Shape:
     def _other_property(self) -> "Shape | None":
         """The shape of properties without a name or pattern in the schema, or `None` if they are not allowed.
 
-        A schema that names no property at all allows any.
+        A schema that names no property at all allows any property.
         """
         names_some = self.collect("properties") or self._patterns
         return None if names_some and not any(map(self._allows_others, self._schemas)) else self._merge_property(None)

@@ -133,16 +133,16 @@ class OperationCaller(Protocol):
     """Something that calls operations: a registry in this process, or a `PendingRequestMap` over the bus."""
 
     async def call_nested(self, parent: "CallContext", operation_id: str, input_data: Any, /) -> ResponseEnvelope[Any]:
-        """Call an operation on behalf of the `parent` call, with its identity and deadline."""
+        """Call an operation on behalf of the `parent` call, with the identity and deadline of `parent`."""
         ...
 
 
 class OperationFunction:
-    """An operation as an async function. `[]` and attributes extend its id, for namespaces with dots."""
+    """An operation as an async function. `[name]` and `.name` append to its id, for namespaces that contain dots."""
 
     __slots__ = ("_caller", "_context", "_id")
 
-    # With `__getitem__` alone, Python would iterate over it without end.
+    # An object with `__getitem__` but no `__iter__` is iterable in Python; here, the iteration would never end.
     __iter__ = None
     __contains__ = None
 
@@ -158,7 +158,7 @@ class OperationFunction:
         timeout: float | None = None,
         deadline: float | None = None,
     ) -> ResponseEnvelope[Any]:
-        """Call the operation. `deadline` is in seconds of `time.monotonic()`; the context may have an earlier one."""
+        """Call the operation. `deadline` is in seconds of `time.monotonic()`; an earlier one of the context wins."""
         context = self._context
         earliest = earliest_deadline(context.deadline, deadline, deadline_after(timeout))
         if earliest != context.deadline:
@@ -177,7 +177,7 @@ class OperationFunction:
 
 
 class OperationEnv:
-    """All operations by namespace and name, as attributes or with `[]`. Only a call checks whether one exists."""
+    """All operations by namespace and name, as attributes or with `[]`. An unknown operation fails only when called."""
 
     __slots__ = ("_caller", "_context")
 

@@ -54,7 +54,7 @@ _LIST_KEYWORDS = {"allOf", "anyOf", "items", "oneOf", "prefixItems"}
 _MAP_KEYWORDS = {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties", "schemas"}
 
 _KEYWORDS_BESIDE_REF = {"$ref", "$defs", "components", "definitions", "openapi"}
-"""Keywords that stay beside a `$ref` in dialects that ignore all rules there."""
+"""Keywords to keep beside a `$ref`. Older dialects ignore all other keywords beside it, so these are removed."""
 
 _LOCATION_KEYWORDS = {"$anchor", "$defs", "$id", "$schema", "components", "definitions", "openapi"}
 """Keywords that must not move into a nested schema, because references depend on their location."""
@@ -97,7 +97,7 @@ class Validator:
         except ValueError:
             pass
         try:
-            # A file in an input is bytes here and base64 in JSON; a schema knows only JSON.
+            # A file in an input is bytes in Python and base64 in JSON. A schema describes the JSON: encode the bytes.
             return self._find_problems(_encode_bytes(value))
         except (ValueError, RecursionError) as error:
             message = f"this is not JSON: {error}; give plain values, and bytes for files"
@@ -236,7 +236,7 @@ def _translate_nullable(keywords: dict[str, Any]) -> dict[str, Any]:
         return keywords
     keywords = {key: value for key, value in keywords.items() if key != "nullable"}
     if "type" not in keywords:
-        # OpenAPI 3.0 ignores `nullable` without `type`, but authors who write it beside a union mean it.
+        # OpenAPI 3.0 ignores `nullable` without `type`, but authors who write it beside a union expect it to work.
         if not keywords.keys() & {"allOf", "anyOf", "oneOf", "enum"}:
             return keywords
         rules = {key: value for key, value in keywords.items() if key not in _LOCATION_KEYWORDS}

@@ -67,13 +67,13 @@ def get_declared_capability(tool: Mapping[str, Any]) -> str | None:
 
 
 def _has_readable_capability(tool: Mapping[str, Any]) -> bool:
-    """Return whether each field that may declare a capability is a string or absent, not an unparsed value."""
+    """Return whether each field that may declare a capability is a string or absent. Large fields stay unparsed."""
     sections = [(tool.get(section), key) for section, key in _CAPABILITY_KEYS if tool.get(section) is not None]
     return all(isinstance(fields, Mapping) and isinstance(fields.get(key), str | None) for fields, key in sections)
 
 
 class CapabilityFilter:
-    """Decides which of a server's tools a client may see and call."""
+    """Filter that decides which of a server's tools a client may see and call."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class CapabilityFilter:
         self._hidden_patterns = _check_names("hidden_tools", hidden_tools)
         self._default = default
         self.upstream_name: Callable[[str], str] = lambda tool: tool
-        """A function that returns the name of a tool on its own server. Patterns are compared with both names."""
+        """A function from the listed name of a tool to its name on its own server. Patterns may match either."""
         self._declared_capabilities: dict[str, str | None] = {}
         self._unreadable_tools: set[str] = set()
         self._known_capabilities = {CORE, *known_capabilities, *self._capability_patterns.values()} | (
@@ -133,7 +133,7 @@ class CapabilityFilter:
     def _warn_about_unused_patterns(self) -> None:
         """Log patterns that match no tool: a typo would leave a tool enabled or listed without notice."""
         names = {*self._declared_capabilities, *map(self.upstream_name, self._declared_capabilities)}
-        # `hidden_tools` takes capabilities as well as patterns.
+        # An entry of `hidden_tools` is either a capability or a pattern of tool names.
         hidden = [pattern for pattern in self._hidden_patterns if pattern not in self._known_capabilities]
         for option, patterns in (("capabilities", [*self._capability_patterns]), ("hidden_tools", hidden)):
             for pattern in patterns:
@@ -177,7 +177,7 @@ class CapabilityFilter:
         if option_error := self._find_option_error():
             return CapabilityDisabled(f"{option_error}; tell whoever runs this server", tool, capability)
         if not self.knows_tool(tool):
-            # A server may accept variants of a listed name, such as one in capitals.
+            # Refused, because the server may accept a variant of the name of a disabled tool, such as one in capitals.
             reason = f"the server lists no tool {short_repr(tool)}; use a name as tools/list has it"
             return CapabilityDisabled(reason, tool, capability)
         if tool in self._unreadable_tools and self._find_configured(tool) is None:
@@ -276,7 +276,7 @@ def expand_tools(
     """Return the result of the `expand_tools` tool; `listed_tools` are the server's tool definitions.
 
     With a session, the requested tools join `expanded_tools` and are listed from then on. Without a session,
-    `expanded_tools` is `None` and the result holds the definitions, since a call must not change the list.
+    `expanded_tools` is `None`: the list cannot change between calls, so the result holds the definitions instead.
     """
     _check_arguments(arguments)
     tools: list[_ToolDefinition] = [tool for tool in listed_tools if get_tool_name(tool) is not None]

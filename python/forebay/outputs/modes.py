@@ -104,7 +104,7 @@ def add_mode_arguments(schema: Mapping[str, Any], mode: Mode) -> dict[str, Any]:
 
 
 class ToolListing:
-    """Rewrites the tools in `tools/list`, so that their schemas match what calls accept and return."""
+    """Rewriter of the tools in `tools/list`, so that their schemas match what calls accept and return."""
 
     def __init__(
         self, modes: ToolModes, contracts: ToolContracts, *, has_mode_arguments: bool, has_references: bool
@@ -145,13 +145,16 @@ class ToolListing:
         mode = self.find_mode(tool)
         if not self.has_mode_arguments or not any(name in arguments for name in MODE_ARGUMENTS):
             return mode, arguments
-        # An unknown tool may have arguments of these names itself.
+        # These arguments are passed on to an unknown tool, because its schema may have arguments of the same names.
         if definition is None or not self._may_choose_mode(definition):
             return mode, arguments
         return split_mode_arguments(mode, arguments)
 
     def _may_choose_mode(self, tool: Mapping[str, Any]) -> bool:
-        """Return whether calls may choose the mode: the tool is not under contract and has no such arguments itself."""
+        """Return whether calls may choose the mode.
+
+        They may not if the tool is under contract, or if its own schema has an argument named like a mode argument.
+        """
         if not self.has_mode_arguments or self._contracts.find_limits(tool["name"]) is not None:
             return False
         properties = (_get_input_schema(tool) or {}).get("properties") or {}

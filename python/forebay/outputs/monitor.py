@@ -38,7 +38,7 @@ class _ByteTotal:
 
 
 class Monitor:
-    """Records every response in the journal, and logs those over their budget."""
+    """Recorder of every response in the journal. It logs a warning for responses over their budget."""
 
     def __init__(self, journal: Journal, connection_limit: int = CONNECTION_LIMIT_BYTES) -> None:
         check_integer("connection_limit_bytes", connection_limit, 1)
@@ -79,7 +79,7 @@ class Monitor:
 
     def _add_bytes(self, size: int, principal: str | None, connection: object) -> None:
         with self._lock:
-            total = self._get_total(principal, connection)
+            total = self._get_byte_total(principal, connection)
             total.sent_bytes += size
             if total.sent_bytes <= self._limit or total.is_warned:
                 return
@@ -95,9 +95,9 @@ class Monitor:
     def get_sent_bytes(self, principal: str | None = None, connection: object = None) -> int:
         """Return the number of bytes sent to a connection, or to a principal if `connection` is `None`."""
         with self._lock:
-            return self._get_total(principal, connection).sent_bytes
+            return self._get_byte_total(principal, connection).sent_bytes
 
-    def _get_total(self, principal: str | None, connection: object) -> _ByteTotal:
+    def _get_byte_total(self, principal: str | None, connection: object) -> _ByteTotal:
         if connection is None:
             return self._get_principal_total(principal)
         return self._connections.setdefault(connection, _ByteTotal())

@@ -94,7 +94,7 @@ class ToolCall:
 
 
 class Pipeline:
-    """Stores large results and builds the responses that replace them."""
+    """Storage of large results, and construction of the responses that replace them."""
 
     def __init__(self, store: Store, fetch_with: str) -> None:
         self._store = store
@@ -165,7 +165,8 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
-        # If `output_fetch` was renamed, this server is mounted in another one, which does not serve our resource URIs.
+        # No link if the client has another name for `output_fetch`: then this server is mounted in another one, which
+        # does not serve our resource URIs.
         has_link = call.fetch_with is None
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
 
@@ -220,7 +221,7 @@ def _apply_contract(
         wrapped = text_result(text, is_error=is_error)
         wrapped["content"][0] |= block_fields
         if is_structured:
-            # Some clients show only structuredContent: it must hold everything, or the reference to it.
+            # `structuredContent` must hold the whole response or the reference: some clients show nothing else.
             wrapped["structuredContent"] = (
                 {key: fields[key] for key in _STRUCTURED_KEYS if key in fields} if fields["hasMore"] else fields
             )
@@ -235,7 +236,7 @@ def _apply_contract(
 
     payload = result_payload.data.read_all() if isinstance(result_payload.data, ChunkSource) else result_payload.data
     own_response = Response(payload) if isinstance(payload, str) and payload in call.contract_responses else None
-    # A response that claims success, in a result that is an error, is wrapped again.
+    # The tool's own response is kept, unless it claims success although the result is an error.
     if own_response is not None and not (is_error and own_response.to_dict()["success"]):
         response = own_response
     else:
@@ -294,7 +295,7 @@ class _HandleResponse:
         if self.has_link and self.call.protocol_version >= _RESOURCE_LINK_VERSION:
             result["content"].append(_make_resource_link(self.descriptor))
         if "structuredContent" in self.result:
-            # The tool has an output schema, so `structuredContent` is required. `tools/list` also allows this object.
+            # An output schema requires `structuredContent`. The schema in `tools/list` also allows this object.
             result["structuredContent"] = {
                 "output_handle": self.descriptor.output_handle,
                 "fetch_with": self.descriptor.fetch_with,

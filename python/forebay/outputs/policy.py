@@ -114,7 +114,7 @@ class OutputPolicy:
             except BaseException:
                 self.close()
                 raise
-        # Off by default without a journal or contract, since small results should cost almost nothing.
+        # Without a journal or contract the monitor is off by default, so that small results cost almost nothing.
         is_monitored = journal or bool(contracts) if monitor is None else monitor
         self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_monitored else None
         self._known_tools: dict[str, Mapping[str, Any]] = {}
@@ -181,7 +181,7 @@ class OutputPolicy:
         return not self._is_filtering if name is None else self.capabilities.is_listed(name, expanded_tools)
 
     def rewrite_tools(self, tools: Iterable[Any]) -> list[Any]:
-        """Return the rewritten definitions of the server's tools, with hidden and denied tools."""
+        """Return the rewritten definitions of the server's tools, including hidden and denied ones."""
         return [tool if get_tool_name(tool) is None else self._listing.rewrite_tool(tool) for tool in tools]
 
     def resolve_mode(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
@@ -221,7 +221,7 @@ class OutputPolicy:
         return self.pipeline.store_result(result, call)
 
     def has_references(self, arguments: object) -> bool:
-        """Return whether arguments contain references that must be resolved, which may read files."""
+        """Return whether arguments contain references that must be resolved. Resolving them may read files."""
         return self._resolver is not None and contains_references(arguments)
 
     def resolve_references(
@@ -232,7 +232,7 @@ class OutputPolicy:
         *,
         convert: Callable[[Any], Any] = to_objects,
     ) -> Any:
-        """Return the arguments with each reference replaced by its content, in the form that `convert` makes.
+        """Return the arguments with each reference replaced by its content, converted by `convert`.
 
         Raises a `ForebayError` if a reference cannot be resolved; the tool must not be called then.
         """
@@ -241,7 +241,7 @@ class OutputPolicy:
         resolved = self._resolver.resolve(arguments, self.get_input_schema(tool), principal, tool=tool)
         return arguments if resolved is arguments else convert(resolved)
 
-    def is_public(self, request: object) -> bool:
+    def needs_long_handles(self, request: object) -> bool:
         """Return whether handles must be hard to guess: over HTTP, unless the operator chose short handles."""
         return request is not None and self.handle_length != SHORT_HANDLE_LENGTH
 
@@ -296,7 +296,7 @@ class OutputPolicy:
             self.monitor.record(tool, size, mode=mode_name, budget=budget, principal=principal, connection=connection)
 
     def close(self) -> None:
-        """Close the store, if it was opened here."""
+        """Close the store, unless it was passed in by the caller."""
         if self.owns_store:
             self.store.close()
 

@@ -48,7 +48,7 @@ Result: TypeAlias = dict[str, Any]
 """The `result` of a `tools/call` as it is on the wire."""
 
 TextValue: TypeAlias = str | LazyJSON
-"""A string, decoded or still as JSON."""
+"""A string: decoded, or still unparsed JSON."""
 
 UNSTRUCTURED = {"unstructured": True}
 """`structuredContent` of an operation whose result does not match its output schema."""
@@ -143,7 +143,7 @@ def parse_result(result: "Result | LazyJSON") -> Result:
 
 
 def select_tool_meta(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `_meta` that the tool set, without the server's own key."""
+    """Return the `_meta` that the tool set, without the `serverInfo` that the server adds."""
     meta = result.get("_meta")
     return {key: value for key, value in meta.items() if key != SERVER_INFO_KEY} if isinstance(meta, dict) else {}
 
@@ -238,7 +238,10 @@ def _extract_structured(result: Mapping[str, Any], structured_content: Any) -> R
 
 
 def _has_only_texts(blocks: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether no field of the text blocks would be lost. Fields of a single block stay in the response."""
+    """Return whether blocks can be stored as text alone.
+
+    A single block may also have the fields in `_BLOCK_KEYS`, because they stay in the response.
+    """
     if len(blocks) == 1:
         return _has_only_keys(blocks[0], "text")
     return all(block.keys() == {"type", "text"} for block in blocks)
@@ -308,7 +311,7 @@ def decode_base64_chunks(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes
     buffer = b""
     for chunk in chunks:
         buffer += chunk
-        # Keep the last characters for later: `b64decode` accepts padding only at the end, and one `=` too many.
+        # Leave the last characters in the buffer: padding is accepted only at the end, after other characters.
         ready = max(0, len(buffer) - 5) // 4 * 4
         if b"=" in buffer[:ready]:
             raise ValueError("there is padding within it")
@@ -393,7 +396,7 @@ def _is_same_text(text: TextValue, other_text: TextValue) -> bool:
 def _text_equals_value(text: TextValue, value: Any) -> bool:
     """Return whether a text is the value itself, or its JSON in one of the layouts that servers use.
 
-    The JSON is compared, not parsed: equal Python values may differ in digits that Python cannot hold.
+    The JSON texts are compared, because numbers with different digits may be equal once Python has parsed them.
     """
     if is_text_value(value) and _is_same_text(text, value):
         return True

@@ -45,7 +45,8 @@ def accepts_text(schema: object, path: Iterable[str | int]) -> bool:
 def allow_references(schema: Schema) -> Schema:
     """Return an input schema that also accepts a reference for each top-level string, array or object.
 
-    A string then accepts any object. That costs the fewest bytes; `output_fetch`'s description explains references.
+    For a string the schema then accepts any object, because that takes the fewest bytes. The description of
+    `output_fetch` explains references.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict):
@@ -111,7 +112,7 @@ class _SchemaWalker:
             if branches:
                 members.append({"anyOf": [self.get_member(inner, key, depth + 1) for inner in branches]})
         known = [member for member in members if member != _ANY_SCHEMA]
-        # A single schema is not nested in `allOf`: each step of a long path would add a level.
+        # Do not nest a single schema in `allOf`, because each step of a long path would add a level.
         return known[0] if len(known) == 1 else {"allOf": known}
 
     def _may_accept(self, schema: object, type_name: str) -> bool:
@@ -198,8 +199,9 @@ def allow_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
 def allow_alternative(schema: Mapping[str, Any], alternative: Mapping[str, Any]) -> dict[str, Any]:
     """Return an output schema that allows another object too.
 
-    Definitions move to the root of the new schema, where references point. A schema with other references cannot be
-    nested; it becomes one that allows any value of its type.
+    The given schema is nested in the new one, and its definitions move to the root, where references such as
+    `#/$defs/…` point. A schema with other references cannot be nested. A schema that allows any value of its type
+    replaces it.
     """
     # Older protocol versions require `"type": "object"` at the root.
     root: dict[str, Any] = {"type": "object"} if schema.get("type") == "object" else {}

@@ -53,7 +53,7 @@ class TaskCalls:
     """The tool and the output mode of each task, by owner and task id.
 
     Task ids are only unique within a server, and each owner may have a server of its own. A task may have several
-    owners, such as a connection and its principal; a lookup takes the first owner that has the task.
+    owners, such as a connection and its principal; a lookup uses the first owner that has the task.
     """
 
     def __init__(self) -> None:

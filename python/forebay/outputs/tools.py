@@ -41,7 +41,7 @@ _REFERENCES_HELP = (
     '{"$file": "path"} as any argument of any other tool; beside it may be "encoding": "base64", '
     '"lines": [from, to) counted from 0, or "offset" and "length" in bytes.'
 )
-"""Appended to the description of `output_fetch`, because a model that has a handle has read it."""
+"""Appended to the description of `output_fetch`, which a model that got a handle will read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Caller:
     tools: Sequence[Mapping[str, Any]] = ()
     """For `expand_tools`: all tools that the server has for this client, hidden and denied ones included."""
     expanded_tools: set[str] | None = None
-    """The hidden tools that `expand_tools` has shown on this connection; `None` if it lasts for one request only."""
+    """The hidden tools that `expand_tools` has shown on this connection; `None` if there is no session."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def read_resource(
     mime_type = "application/json" if page.encoding == "json" else store.stat(handle, principal=principal).mime_type
     position = {name: getattr(page, name) for name in ("offset", "returned", "total", "next_offset", "eof", "format")}
     if page.encoding == "base64" and not (page.eof and page.offset == 0):
-        # A part of an image is not an image.
+        # The MIME type is only true of the whole payload: a part of an image is not an image.
         mime_type = "application/octet-stream"
     content: dict[str, Any] = {"blob": page.content}
     if page.encoding != "base64":

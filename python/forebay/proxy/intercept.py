@@ -50,11 +50,11 @@ class ForwardedRequest:
 
     pending: PendingRequest
     replacement: bytes | None = None
-    """Bytes to send instead of the client's message; `None` to send that unchanged."""
+    """Bytes to send instead of the client's message; `None` to send the client's message unchanged."""
 
 
 class RequestHandler:
-    """Decides which requests forebay answers and which it forwards."""
+    """Handler that decides which requests forebay answers and which it forwards."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RequestHandler:
             return policy.capabilities.is_active and not policy.knows_tools
         if method != "tools/call" or not isinstance(params.get("name"), str):
             return False
-        # Other calls are forwarded unchanged, whatever the server lists.
+        # Calls that are not inspected are forwarded unchanged, whether or not the server lists the tool.
         is_inspected = (
             policy.capabilities.is_active or policy.rewrites_arguments or params["name"] in policy.tools.names
         )
@@ -147,7 +147,7 @@ class RequestHandler:
             return [_make_response(pending, refusal, self._server_info)]
         if not policy.rewrites_arguments:
             return ForwardedRequest(dataclasses.replace(pending, mode=policy.resolve_mode(pending.tool, {})[0]))
-        # Fully parsed, because references may be anywhere in the arguments.
+        # Parse the whole request, because references may be anywhere in the arguments.
         request = parse_fully(raw)
         original = request["params"].get("arguments")
         mode, arguments = policy.resolve_mode(pending.tool, original if isinstance(original, Mapping) else {})
@@ -203,7 +203,7 @@ def _make_response(pending: PendingRequest, result: dict[str, Any], server_info:
 
 
 class ResponseHandler:
-    """Replaces large results by handles, and adds forebay's own entries to lists."""
+    """Handler that replaces large results by handles, and adds forebay's own entries to lists."""
 
     def __init__(self, policy: OutputPolicy, session: Session, server_info: dict[str, Any]) -> None:
         self._policy = policy
@@ -231,7 +231,7 @@ class ResponseHandler:
         result = get_task_result(pending.method, envelope)
         if not isinstance(result, dict | LazyJSON):
             return None
-        # With a single digit as the result, to measure the bytes around the result.
+        # Put a single digit in place of the result, to measure the bytes around the result.
         one_digit = set_task_result(pending.method, envelope, 0)
         size = len(raw) - len(dump({**message, "result": one_digit})) + 1
         if policy.pipeline.is_inline(result, pending.mode, size=size):
@@ -278,7 +278,7 @@ class ResponseHandler:
         return extend_list(raw, message, "tools", visible, policy.tools.list_definitions() if is_last else [])
 
     def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> bytes | None:
-        # forebay announces resources, so the list must exist.
+        # forebay announces resources, so the list of resources must exist.
         return self._make_empty_list(pending, "resources") if _is_method_not_found(message) else None
 
     def _handle_templates(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:

@@ -39,7 +39,7 @@ _MODERN_META = {PROTOCOL_VERSION_KEY: MODERN_VERSION, CLIENT_INFO_KEY: _CLIENT_I
 _GRACE_SECONDS = 2.0
 """How long a server may take to exit after its input is closed, and again after SIGTERM."""
 
-# Never spooled to a file: a list of tools is parsed in memory.
+# Messages are never spooled to a file, because a list of tools is parsed in memory.
 _make_reader = partial(LineReader, spool_above_bytes=sys.maxsize, make_spool=lambda: Spool(tempfile.gettempdir()))
 
 
@@ -84,7 +84,7 @@ class ServerProbe:
 
     def _handshake(self) -> None:
         if "error" in self._exchange("initialize", _INITIALIZE_PARAMS):
-            # The server may only know versions without a handshake.
+            # The server may support only protocol versions without a handshake.
             self._meta = {"_meta": _MODERN_META}
         else:
             self._send({"method": "notifications/initialized"})

@@ -50,7 +50,7 @@ class Sender(Protocol):
 
 
 class Relay:
-    """Forwards messages between one client and one server.
+    """Relay that forwards messages between one client and one server.
 
     One thread calls `receive_from_client`, and one thread per server stream calls `receive_from_server`. Slow work
     runs in worker threads.
@@ -112,7 +112,7 @@ class Relay:
             if (refusal := find_refusal(message)) is not None:
                 self._client.send(refusal)
                 return
-            # Serialized again, so that the server cannot parse it differently and see another call.
+            # Serialize the message again: the server might parse the client's bytes differently and see another call.
             raw = dump(message)
         if not isinstance(message, dict):
             self._send_upstream(raw)
@@ -143,9 +143,9 @@ class Relay:
     ) -> None:
         """Handle a request in a worker thread, so that other requests and a cancellation of this one need not wait.
 
-        `first_steps` run before it in the same thread. Calls are forwarded in the order in which they arrived.
+        `first_steps` run first, in the same thread. Calls are forwarded in the order in which they arrived.
         """
-        preparing_request = self.pending.begin_preparing(message["id"])
+        preparing_request = self.pending.register_preparing(message["id"])
         slot = self._call_order.reserve() if is_call else None
 
         def handle() -> None:
@@ -159,7 +159,7 @@ class Relay:
                         if action is not None:
                             action()
                 finally:
-                    self.pending.end_preparing(preparing_request)
+                    self.pending.unregister_preparing(preparing_request)
 
             if slot is None:
                 finish()
@@ -236,7 +236,7 @@ class Relay:
         if stream_request_id is not None and make_id_key(message.get("id")) != make_id_key(stream_request_id):
             _log.warning("forebay: the server answered one request with what is for another; clients are spared it")
             return False
-        if not self._internal_requests.resolve(message, raw):
+        if not self._internal_requests.accept_response(message, raw):
             self._on_response(message, raw)
         return True
 
@@ -266,10 +266,10 @@ class Relay:
 
     def _on_response(self, message: _MessageDict, raw: Message) -> None:
         if self.pending.was_cancelled(message.get("id")):
-            # The client ignores the response, so that a large result need not be stored.
+            # The client ignores the response to a cancelled request. Drop it, so that a large result is not stored.
             _log.debug("forebay: an answer that nobody waits for any more was dropped")
             return
-        pending = self.pending.start_response(message.get("id")) or self._make_assumed_request(message)
+        pending = self.pending.start_response(message.get("id")) or self._make_unmatched_request(message)
 
         def respond() -> None:
             try:
@@ -291,8 +291,8 @@ class Relay:
             return raw
         return raw if replacement is None else replacement
 
-    def _make_assumed_request(self, message: _MessageDict) -> PendingRequest:
-        """Return a request for a response without one, so that the response still goes through the pipeline."""
+    def _make_unmatched_request(self, message: _MessageDict) -> PendingRequest:
+        """Return a substitute request for a response that matches no request, so that the pipeline still handles it."""
         mode, _ = self._policy.resolve_mode("", {})
         result = message.get("result")
         method = "tools/list" if isinstance(result, dict) and "tools" in result else "tools/call"
@@ -320,7 +320,7 @@ class Relay:
         try:
             self._policy.learn_tools(self._list_tools(meta))
         except Exception as error:
-            # Calls still work, unless the capability filter needs to know the tool.
+            # Without the list, calls still work, unless the capability filter needs to know the called tool.
             _log.warning("forebay: the server does not say what tools it has: %s", error)
 
     def _list_tools(self, meta: Mapping[str, Any]) -> list[Any]:
@@ -335,7 +335,7 @@ class Relay:
             try:
                 self._internal_requests.wait_result(request_id)
             except UpstreamRejected:
-                # The first server may have rejected the message, too; only the handshake is indispensable.
+                # Only the handshake must succeed. The other messages may have been rejected before the restart, too.
                 if index == 0:
                     raise
 

@@ -78,7 +78,7 @@ class Session:
                 self.subscribe_requests.pop(uri, None)
 
     def replay(self, new_id: Callable[[], str]) -> Iterator[tuple[str | None, Message]]:
-        """Yield the messages for a new server in order, each with the id of the response to wait for."""
+        """Yield the messages for a new server in order, each with the id of the response to wait for, if any."""
         if self.initialize_request is None or not self.is_negotiated:
             return
         yield _renew_id(self.initialize_request, new_id())
@@ -90,7 +90,7 @@ class Session:
 
 
 def _renew_id(raw: Message, request_id: str) -> tuple[str, bytes]:
-    """Return a new id and the request with it: the client has already received a response to the old id."""
+    """Return `request_id` and the request with this new id. The client already has a response to the old id."""
     return request_id, dump({**parse_lazy(raw), "id": request_id})
 
 
@@ -161,14 +161,14 @@ class PendingRequests:
         self._cancelled_keys = _RecentKeys(_MAX_CANCELLED_KEYS)
         self._changed = threading.Condition()
 
-    def begin_preparing(self, request_id: object) -> PreparingRequest:
+    def register_preparing(self, request_id: object) -> PreparingRequest:
         """Register a request that is not forwarded yet, so that it can be cancelled and waited for."""
         preparing_request = PreparingRequest(make_id_key(request_id))
         with self._changed:
             self._preparing_requests.append(preparing_request)
         return preparing_request
 
-    def end_preparing(self, preparing_request: PreparingRequest) -> None:
+    def unregister_preparing(self, preparing_request: PreparingRequest) -> None:
         with self._changed:
             if preparing_request in self._preparing_requests:
                 self._preparing_requests.remove(preparing_request)
@@ -208,7 +208,10 @@ class PendingRequests:
         return pending
 
     def start_response(self, request_id: object) -> PendingRequest | None:
-        """Take a request whose response is about to be sent; `finish_response` must follow."""
+        """Return the pending request and mark it as being answered, or return `None` if it is not pending.
+
+        Call `finish_response` afterwards.
+        """
         with self._changed:
             pending = self._take_by_key(make_id_key(request_id))
             if pending is not None:
@@ -298,7 +301,7 @@ class UpstreamRejected(UpstreamFailed):
 
 
 class _IdSequence:
-    """Sequence of request ids with a random prefix, so that they differ from the ids of every peer."""
+    """Sequence of request ids with a random prefix, so that they differ from all ids that a peer chooses."""
 
     def __init__(self) -> None:
         self.prefix = f"forebay-{secrets.token_hex(8)}"
@@ -321,7 +324,7 @@ class InternalRequests:
         self._futures[request_id] = Future()
         return request_id
 
-    def resolve(self, message: dict[str, Any], raw: Message) -> bool:
+    def accept_response(self, message: dict[str, Any], raw: Message) -> bool:
         """Pass a response to the thread that waits for it; return `False` if it does not answer an internal request."""
         request_id = message.get("id")
         future = self._futures.get(request_id) if isinstance(request_id, str) else None

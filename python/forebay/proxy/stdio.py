@@ -83,7 +83,7 @@ def _write_line(fd: int, raw: Message) -> None:
             _write_all(fd, chunk)
         _write_all(fd, b"\n")
         return
-    # With its newline in one call, so that the reader does not wake up for half a message.
+    # Write the message and its newline in one call, so that the reader does not wake up for half a message.
     count = _write_some(fd, raw, b"\n")
     if count <= len(raw):
         _write_all(fd, memoryview(raw)[count:])
@@ -135,7 +135,7 @@ class Outbox:
         with self._changed:
             if self._is_closed or self._is_broken:
                 raise PipeClosed
-            # The first message may have any size: a server that reads it makes progress.
+            # The message that is being written does not count: the server may be about to read all of it.
             if self._queue and self._queued_bytes - self._queue[0][0] > _MAX_QUEUED_BYTES:
                 raise UpstreamFailed("the server does not read what it is sent; ask again in a while")
             remaining = (
@@ -147,9 +147,9 @@ class Outbox:
                 self._start_writer()
 
     def _try_write(self, raw: bytes | bytearray) -> Iterator[bytes | memoryview] | None:
-        """Write as much as fits into the pipe; return the chunks that do not, or `None`."""
+        """Write as much as fits into the pipe; return the remaining chunks, or `None` if all was written."""
         try:
-            # With its newline in one call, so that the reader does not wake up for half a message.
+            # Write the message and its newline in one call, so that the reader does not wake up for half a message.
             count = os.writev(self._fd, (raw, b"\n"))
         except BlockingIOError:
             count = 0
@@ -232,7 +232,7 @@ class Process:
 
     def _await_end(self, running_fd: int) -> None:
         self._child.wait()
-        # This makes the other end of the pipe readable, which ends `read_lines`.
+        # Closing this end of the pipe makes the other end readable, which ends `read_lines`.
         os.close(running_fd)
 
     def read_lines(self, make_reader: Callable[..., Iterable[Line]]) -> Iterator[Line]:
@@ -358,7 +358,7 @@ class StdioUpstream:
             raise _make_exit_error(code, self._largest_message_bytes) from None
 
     def run(self, relay: "Relay") -> int:
-        """Read messages until `close` is called or the server is not restarted; return the server's exit code."""
+        """Read messages until `close` is called, or the server ends and is not restarted; return its exit code."""
         has_sent_message = False
         while True:
             for line in self._process.read_lines(self._make_reader):
@@ -374,7 +374,7 @@ class StdioUpstream:
                     self._down_error = UpstreamFailed(
                         f"the server {_describe_exit(code)}, and is not started again; see what it logged"
                     )
-                # Again, for requests that arrived in the meantime.
+                # Called once more, for requests that have arrived since the first call.
                 relay.on_upstream_end(self._down_error)
                 return code
 
@@ -393,7 +393,7 @@ class StdioUpstream:
                 continue
             with self._lock:
                 self._down_error = None
-            # In another thread, because this one reads the responses.
+            # Resume in another thread, because the current thread must read the responses.
             threading.Thread(target=self._resume_session, args=(relay, self._process), daemon=True).start()
             return True
         return False

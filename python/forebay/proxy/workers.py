@@ -13,7 +13,7 @@ _log = logging.getLogger("forebay")
 _MAX_WORKERS = 4
 
 _IDLE_TIMEOUT_SECONDS = 10.0
-"""Idle threads end after this time, because each connection has its own pools."""
+"""Idle threads end after this time: each connection has its own pools, so idle threads would add up."""
 
 
 class WorkerPool:
@@ -62,7 +62,7 @@ class WorkerPool:
                 job()
             except Exception:
                 _log.exception("forebay: a message could not be answered")
-            # Otherwise the message of this job would stay in memory until the next job arrives.
+            # Free the job and its message now, not only when the next job arrives.
             del job
             if self._capacity is not None:
                 self._capacity.release()
@@ -71,7 +71,7 @@ class WorkerPool:
                 self._changed.notify_all()
 
     def _retire(self) -> bool:
-        """Unregister the calling thread; return `False` if it must stay because there are jobs for all threads."""
+        """Unregister the calling thread. Return `False` if it must stay, because there are as many jobs as threads."""
         with self._changed:
             is_spare = self._unfinished < self._thread_count
             self._thread_count -= is_spare

@@ -23,7 +23,7 @@ __all__ = ["run", "run_url"]
 _log = logging.getLogger("forebay")
 
 _FIRST_REQUEST_SECONDS = 2.0
-"""How long to wait for a first request if the server fails at once, to answer it with the reason."""
+"""How long to wait for the client's first request if the server fails at once, to answer it with the reason."""
 
 _CHECK_INTERVAL_SECONDS = 0.25
 """Interval between checks for expired requests."""
@@ -31,9 +31,9 @@ _CHECK_INTERVAL_SECONDS = 0.25
 
 def run(settings: "Settings", command: Sequence[str]) -> int:
     """Wrap a server command until the client disconnects or a signal arrives; return the exit code."""
-    # First, so that a signal during start-up leaves no child process behind.
+    # Handle signals first, so that a signal during start-up leaves no child process behind.
     stop_signal = _StopSignal()
-    # Before the slow imports, so that the server starts in parallel.
+    # Start the server before the slow imports, so that both run in parallel.
     process = Process(command)
     backoff = RestartBackoff(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
     return _run_relay(
@@ -98,22 +98,22 @@ def _run_relay(
         stop_signal.wait()
         _log.info("forebay: %s", stop_signal.reason)
         if exit_codes:
-            # A client that has just started is about to send a request, and should get the reason.
+            # The client may be about to send its first request, and should get the reason why the server has ended.
             relay.has_reported_failure.wait(_FIRST_REQUEST_SECONDS)
         # Read before `upstream.close`, because the exit code that closing causes is not an error.
         code = exit_codes[0] if exit_codes and not stop_signal.was_signalled else 0
         grace_seconds = settings.shutdown_grace_seconds
         relay.wait_idle(grace_seconds)
         upstream.close()
-        # The last messages of the server may still be in the pipe.
+        # Wait for the last messages of the server, which may still be in the pipe.
         server_thread.join(grace_seconds)
         relay.wait_idle(grace_seconds)
-    # As shells do for a process that was ended by a signal.
+    # A negative code is a signal. Like a shell, return 128 plus the number of the signal.
     return 128 - code if code < 0 else code
 
 
 def _start_thread(target: Callable[[], None]) -> threading.Thread:
-    # A daemon thread: it may wait for input that never comes.
+    # A daemon thread does not delay the exit. This thread may wait for input that never comes.
     thread = threading.Thread(target=target, daemon=True)
     thread.start()
     return thread

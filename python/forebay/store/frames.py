@@ -50,7 +50,7 @@ in about the same time, and take 68, 125, 230, 495 µs each to read.
 """
 
 TAIL_BYTES = 64 * 1024
-"""Bytes of the first read, at the end of a file; nearly every footer fits."""
+"""Size of the first read, from the end of a file. Nearly every footer fits into it."""
 
 _META_MAGIC = 0x184D2A57
 _SEEK_TABLE_MAGIC = 0x184D2A5E
@@ -132,9 +132,9 @@ class Footer:
         return offset // self.frames[0].plain_bytes if self.frames else 0
 
     def read_frames(self, source: ByteSource, start: int, end: int) -> tuple[int, bytes]:
-        """Read the frames that hold the bytes from `start` to `end`, and return their offset and content.
+        """Read the frames that hold the bytes from `start` to `end`, and return their content.
 
-        Reads a single range of the file.
+        The returned number is the payload offset of that content. The file is read as a single range.
         """
         end = min(end, self.size)
         if start >= end:
@@ -154,7 +154,7 @@ class Footer:
 
 def _decompress(frame: bytes | memoryview, entry: SeekEntry) -> bytes:
     try:
-        # Checked first, so that a damaged header cannot make us allocate too much.
+        # Size and checksum are checked first, so that a damaged header cannot make us allocate too much.
         if (
             zstandard.frame_content_size(frame) != entry.plain_bytes
             or SeekEntry.from_last_part(len(frame), entry.plain_bytes, frame) != entry
@@ -180,7 +180,7 @@ def build_footer(
     meta: dict[str, Any], items: ItemIndex | None, lines: ItemIndex | None, frames: Sequence[SeekEntry]
 ) -> bytes:
     """Build the part of a file that follows the frames of the payload."""
-    # A missing index is stored as no bytes; an index of no items still has some.
+    # A missing index is stored as no bytes. An index of no items takes some bytes, so the two can be told apart.
     indexes = [b"" if index is None else index.to_bytes() for index in (items, lines)]
     parts = [orjson.dumps(meta), *indexes]
     meta_size = sum(map(len, parts)) + _META_FOOTER.size
@@ -312,8 +312,8 @@ COMPRESSION_LEVEL = 1
 """Compression level of zstd.
 
 Measured on 100 MB of records: levels -5, -1, 1, 2, 3 compress it to 1/4.3, 1/4.9, 1/6.4, 1/6.4, 1/6.2 in 230, 269,
-252, 272, 306 ms. A pool of two threads takes 126 ms; zstandard's own (`multi_compress_to_buffer`) takes 244 ms by
-chunks of 1 MB and 158 ms by 16 MB, because it creates its contexts again for every call.
+252, 272, 306 ms. A pool of two threads takes 126 ms; zstandard's own pool (`multi_compress_to_buffer`) takes
+244 ms with chunks of 1 MB and 158 ms with 16 MB, because each call creates its compression contexts again.
 """
 
 _compressors = threading.local()
@@ -348,7 +348,7 @@ def write_frames(
     get_pool: Callable[[], ThreadPoolExecutor],
     on_progress: Callable[[WriteProgress], None],
 ) -> tuple[WriteProgress, Findings, list[Buffer]]:
-    """Write chunks as frames, and return the totals, the survey's findings and the parts not yet written.
+    """Write chunks as frames. Return the totals, what the survey of the payload found, and the parts not yet written.
 
     A payload of one short chunk is not written but returned, so that it goes to disk in one write with the footer.
     `on_progress` is called after each chunk that was written, and may raise to stop.
@@ -361,7 +361,7 @@ def write_frames(
     size = len(memoryview(first))
     compress = compress and size > _MAX_RAW_BYTES and not is_compressed(bytes(memoryview(first)[:16]))
     if size <= FRAME_BYTES:
-        # Only the last chunk is this short.
+        # Only a last chunk is this short, so the first chunk is the whole payload.
         survey.feed(first)
         parts = progress.add_frames([_build_frame(first, compress)])
         return progress, survey.finish(), parts

@@ -53,7 +53,7 @@ MAX_PREVIEW_BYTES = 2048
 MAX_NAME_LENGTH = 1024
 """Maximum characters in the name of a tool or principal, which every journal event repeats."""
 
-# Repeated to 256 characters: each random byte selects one by its low five bits, all equally likely.
+# 32 characters, repeated to 256 so that each value of a random byte selects one. All are equally likely.
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
 
 _HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]{{{LONG_HANDLE_LENGTH}}})")
@@ -126,7 +126,7 @@ def list_possible_principals(name: str) -> tuple[str, ...]:
 
 
 def _encode_principal(*components: str | None) -> str:
-    # JSON, so that different components never give the same name.
+    # Encoded as JSON, so that different components never result in the same name.
     name = json.dumps(components)
     return name if len(name) <= MAX_NAME_LENGTH else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 

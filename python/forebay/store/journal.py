@@ -71,7 +71,7 @@ class Journal:
         self._folders.refresh()
         folder_fd = self._folders.get_fd(_JOURNAL_FOLDER, create=True)
         newest = next(iter(self._list_file_names()), "")
-        # Start at the newest number: a lower free number was that of a removed file, and would sort as older.
+        # Start at the newest number. A lower number is free if its file was removed, but would sort as older.
         number = _make_sort_key(newest)[1] if newest.startswith(day) else 0
         while True:
             name = f"{day}.{number}.jsonl" if number else f"{day}.jsonl"
@@ -82,7 +82,7 @@ class Journal:
             number += 1
         self._fd, self._day = fd, day
         _terminate_last_line(fd)
-        # If the clock was set back, files of later days are newer than the one in use, which must stay.
+        # The file in use must stay, even if the clock was set back and files of later days count as newer.
         for old in [old for old in self._list_file_names()[self._max_files :] if old != name]:
             with ignore_missing:
                 os.unlink(old, dir_fd=folder_fd)
@@ -99,7 +99,7 @@ class Journal:
     ) -> list[dict[str, Any]]:
         """Return the last `count` events, newest first.
 
-        An operator gets the events of everyone. A principal gets its own, and may pass several names.
+        An operator gets the events of everyone. A principal gets only its own; `principal` may be several names of it.
         """
         check_integer("count", count, 0)
         events = self.events(principal=principal, is_operator=is_operator)

@@ -50,7 +50,7 @@ _MIN_CONTENT_BYTES = 16
 """Minimum bytes of content in a page."""
 
 _INDEX_BLOCK_BYTES = 64 * 1024
-"""Maximum bytes from an index entry to the item or line that is looked up with it."""
+"""Maximum bytes from an index entry to an item or line that is found by scanning from that entry."""
 
 _READ_AHEAD_BYTES = 1 << 20
 """Bytes of items to read at a time when only some of their fields are returned."""
@@ -117,7 +117,7 @@ class Page:
 
 
 def build_page(view: View, handle: str, request: PageRequest) -> Page:
-    """Build a page of a view, which must be at the path of the request.
+    """Build a page of a view. The view must be of the value at `request.path`.
 
     Raises `InvalidArgument` for invalid parameters, `InvalidFormat` or `PathNotFound`.
     """
@@ -200,7 +200,7 @@ class _PageBuilder:
         start: int | None = None,
         truncated: tuple[dict[str, Any], ...] = (),
     ) -> Page:
-        """Return a page that ends before `end` and starts at `start`, or else at the requested offset."""
+        """Return a page from `start` to `end`. Without `start`, the page starts at the requested offset."""
         is_last = end >= total
         default_limit = _DEFAULT_LIMIT if page_format in ("items", "lines") else returned_count
         return Page(
@@ -227,7 +227,7 @@ class _PageBuilder:
 
     @property
     def _text_escape_levels(self) -> int:
-        """How often text is escaped: once in the page, then with the page; at most 2, as the core supports no more."""
+        """How often text is escaped: as a string in the page, and then with the page. The core supports at most 2."""
         return min(1 + self._request.escape_levels, 2)
 
     def _build_bytes(self, budget: int) -> Page:
@@ -341,7 +341,7 @@ class _PageBuilder:
                 parts.append(fitting.content[1:-1])
                 returned += fitting.returned
                 if fitting.truncated:
-                    # Report the size of the whole item: its path returns all fields.
+                    # Report the size of the whole item, because reading it by its path returns all fields.
                     start, end = locate(page.content, "/0")
                     cuts = (self._describe_cut_item(self._offset, end - start, page.start),)
             break
@@ -359,9 +359,12 @@ class _PageBuilder:
         )
 
     def _check_fields_exist(self, index: ItemIndex, fields: Sequence[str]) -> None:
-        """Raise `PathNotFound` if none of the first items, among them those of the page, has any of the fields."""
+        """Raise `PathNotFound` if no item has any of the fields.
+
+        Only the first items are scanned, up to `_MAX_SCAN_BYTES`. Nothing is raised for a page that starts after them.
+        """
         if index.span(self._offset, 1).start - index.start > 2 * _MAX_SCAN_BYTES:
-            # The page is certainly past the items scanned below.
+            # The page starts after the last item that a scan could reach, so there is no need to scan.
             return
         count, scanned, example = 0, 0, ""
         while count < len(index) and scanned < _MAX_SCAN_BYTES:
@@ -401,10 +404,10 @@ def _read_items(view: View, index: ItemIndex, offset: int, limit: int, budget: i
         if not page.truncated or end == span.end:
             return page
     except (CorruptIndex, InvalidJSON, InvalidArgument):
-        # The only reason may be that too few bytes were read.
+        # The error may only mean that the last item was not read to its end. It is real if all bytes were read.
         if end == span.end:
             raise
-    # The item is larger than the budget: its overview needs all of it.
+    # The first item is larger than the budget. It will be cut to an overview, which needs the whole item.
     span = index.span(offset, 1)
     data = view.read(span.start - view.origin, span.end - view.origin)
     return read_items(data, index, offset, 1, budget, base=span.start)

@@ -121,7 +121,7 @@ def encode(value: object, default: Callable[[object], object] | None = None) -> 
 def _encode_with_json_module(value: object, encode_unknown: Callable[[object], bytes]) -> bytes:
     """Encode a value with the standard library; objects unknown to it are encoded by `encode_unknown`."""
     fragments: list[bytes] = []
-    # Random, so that the value cannot contain it.
+    # The marker is random, so that the value cannot contain it.
     marker = os.urandom(16).hex()
 
     def add_fragment(unknown_object: object) -> str:
@@ -184,7 +184,7 @@ def _to_serializable(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
-    # pydantic would decode bytes as text, and consume an iterator.
+    # Refused, because pydantic would decode bytes as text, and consume an iterator.
     if isinstance(value, Iterator | bytes | bytearray | memoryview):
         raise TypeError
     # Encodes sets, decimals and paths as the SDKs do. Imported late, because it is slow to import and seldom needed.
@@ -210,7 +210,7 @@ def _read_chunks(file: _ReadableFile) -> Iterator[object]:
         chunk = file.read(CHUNK_BYTES)
         if chunk is None:
             raise InvalidArgument("this file has nothing to read yet, and does not wait for it; open it blocking")
-        # At the end of a file: empty bytes, or empty text from a text file.
+        # The end of the file: `read` returned empty bytes, or empty text if this is a text file.
         if not chunk:
             return
         yield chunk
@@ -270,8 +270,8 @@ _COMPRESSED_MIME_TYPES = {
     "application/zip",
 }
 
-# A heading, a code fence, a link in a list or the ruler of a table, at the start of a line. The later-line pattern
-# begins with the line end, so that the search skips from line to line.
+# A heading, a code fence, a link in a list or the ruler of a table, at the start of a line. The pattern for later lines
+# begins with the preceding newline, so that the search skips from line to line.
 _MARKDOWN_LINE = rb"#{2,6} \S|```|[ \t]*[-*] \[[^\]\n]+\]\([^)\n]+\)|\|(?: *:?-+:? *\|)+[ \t\r]*(?:\n|\Z)"
 _MARKDOWN_FIRST_LINE_PATTERN = re.compile(rb"\s*(?:# \S|" + _MARKDOWN_LINE + rb")")
 _MARKDOWN_LATER_LINE_PATTERN = re.compile(rb"\n(?:" + _MARKDOWN_LINE + rb")")

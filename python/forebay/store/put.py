@@ -201,7 +201,7 @@ class PayloadWriter:
         return self._get_pool().submit(outline, data, _MAX_OUTLINE_BYTES)
 
     def _check_quota(self, principal: str | None, size: int) -> None:
-        """Raise `StoreFull` early if a payload will not fit. Payloads are evicted only after all of it is written."""
+        """Raise `StoreFull` early if a payload will not fit. Other payloads are evicted only after it is written."""
         if self._options.on_full == "evict":
             shortage = self._quota.explain_oversize(principal, size)
         else:

@@ -12,7 +12,7 @@ __all__ = ["Quota", "QuotaExceeded"]
 
 
 class QuotaExceeded(StoreFull):
-    """A quota is exceeded by the counters, which may be too high after a crash until the next recount."""
+    """A quota is exceeded according to the counters. After a crash they may be too high until the next recount."""
 
 
 class Quota:

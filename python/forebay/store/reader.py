@@ -73,7 +73,7 @@ class ValueView:
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self.size = len(data)
-        # A path to an object means the whole object, not an array inside it.
+        # Only an array has items: a path to an object means the whole object, not an array inside it.
         self.items = index_items(data, "", validate=False) if bytes(data[:1]) == b"[" else None
         self.items_path = ""
 
@@ -86,7 +86,7 @@ class ValueView:
 
 
 class ArrayView:
-    """A view of the array that holds a payload's items. The index has its position, so it is found without a scan."""
+    """A view of the array that holds a payload's items. The item index has the array's position: no scan is needed."""
 
     nature = "json"
     items_path = ""
@@ -152,14 +152,14 @@ class PayloadReader:
         return self.footer.lines
 
     def read_frames(self, start: int, end: int) -> tuple[int, memoryview]:
-        """Read the frames that hold the bytes from `start` to `end`, and return their offset and content."""
+        """Read the frames that hold the bytes from `start` to `end`. Return their payload offset and their content."""
         base, data = self.footer.read_frames(self._blob, start, end)
         return base, memoryview(data)
 
     def read(self, start: int, end: int) -> memoryview:
         """Read the bytes from `start` to `end`."""
         base, data = self._last_read
-        # A page that turned out too large is built again from the frames of the last read.
+        # The last read is kept, because a page that turned out too large is built again from the same frames.
         if not base <= start <= end <= base + len(data):
             base, data = self._last_read = self.read_frames(start, end)
         return data[start - base : end - base]

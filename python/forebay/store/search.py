@@ -20,7 +20,7 @@ from forebay.store.reader import View
 __all__ = ["SearchPage", "SearchRequest", "search_payload"]
 
 _FIRST_SEARCH_BYTES = 4 << 20
-"""Size of the first part of a payload. A literal is searched there before the whole payload is read."""
+"""Size of the first part of a payload. A literal is searched in this part before the whole payload is read."""
 
 _MIN_MATCH_BYTES = 48
 """Minimum bytes that a match takes on a page, without its context."""
@@ -53,7 +53,7 @@ class SearchPage:
     start: int
     matches: tuple[dict[str, Any], ...]
     """Each match has `byte_offset`, `size_bytes`, the number of its `item` or `line`, and `context`: the match with as
-    much of the text around it as fits, or `None` if that is not text."""
+    much of the text around it as fits, or `None` if these bytes are not text."""
     next_start: int | None
     eof: bool
 
@@ -71,7 +71,7 @@ def search_payload(
 ) -> SearchPage:
     """Search a view and return as many matches as fit on a page.
 
-    `read_payload` returns the whole payload. `is_cached` says that it is in memory already.
+    `read_payload` returns the whole payload. `is_cached` tells whether the payload is in memory already.
     """
     check_budget(request.max_bytes, request.escape_levels)
     check_text("pattern", request.pattern)
@@ -92,7 +92,7 @@ def search_payload(
         pattern=request.pattern,
         regex=request.regex,
         ignore_case=request.ignore_case,
-        # Matches have item numbers only if pages show items: then the number is the offset of the page to fetch.
+        # Matches have item numbers only if pages show items. An item number is then an offset for `fetch`.
         index=view.items if is_mostly_items(view.items, view.size) else None,
     )
     find_matches = functools.partial(

@@ -154,7 +154,7 @@ class Store:
         handle_length: int | None = None,
     ) -> Descriptor:
         """Run `put` in a thread. Also takes an async iterable of chunks. A cancelled call leaves nothing stored."""
-        # Checked here, because `put` gets `report_progress` instead of it.
+        # Check `progress` here, because `put` gets `report_progress` instead.
         PutRequest(progress=progress).check()
         is_cancelled = False
         chunks = BlockingChunks(payload) if isinstance(payload, AsyncIterable) else None
@@ -180,7 +180,7 @@ class Store:
             if not future.cancelled() and future.exception() is None:
                 self.delete(future.result().output_handle, principal=principal)
 
-        # Not in a pool: the chunks may be produced by threads of the same pool.
+        # Not in a pool: `put` waits for chunks, which may be produced by threads of the same pool.
         future = start_in_thread(put)
         try:
             return await asyncio.wrap_future(future)
@@ -392,7 +392,7 @@ class Store:
         except HandleCorrupt:
             if principal is not OPERATOR:
                 raise
-            # The principal can no longer be read; the next sweep corrects the counters.
+            # The principal of a damaged payload is unknown, so the counters stay too high until the next sweep.
             meta, size = {"principal": None}, 0
         self._catalog.forget(handle)
         if self._quota.release(meta["principal"], size, lambda: self._backend.delete(handle)):

@@ -104,7 +104,7 @@ class Sweeper:
             self._thread.join()
 
     def sweep(self) -> SweepReport:
-        """Remove expired payloads and the leftovers of crashed writers, and recount the rest."""
+        """Remove expired payloads and the leftovers of crashed writers, and recount the stored bytes."""
         with self._lock:
             report = self._sweep(wait=True)
         assert report is not None  # noqa: S101 - only without `wait`
@@ -127,7 +127,7 @@ class Sweeper:
                 expired += 1
                 freed_bytes += stored.size
         if expired:
-            # Day folders may be empty now.
+            # This also removes day folders that are empty now.
             self._backend.remove_leftovers()
         remaining = self._recount()
         return SweepReport(
@@ -162,7 +162,7 @@ class Sweeper:
             now = self._options.clock()
             has_jumped = self._has_clock_jumped(now)
             if self._options.sweep_interval == 0:
-                # Without background sweeps nothing else would make the clock trusted again.
+                # Trust the clock again next time, because there are no background sweeps that would do so.
                 self._last_clocks = (now, time.monotonic())
             candidates: list[tuple[_Entry, ObjectInfo]] = []
             # Recount first: objects that a user or a crash has removed may still be counted.

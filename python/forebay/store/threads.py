@@ -61,7 +61,7 @@ def _replace_stop_iteration(function: Callable[[], _T]) -> _T:
 
 
 class BlockingChunks(Iterator[Buffer]):
-    """Iterator for a thread over the chunks of an async iterable, which the event loop produces."""
+    """Blocking iterator, used in a thread, over the chunks that an async iterable produces in the event loop."""
 
     def __init__(self, chunks: AsyncIterable[Buffer]) -> None:
         self._chunks = aiter(chunks)

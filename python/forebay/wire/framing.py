@@ -65,7 +65,7 @@ class Spool:
         with translate_os_errors:
             self._fd, self.path, name = _create_file(self.folder)
         self.size = 0
-        # A message has no single owner that could close it.
+        # A finalizer deletes the file, because a message has no single owner that could close its spool.
         self._finalizer = weakref.finalize(self, _delete_file, self._fd, name)
 
     def __len__(self) -> int:

@@ -105,7 +105,7 @@ class Event:
 
 
 class EventParser:
-    """Parser of an event stream. It also keeps the event id and the delay to resume the stream with."""
+    """Parser of an event stream. It also keeps what a client needs to resume the stream: event id and delay."""
 
     def __init__(self, data_buffer: LineBuffer) -> None:
         self._data_buffer = data_buffer
@@ -140,7 +140,8 @@ class EventParser:
         start = 1 if self._ends_with_cr and chunk[:1] == b"\n" else 0
         if chunk:
             self._ends_with_cr = False
-        # Remember both positions: searching again for each line would be quadratic if only one of the two occurs.
+        # Remember the next LF and the next CR: searching for both in every line would take quadratic time in a chunk
+        # that has only one of them.
         newline, carriage = chunk.find(b"\n", start), chunk.find(b"\r", start)
         while newline >= 0 or carriage >= 0:
             end = newline if carriage < 0 or 0 <= newline < carriage else carriage
@@ -169,7 +170,7 @@ class EventParser:
         if self._is_data_line:
             self._data_buffer.append(chunk)
             return
-        # One byte more than the field name, because a space after the colon is not part of the data.
+        # Collect one byte more than `data:`, because a space after the colon is not part of the data.
         missing = len(_DATA_FIELD) + 1 - len(self._line)
         if missing > 0:
             self._line += chunk[:missing]

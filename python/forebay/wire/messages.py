@@ -241,7 +241,7 @@ def _has_lazy_body(message: Any) -> bool:
 
 
 def _parse_members(raw_message: Message) -> dict[str, Any] | None:
-    """Parse only the members of JSON-RPC, for messages with other names that cannot be decoded."""
+    """Parse only the members of JSON-RPC, for a message that also has members whose names cannot be decoded."""
     members = as_lazy(raw_message).members(_MEMBER_NAMES)
     return {name: member.parse() for name, member in members.items()} or None
 

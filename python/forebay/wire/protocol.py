@@ -95,5 +95,5 @@ class PageCursors:
         return {} if self._cursor is None else {"cursor": self._cursor}
 
     def follow(self, page: Mapping[str, Any]) -> None:
-        """Take the cursor of the next request from a page."""
+        """Continue after a page: the next request uses the cursor in this page."""
         self._cursor = next_cursor(page)

@@ -116,7 +116,7 @@ CALL_EVENT_SCHEMAS: dict[CallEventName, dict[str, Any]] = {
 
 
 def event_to_json(event: CallEvent) -> bytes:
-    """Dump an event as JSON, bytes as in envelopes. Raises `TypeError` for objects without a JSON form."""
+    """Dump an event as JSON; bytes become `{"$base64": …}`. Raises `TypeError` for objects without a JSON form."""
     return dump_reversible(event)
 
 
@@ -166,7 +166,7 @@ def _parse_identity(claim: Any) -> Identity | None:
 
 def _parse_deadline(milliseconds: Any) -> float:
     is_number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
-    # Compared without a conversion: an integer may be too large for a float.
+    # The number is compared without a conversion to float: an integer may be too large for that.
     if not is_number or not -MAX_EPOCH_MS < milliseconds < MAX_EPOCH_MS:
         raise InvalidArgument("deadline is a number of milliseconds since 1970")
     return from_epoch_ms(milliseconds)
@@ -223,7 +223,7 @@ async def subscribe_all(pubsub: PubSub, receivers: Mapping[CallEventName, Receiv
     subscriptions: list[Unsubscribe] = []
 
     async def unsubscribe() -> None:
-        # Concurrently, so that a subscription that hangs does not delay the others.
+        # Unsubscribe from all topics concurrently, so that one that hangs does not delay the others.
         waits = [wait_bounded(subscriptions.pop()()) for _ in range(len(subscriptions))]
         for outcome in await asyncio.gather(*waits, return_exceptions=True):
             if isinstance(outcome, BaseException):

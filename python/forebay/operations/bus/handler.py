@@ -26,14 +26,14 @@ __all__ = ["CallHandler"]
 _log = logging.getLogger("forebay")
 
 _MAX_SETTLED_IDS = 4096
-"""Maximum number of settled calls to remember by their ids. Their requests are ignored if delivered again."""
+"""Maximum number of settled calls whose ids are remembered. A request with such an id is ignored."""
 
 _Task: TypeAlias = asyncio.Task[None]
 
 _enclosing_calls: contextvars.ContextVar[frozenset[_Task]] = contextvars.ContextVar(
     "enclosing_calls", default=frozenset()
 )
-"""Tasks of the call that the current code runs in, and of all calls around that call."""
+"""Task of the call that the current code runs in, and tasks of all calls that led to this call."""
 
 
 class CallHandler:
@@ -49,9 +49,9 @@ class CallHandler:
         self._call_map = call_map
         self._running: dict[str, _Task] = {}
         self._tasks: dict[_Task, frozenset[_Task]] = {}
-        """All unfinished tasks, aborted ones included, each with its enclosing tasks and itself."""
+        """All unfinished tasks, aborted ones included. Each value holds the task itself and its enclosing tasks."""
         self._closing_tasks: set[_Task] = set()
-        """Tasks of calls that close this handler themselves. Two such calls must not wait for each other."""
+        """Tasks of calls whose own code closes this handler. Two such calls must not wait for each other."""
         self._deadline_scopes: dict[_Task, DeadlineScope] = {}
         """Deadlines of the running calls that have one."""
         self._settled_ids: dict[str, None] = {}
@@ -70,21 +70,22 @@ class CallHandler:
                 )
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """Accept no more calls, and abort calls that still run after `timeout` seconds, or wait for them with `None`.
+        """Accept no more calls, and wait for the running calls. After `timeout` seconds, abort those that still run.
 
-        Cancelling `close` aborts them too. An operation that closes its own handler is not aborted.
+        Without a `timeout`, `close` waits as long as they run. Cancelling `close` aborts the running calls too. An
+        operation that closes its own handler is not aborted.
         """
         self._is_closing = True
         spared_tasks = self._find_closing_tasks()
         try:
             if others := self._tasks.keys() - spared_tasks:
-                # Still subscribed, because running calls may make nested calls.
+                # The handler stays subscribed during the wait, because running calls may make nested calls.
                 await asyncio.wait(others, timeout=timeout)
         finally:
             await wait_shielded(self._shut_down(spared_tasks))
 
     def _find_closing_tasks(self) -> Set[_Task]:
-        """Return the tasks that wait for this handler to close. The set grows when further tasks close it."""
+        """Return the tasks that wait for this handler to close. The set grows when more tasks call `close`."""
         if not (enclosing := _enclosing_calls.get() & self._tasks.keys()):
             return frozenset()
         self._closing_tasks |= enclosing
@@ -134,7 +135,7 @@ class CallHandler:
         task.add_done_callback(on_done)
 
     def _find_caller_tasks(self, event: Mapping[str, Any]) -> frozenset[_Task]:
-        """Return the tasks that wait for a requested call, found by its parent id or by the current context."""
+        """Return the tasks that wait for a requested call to end, found by its parent id or the current context."""
         match event:
             case {"parentRequestId": str(parent_id)} if parent_id in self._running:
                 return self._tasks[self._running[parent_id]]
@@ -148,15 +149,15 @@ class CallHandler:
     def _on_aborted(self, event: Any) -> None:
         match event:
             case {"requestId": str(request_id)}:
-                # The request of this call may arrive later or again; it is ignored then.
+                # If the request of this call arrives later or again, it is ignored.
                 self._remember_settled(request_id)
                 task = self._running.pop(request_id, None)
-                # After its deadline, a call is ending already; a second cancellation would interrupt its cleanup.
+                # A call past its deadline is cancelled already; a second cancellation would interrupt its cleanup.
                 if task is not None and self._remove_deadline(task):
                     task.cancel()
 
     def _remove_deadline(self, task: _Task) -> bool:
-        """Remove the deadline of a call that will be cancelled, because the deadline would interrupt the cleanup.
+        """Remove the deadline of a call before it is cancelled, so that the deadline does not interrupt its cleanup.
 
         Return `False` if the deadline has passed.
         """
@@ -171,10 +172,10 @@ class CallHandler:
         except asyncio.CancelledError:
             outcome = CallError("ABORTED", f"{operation_id} was cancelled where it ran; call it again")
         except BaseException as error:
-            # The caller waits for an outcome, whatever happened.
+            # The caller waits for an outcome, so every exception is published as an error.
             _log.exception("forebay: %s ended in a way that no handler should", operation_id)
             outcome, failure = CallError("EXECUTION_ERROR", f"{operation_id} ended with {type(error).__name__}"), error
-        # The caller of an aborted call does not wait any more.
+        # An aborted call is no longer in `_running`, and its caller no longer waits: nothing is published.
         if self._running.get(request_id) is task:
             await wait_shielded(self._publish_outcome(request_id, outcome, operation_id))
         if isinstance(failure, KeyboardInterrupt | SystemExit):
@@ -211,7 +212,7 @@ class CallHandler:
             if isinstance(outcome, ResponseEnvelope):
                 return await self._call_map.respond(request_id, outcome)
         except Exception as error:
-            # A transport may be unable to serialize the result.
+            # The transport may be unable to serialize the result; the caller gets an error instead.
             outcome = CallError("EXECUTION_ERROR", f"the answer of {operation_id} could not be sent: {error!s:.1000}")
         try:
             await self._publish_error(request_id, outcome)
@@ -224,7 +225,7 @@ class CallHandler:
         except Exception:
             if not error.details:
                 raise
-            # The details may not be serializable, and the caller waits for an answer.
+            # The details may not be serializable, and the caller waits for an answer: send the error without them.
             await self._call_map.error(request_id, error.code, str(error))
 
 

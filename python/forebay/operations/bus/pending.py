@@ -66,7 +66,7 @@ class PendingRequestMap:
         """Call an operation and return its envelope. Raises `CallError` if the call fails.
 
         `deadline` is in seconds of `time.monotonic()`; with a `timeout` too, the earlier one counts. When the deadline
-        passes or the caller is cancelled, the handler is aborted too.
+        passes or the caller is cancelled, the call is also aborted in the process that runs the operation.
         """
         if not isinstance(operation_id, str):
             raise InvalidArgument(
@@ -83,7 +83,7 @@ class PendingRequestMap:
         return outcome
 
     async def call_nested(self, parent: CallContext, operation_id: str, input_data: Any, /) -> ResponseEnvelope[Any]:
-        """Call an operation on behalf of the `parent` call, with its identity and deadline."""
+        """Call an operation on behalf of the `parent` call, with the identity and deadline of `parent`."""
         return await self.call(
             operation_id,
             input_data,
@@ -146,7 +146,7 @@ class PendingRequestMap:
             await self.pubsub.publish("call.requested", build_requested_event(operation_id, input_data, context))
             return await response
         except asyncio.CancelledError:
-            # The caller was cancelled, or the deadline has passed: `DeadlineScope` cancels too.
+            # Either the caller was cancelled, or the deadline has passed and `DeadlineScope` has cancelled this call.
             is_late = context.deadline is not None and time.monotonic() >= context.deadline
             reason = "its deadline passed" if is_late else "its caller was cancelled"
             await wait_shielded(self._publish_abort(request_id, reason))
@@ -185,7 +185,7 @@ class PendingRequestMap:
             self._settle(event["requestId"], CallError("ABORTED", f"this call was aborted: {reason[:1000]}"))
 
     def _is_pending(self, event: Any) -> bool:
-        """Return whether an event belongs to a pending call: topics are shared, and events may arrive twice."""
+        """Return whether an event belongs to a call pending here: callers share topics, and events may arrive twice."""
         match event:
             case {"requestId": str(request_id)}:
                 return request_id in self._pending

@@ -1,4 +1,4 @@
-"""A connection to an MCP server that any task may use. Results keep their wire keys, and changes of tools are seen."""
+"""A connection to an MCP server that any task may use. It returns results with wire keys and reports changed tools."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,10 @@ __all__ = [
 _log = logging.getLogger("forebay")
 
 FIRST_REQUEST_ID = 1_000_000
-"""First id of the requests sent here; the SDK's own ids start at 1. Some servers reject ids that are not numbers."""
+"""First id of the requests that a `ClientConnection` sends; the SDK's own ids start at 1.
+
+The ids are numbers, without a prefix, because some servers reject other ids.
+"""
 
 _PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
 """Keys of one page of tools; all other keys belong to the whole list."""
@@ -102,7 +105,7 @@ class ClientConnection:
 
     @classmethod
     async def open(cls, target: ServerTarget, refusals: Refusals, timeout: float) -> "ClientConnection":
-        """Connect to a server. Raises the SDK's exceptions or `TimeoutError`; `refusals` gets the HTTP errors."""
+        """Connect to a server. Raises the SDK's exceptions or `TimeoutError`; HTTP errors are added to `refusals`."""
         connection = cls(target.new_client(refusals), refusals, has_custom_transport=target.has_custom_transport)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         connection._client_task = asyncio.create_task(connection._run_client(ready))
@@ -124,7 +127,7 @@ class ClientConnection:
         except BaseException as error:
             if not connected.done():
                 connected.set_exception(_find_root_cause(error))
-                # Mark the exception as retrieved: the caller may have been cancelled.
+                # Mark the exception as retrieved, so that asyncio does not log it if the caller was cancelled.
                 connected.exception()
             elif not isinstance(error, asyncio.CancelledError):
                 _log.debug("forebay: a connection broke off", exc_info=True)
@@ -196,7 +199,7 @@ class ClientConnection:
         except MCPError as error:
             if error.code != HEADER_MISMATCH:
                 raise
-            # The list of tools says which arguments are sent as headers, and it is outdated.
+            # The list of tools says which arguments are also sent as headers. It is outdated: list the tools again.
             await self.list_tools(timeout)
             first = await send(None, None)
         return await sdk_internals.resolve_inputs(self.client, first, send)
@@ -219,8 +222,8 @@ class ClientConnection:
             raise HTTPStatusError(refusal.status) from error
         if error.code == CONNECTION_CLOSED and (not self.is_open or error.message.startswith("SSE stream ")):
             raise ConnectionLost(error.message) from error
-        # With a custom transport the HTTP status is unknown, and only the message can show that a session expired. The
-        # message may come from a tool, so this request is not repeated: the next request opens a new connection.
+        # With a custom transport the HTTP status is unknown, and only the message can show that a session expired. But
+        # the message may come from a tool that ran, so this request is not repeated: the next one reconnects.
         if self._has_custom_transport and _SESSION_LOST_PATTERN.search(error.message):
             self.is_lost = True
 
@@ -252,7 +255,7 @@ def _select_valid_tools(page: dict[str, Any]) -> ListToolsResult:
 
 
 def _get_server_name(meta: Any) -> str | None:
-    """Return the server's name from the `_meta` of a result: versions without a handshake send it there."""
+    """Return the server's name from the `_meta` of a result. Protocol versions without a handshake send it there."""
     match meta:
         case {protocol.SERVER_INFO_KEY: {"name": str(name)}}:
             return name
@@ -267,7 +270,7 @@ def _find_root_cause(error: BaseException) -> BaseException:
 
 
 def fail_unreadable_response(session: ClientSession, error: Exception) -> None:
-    """Fail the request that an unreadable response belongs to; all pending requests if its id is unreadable too.
+    """Fail the request that an unreadable response belongs to. If the id is unreadable too, fail all pending requests.
 
     Lines that are not JSON-RPC, such as a server's debug output, are ignored.
     """
@@ -282,7 +285,7 @@ def fail_unreadable_response(session: ClientSession, error: Exception) -> None:
             sdk_internals.fail_request(session, request_id, failure)
         case None if isinstance(message, str) and '"jsonrpc"' in message:
             for request_id in sdk_internals.get_pending_ids(session):
-                # The SDK's own requests, such as subscriptions, last as long as the connection.
+                # Do not fail the SDK's own requests: some, such as subscriptions, last as long as the connection.
                 if isinstance(request_id, int) and request_id >= FIRST_REQUEST_ID:
                     sdk_internals.fail_request(session, request_id, failure)
 
@@ -296,7 +299,7 @@ def _parse_message(message: Any) -> Any:
 
 
 class _ChangeSignal:
-    """A signal that the tools may have changed, with a flag whether the server announced the change."""
+    """A signal that the tools may have changed. A flag tells whether the server announced the change."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -307,7 +310,7 @@ class _ChangeSignal:
         self._event.set()
 
     async def wait(self) -> bool:
-        """Wait for the next notification; return whether the server announced a change."""
+        """Wait for the next call of `notify`; return whether the server announced a change."""
         await self._event.wait()
         self._event.clear()
         is_announced, self._is_announced = self._is_announced, False
@@ -349,7 +352,7 @@ def _observe_changes(session: ClientSession, signal: _ChangeSignal) -> Callable[
 
 
 def observe_messages(session: ClientSession, observer: _Observer) -> Callable[[], object]:
-    """Await `observer` with every message, before earlier observers. Return a function that removes the observer."""
+    """Await `observer` with every message; the newest observer comes first. Return a function that removes it."""
     handler = sdk_internals.get_message_handler(session)
     if not isinstance(handler, _ObservedHandler):
         handler = _ObservedHandler(handler)
@@ -381,7 +384,7 @@ class _ObservedHandler:
 async def _listen_for_changes(client: Client, signal: _ChangeSignal, is_open: Callable[[], bool]) -> None:
     """Subscribe to changes, as protocol versions since 2026-07-28 require.
 
-    Servers do not repeat changes from between two subscriptions, so each new subscription counts as a change.
+    Servers do not report changes that happened between two subscriptions, so each new subscription counts as a change.
     """
     delay = _MIN_DELAY_SECONDS
     while is_open():

@@ -18,7 +18,7 @@ _MAX_DATA_BYTES = 4096
 """Maximum size of a server's error message, and of its error data, to pass on."""
 
 _SDK_TIMEOUT_PATTERN = re.compile(r"Request '[a-z/]+' timed out")
-"""The SDK's message for a timeout. Other SDKs use the same code for other errors."""
+"""The SDK's message for a timeout. Its error code is not enough: other SDKs use the same code for other errors."""
 
 _UNKNOWN_TOOL_PATTERN = re.compile(r"unknown tool|tool .{0,300}not found|no such tool", re.IGNORECASE | re.DOTALL)
 
@@ -42,7 +42,7 @@ class HTTPStatusError(Exception):
 
 
 def to_connect_error(error: BaseException, target: ServerTarget, status: int | None, timeout: float) -> CallError:
-    """Convert a failure to connect to a `CallError` that says what to do."""
+    """Convert the error of a failed connection attempt to a `CallError` that says what to do."""
     label, cause = target.label, _describe(error)
     if isinstance(error, CallError):
         return error

@@ -46,8 +46,8 @@ class MCPOperations:
     returns a transport, or an `mcp.Client`. An unconnected client is copied for every connection. A connected client
     still belongs to its owner; like a transport, it cannot be reconnected once it is lost.
 
-    `namespace` defaults to the server's name. `mode` is that of `mcp.Client`. With `parse_json`, the text of a tool
-    that has an output schema and returns a single JSON text without structured content is parsed.
+    `namespace` defaults to the server's name. `mode` is passed to `mcp.Client`. With `parse_json`, the text of a
+    result is parsed if the tool has an output schema and returned one JSON text and no structured content.
 
     A lost connection is reopened by the next call, in up to `connect_attempts` attempts of `connect_timeout` seconds.
     Calls without a deadline have `call_timeout` seconds, or no limit with `None`. `on_change` is called when the listed
@@ -76,7 +76,7 @@ class MCPOperations:
         self._parse_json = parse_json
         self._call_timeout = call_timeout
         self.namespace = namespace
-        """Namespace of the operations; `None` before the first connection, unless it was passed."""
+        """Namespace of the operations; before the first connection `None`, unless the caller passed one."""
         self._operations: dict[str, Operation] = {}
         self._registrations: list[tuple[OperationRegistry, dict[str, Operation]]] = []
         self._on_change = on_change
@@ -96,7 +96,7 @@ class MCPOperations:
         try:
             await self._shared_connection.get_connection(attempts=1)
         except BaseException:
-            # A caller that failed to connect will not call `close`, but other callers may use the connection.
+            # A caller that failed to connect will not call `close`: close here, unless others use the connection.
             if not self._shared_connection.is_in_use:
                 await self.close()
             raise
@@ -146,7 +146,7 @@ class MCPOperations:
         connection.follow_tool_changes(functools.partial(self._try_refresh, connection))
 
     async def _refresh(self, connection: ClientConnection, is_announced: bool = False) -> None:
-        # One at a time: of two concurrent listings, the later one must win.
+        # The lock allows one listing at a time: an older list of tools must not replace a newer one.
         async with self._refresh_lock:
             tools, name = await connection.list_tools(self._shared_connection.timeout)
             if self.namespace is None:
@@ -187,7 +187,7 @@ class MCPOperations:
         for registry, registered in self._registrations:
             for operation_id, operation in [*registered.items()]:
                 if listed.get(operation_id) != operation:
-                    # The operation may have been replaced by another one.
+                    # Another source may have registered this id in the meantime; its operation stays.
                     if registry.get_handler(operation_id) is operation.handler:
                         registry.unregister(operation_id)
                     del registered[operation_id]
@@ -225,7 +225,7 @@ class MCPOperations:
         try:
             return await self._send_once(spec, arguments, context)
         except SessionExpired:
-            # The call did not run, so it is sent again; only once, as a server may forget every session.
+            # The server did not run the call, so it is sent again. Only once: a server may forget every session.
             return await self._send_once(spec, arguments, context)
 
     async def _send_once(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
@@ -240,7 +240,7 @@ from_mcp = MCPOperations
 
 
 def _check_arguments(spec: OperationSpec, input_data: Any) -> dict[str, Any]:
-    """Return the arguments of a tool. Raises `CallError` if they are not JSON, which the SDK's connection requires."""
+    """Return the arguments of a tool. Raises `CallError` if they cannot be sent as JSON."""
     if not isinstance(input_data, Mapping):
         raise CallError("VALIDATION_ERROR", f"{spec.id} takes an object, with its arguments by their names")
     try:

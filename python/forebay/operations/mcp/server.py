@@ -66,7 +66,7 @@ _UNSTRUCTURED_SCHEMA = {
 }
 """Alternative in every listed output schema, for results that are not structured, such as an HTML page or plain text.
 
-Without it, clients that validate results would reject such a result, content included.
+Without this alternative, clients that validate results would reject such a result, content included.
 """
 
 
@@ -105,8 +105,8 @@ def assign_tool_names(
 ) -> dict[str, OperationSpec]:
     """Return the operations by their tool names.
 
-    `assigned_ids` maps every name assigned so far to its operation id, and is updated. `prefixes` maps namespaces to
-    a prefix for all their names.
+    `assigned_ids` maps every name assigned so far to its operation id, and is updated. `prefixes` maps a namespace
+    to a prefix for the names of its tools.
     """
     assigned_ids, prefixes = {} if assigned_ids is None else assigned_ids, prefixes or {}
 
@@ -166,7 +166,7 @@ class OperationTools:
         visible = self._list_visible_tools(identity)
         spec = self._find_visible(params.name, visible)
         if spec is None:
-            # The same error for a tool the caller may not call: its existence is not revealed.
+            # A tool that the caller may not call gives the same error, so that its existence is not revealed.
             near = difflib.get_close_matches(params.name[:_MAX_NAME_CHARS], visible, 3, 0.4)
             hint = f"did you mean {' or '.join(near)}? tools/list has all" if near else "tools/list has all"
             raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name:.128}; {hint}")
@@ -188,7 +188,7 @@ class OperationTools:
         return {name: spec for name, spec in specs if spec is not None}
 
     def _find_visible(self, name: str, visible_specs: Mapping[str, OperationSpec]) -> OperationSpec | None:
-        """Return the operation of a tool, or `None`. Names from before two operations clashed are valid too."""
+        """Return the operation of a tool, or `None`. Its earlier names, from before a name clash, work too."""
         if name in visible_specs:
             return visible_specs[name]
         operation_id = self._assigned_ids.get(name)
@@ -212,7 +212,7 @@ class OperationTools:
 def _to_result(envelope: ResponseEnvelope[Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
     result = _match_listed_schema(to_call_tool_result(envelope, spec=spec, is_legacy=is_legacy), spec, is_legacy)
     if isinstance(envelope.meta, MCPResponseMeta):
-        # A handler may have built this result itself, and the SDK's server ends when it cannot serialize a result.
+        # A handler may have built this result from anything. Fail here if it is not JSON: the SDK's server would crash.
         to_json(result)
     return result
 
@@ -226,7 +226,7 @@ def _match_listed_schema(result: dict[str, Any], spec: OperationSpec, is_legacy:
     structured = data = result.get("structuredContent")
     if is_legacy and needs_result_wrapper(spec.output_schema) and isinstance(structured, Mapping):
         data = structured["result"]
-    # On the wire, null means no structured content.
+    # In a message, `null` means that there is no structured content, so `None` does not fit any schema.
     fits = structured is not None and not spec.output.problems(data)
     return result if fits else {**result, "structuredContent": UNSTRUCTURED}
 
@@ -247,7 +247,7 @@ def _to_tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
         name=name,
         description=_replace_surrogates(spec.description) or None,
         input_schema=_replace_surrogates(_make_input_schema(spec.input_schema)),
-        # An invalid schema is not listed, because clients would reject all results.
+        # An invalid output schema is not listed, because clients would reject all results.
         output_schema=_replace_surrogates(_make_output_schema(spec.output_schema, is_legacy))
         if spec.output.has_rules
         else None,
@@ -256,7 +256,7 @@ def _to_tool(name: str, spec: OperationSpec, is_legacy: bool) -> Tool:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, as in truncated text: the SDK's server ends when it cannot serialize a result."""
+    """Replace lone surrogates, which occur in truncated text. The SDK's server crashes if it cannot serialize them."""
     try:
         orjson.dumps(value)
     except TypeError:
@@ -289,7 +289,7 @@ def _make_output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any
     converted: Mapping[str, Any] = cast("Mapping[str, Any]", modernize(schema)) if is_openapi_3_0(schema) else schema
     if not (is_legacy and needs_result_wrapper(schema)):
         return allow_alternative(converted, _UNSTRUCTURED_SCHEMA)
-    # With an `$id` of its own, references inside the schema still resolve.
+    # References like `#/$defs/x` are relative to the nearest `$id`, so a schema with its own `$id` can be nested.
     result_schema = {"$id": "forebay:result", **converted}
     wrapped = {"properties": {"result": result_schema}, "required": ["result"]}
     return {"type": "object", "anyOf": [wrapped, _UNSTRUCTURED_SCHEMA]}

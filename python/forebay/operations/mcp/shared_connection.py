@@ -55,7 +55,7 @@ class SharedConnection:
 
     @property
     def has_connected(self) -> bool:
-        """Whether the server was connected and `close` was not called. A lost connection counts, as it is reopened."""
+        """Whether the server was connected and `close` was not called. A lost connection counts too: it is reopened."""
         return self._connection is not None and not self.is_closed
 
     @property
@@ -80,7 +80,7 @@ class SharedConnection:
             if self._connection is not None:
                 self._close_in_background(self._connection)
             self._connect_task = asyncio.create_task(self._connect(attempts or self._attempts))
-            # Mark the exception as retrieved: all callers may have been cancelled.
+            # Mark the exception as retrieved, so that asyncio does not log it if all callers were cancelled.
             self._connect_task.add_done_callback(lambda task: task.cancelled() or task.exception())
         connecting = self._connect_task
         self._waiter_count += 1
@@ -95,7 +95,7 @@ class SharedConnection:
             self._waiter_count -= 1
 
     async def close(self) -> None:
-        """Disconnect, from any event loop. If the connection's own loop has ended, so has the connection."""
+        """Disconnect, from any event loop. If the loop of the connection has ended, there is nothing to disconnect."""
         self.is_closed = True
         if self._loop is asyncio.get_running_loop():
             await wait_shielded(self._close_all())
@@ -115,7 +115,7 @@ class SharedConnection:
         delay = _MIN_DELAY_SECONDS
         for attempt in range(attempts):
             if attempt:
-                # Random, so that not all clients of a restarted server reconnect at the same moment.
+                # The delay is random, so that not all clients of a restarted server reconnect at the same moment.
                 await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311
                 delay = min(2 * delay, _MAX_DELAY_SECONDS)
             refusals: Refusals = {}

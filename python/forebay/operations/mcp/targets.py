@@ -102,7 +102,7 @@ def resolve_target(target: Target, mode: str) -> ServerTarget:
 
 def _make_command_target(parameters: StdioServerParameters, make_client: Callable[[Any], Client]) -> ServerTarget:
     if "encoding_error_handler" not in parameters.model_fields_set:
-        # In the SDK, one invalid byte ends reading but not the connection, so that every call would wait forever.
+        # By default, the SDK stops reading at an invalid byte but stays connected, so every call would wait forever.
         parameters = parameters.model_copy(update={"encoding_error_handler": "replace"})
     # Arguments may hold secrets: only the first is shown, masked if it is an option with a value.
     label = " ".join([parameters.command, *mask_args(parameters.args[:1])])[:128]
@@ -132,6 +132,6 @@ async def _connect_http(url: str, refusals: Refusals) -> AsyncIterator[Any]:
 
     async with create_mcp_http_client() as http:
         http.event_hooks = {"response": [on_response]}
-        # By default the SDK fails on events of more than 1 MiB, and a result is one event.
+        # By default, the SDK fails on events of more than 1 MiB. A result is a single event, however large.
         async with streamable_http_client(url, http_client=http, max_sse_event_size=None) as streams:
             yield streams

@@ -92,7 +92,7 @@ class HTTPOperations(Sequence[Operation]):
         """Unregister the operations from every registry, then close the client if `from_openapi` created it."""
         while self._registrations:
             registry, operation = self._registrations.pop()
-            # The id may have been registered again with another handler.
+            # Leave the id alone if it was registered again with another handler.
             if registry.get_handler(operation.spec.id) is operation.handler:
                 registry.unregister(operation.spec.id)
         if self._own_client is not None:
@@ -131,9 +131,9 @@ async def from_openapi(
     - `timeout` bounds a whole call, in seconds.
     - `include(method, path, operation)` selects operations; it is called in a thread.
     - An error shows at most `max_error_bytes` of the response. A body larger than `max_body_bytes` is an error.
-    - With a `store`, a body larger than `store_over` bytes is streamed into the store, and the data is the descriptor
-      as a dict. Bodies are not parsed then, so the operations have no output schema, and the store's quotas apply
-      instead of `max_body_bytes`.
+    - With a `store`, a body larger than `store_over` bytes is streamed into the store, and the data of the envelope is
+      the store's descriptor as a dict. Stored bodies are not parsed, so the operations have no output schema. The
+      store's quotas apply instead of `max_body_bytes`.
 
     Raises `InvalidArgument` for an unusable document, `CallError` if the document cannot be fetched.
     """
@@ -143,9 +143,9 @@ async def from_openapi(
     client = client or new_client()
     try:
         document = await _load_document(document_or_url, client, extra_headers, timeout)
-        # The user chose the base URL of the client, as with `base_url`.
+        # A base URL of the user's client replaces the document's servers too, as `base_url` does.
         base = base_url or str(client.base_url)
-        # In a thread: a large document, or a small one with many aliases, takes seconds.
+        # In a thread, because reading a large document, or a small one with many aliases, takes seconds.
         descriptions = await asyncio.to_thread(
             read_operations,
             document,
@@ -178,7 +178,7 @@ async def from_openapi(
 def _check_options(client: object, security: object, headers: object, timeout: object) -> None:
     if client is not None and not isinstance(client, httpx2.AsyncClient):
         raise InvalidArgument(f"client is an httpx2.AsyncClient, not {type(client).__name__}")
-    # The messages show neither `security` nor `headers`: they are secrets.
+    # The error messages show the values of neither `security` nor `headers`, because they are secrets.
     if security is not None and not isinstance(security, Mapping):
         raise InvalidArgument('security is a dict of credentials by the names of schemes, such as {"api_key": key}')
     if headers is not None and not _is_string_mapping(headers):
@@ -186,7 +186,7 @@ def _check_options(client: object, security: object, headers: object, timeout: o
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and timeout > 0):  # type: ignore[operator]
         raise InvalidArgument(f"timeout is a number of seconds above 0, or None, not {short_repr(timeout)}")
-    # Reject a timeout that is too large now instead of at every call.
+    # Fail now if the timeout is too large; otherwise, every call would fail.
     deadline_after(timeout)  # type: ignore[arg-type]
 
 

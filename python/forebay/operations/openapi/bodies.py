@@ -154,7 +154,10 @@ def _to_concrete_type(content_type: str, body_type: _BodyType) -> str:
 
 
 def _iter_form_properties(document: Document, schema: Any, depth: int = _MAX_SCHEMA_DEPTH) -> Iterator[tuple[str, Any]]:
-    """Yield the name and schema of each field of a form, also from `allOf`; for an array, the schema of its items."""
+    """Yield the name and schema of each field of a form, including fields from `allOf`.
+
+    For a field that is an array, the schema is that of its items.
+    """
     if not isinstance(schema, Mapping) or not depth:
         return
     form = document.resolve(schema, "a schema")
@@ -213,7 +216,7 @@ def _encode_multipart(parts: list[tuple[str, _Part]]) -> tuple[bytes, str]:
     if not parts:
         raise CallError("VALIDATION_ERROR", "body is a form of several parts: give at least one field")
     try:
-        # httpx encodes multipart forms only as part of a request.
+        # httpx encodes multipart forms only as part of a request, so one is built that is never sent.
         request = httpx2.Request("POST", "http://localhost/", files=parts)
     except (TypeError, ValueError) as error:
         raise CallError("VALIDATION_ERROR", f"body cannot be written: {error!s:.200}") from None

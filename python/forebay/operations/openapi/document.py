@@ -34,10 +34,10 @@ _MAX_INDEX_DIGITS = 9
 _SERVER_VARIABLE_PATTERN = re.compile(r"\{([^{}]+)\}")
 
 _MAX_YAML_KEYS = 100_000
-"""Maximum number of keys in one mapping. Nested merges (`<<`) can double them with each line."""
+"""Maximum number of keys in one mapping. Nested merges (`<<`) can double the number of keys with each line."""
 
 _MAX_YAML_NODES = 5_000_000
-"""Maximum number of values in a document with every alias expanded: code that walks it visits each use."""
+"""Maximum number of values in a document. An aliased value counts at each use, because each use is visited."""
 
 _MAX_YAML_DEPTH = 250
 """Maximum nesting depth. The C loader recurses for each level, and a stack overflow crashes the process."""
@@ -136,7 +136,7 @@ def _parse_text(text: str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         if text.lstrip().startswith("{") and "\n" not in text.strip():
-            # A single line that starts with "{" is most likely broken JSON, and JSON errors are more precise.
+            # A single line that starts with "{" is most likely broken JSON. The JSON parser's error is more precise.
             raise InvalidArgument(f"this is not JSON: {error}") from None
         return _parse_yaml(text)
 
@@ -157,7 +157,7 @@ def _check_version(root: Mapping[str, Any]) -> None:
 
 
 def check_base_url(url: object) -> str:
-    """Return a base URL without its trailing slash. Raises `InvalidArgument` if requests cannot be sent there."""
+    """Return a base URL without its trailing slash. Raises `InvalidArgument` if requests cannot be sent to it."""
     check_no_userinfo(url)
     try:
         split_url = urlsplit(url) if isinstance(url, str) else None
@@ -287,7 +287,7 @@ def _to_json_key(key: Any) -> str:
 
 
 def _count_nodes(value: Any, counts: dict[int, int], ancestors: set[int]) -> int:
-    """Count the values of a document with every alias expanded. `counts` caches the result by object id."""
+    """Count the values of a document, aliased values at each use. `counts` caches the result by object id."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) in counts:

@@ -199,7 +199,7 @@ def _with_description(schema: Schema, description: str) -> Schema:
 
 
 def _build_output_schema(document: Document, responses: Any) -> Schema | None:
-    """Return the schema of all successful JSON responses, or `None` if one of them has no schema."""
+    """Return one schema for all successful JSON responses, or `None` if there are none or one has no schema."""
     if not isinstance(responses, Mapping):
         return None
     successes = [status for status in responses if re.fullmatch(r"2[0-9X]{2}", str(status).upper())]
@@ -221,7 +221,7 @@ def _build_output_schema(document: Document, responses: Any) -> Schema | None:
 
 
 def _find_json_schemas(document: Document, content: Mapping[str, Any]) -> list[Any]:
-    """Return the schema of `application/json`, which requests prefer, or else the schemas of other JSON types."""
+    """Return the schema of `application/json`, the first choice of requests, or else those of all other JSON types."""
     json_types = {str(name): media for name, media in content.items() if is_json_type(str(name))}
     preferred = [name for name in json_types if get_media_type(name) == "application/json"]
     return [
@@ -275,7 +275,7 @@ class HTTPCall:
         try:
             return self._assemble_request(arguments, applied_security)
         except (TypeError, ValueError, httpx2.InvalidURL) as error:
-            # A lone surrogate, a value that JSON cannot express, or a URL that is too long.
+            # The input has a lone surrogate or a value that JSON cannot express, or it makes the URL too long.
             raise CallError("VALIDATION_ERROR", f"the input cannot be sent: {error!s:.200}") from None
 
     def _assemble_request(self, arguments: Any, applied_security: AppliedSecurity) -> httpx2.Request:

@@ -52,7 +52,7 @@ _IGNORED_HEADERS = frozenset(
     {"accept", "authorization", "content-type"}
     | {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-"""Headers that cannot be parameters: OpenAPI excludes the first three, the HTTP client sets the others."""
+"""Headers that cannot be parameters. OpenAPI excludes the first three, and the HTTP client sets the others."""
 
 _PLACEHOLDER_PATTERN = re.compile(r"\{([^{}/]+)\}")
 
@@ -243,7 +243,7 @@ def to_text(value: Any) -> str:
 
 
 def dump_strict(value: Any) -> bytes:
-    """Return a value as JSON. Raises `ValueError` for NaN and infinities, which `encode` would turn into null."""
+    """Return a value as JSON. Raises `ValueError` for NaN and infinities, which `encode` writes as null."""
     text = encode(value)
     if b"null" in text:
         json.dumps(value, allow_nan=False, skipkeys=True, default=_to_plain_types)
@@ -293,7 +293,7 @@ def _join_texts(name: str, value: Any, delimiter: str, explode: bool, escape: Ca
 
 
 def _iter_texts(value: Any, explode: bool, escape: Callable[[str], str]) -> Iterator[str]:
-    """Yield the texts of a value: of an object `key=value` if it explodes, else keys and values alternately."""
+    """Yield the texts of a value. An object becomes `key=value` texts with `explode`, else keys and values in turn."""
     match value:
         case Mapping():
             for key, inner in value.items():
@@ -311,7 +311,7 @@ def _iter_texts(value: Any, explode: bool, escape: Callable[[str], str]) -> Iter
 def _iter_pairs(
     name: str, value: Any, explode: bool, escape: Callable[[str], str] = percent_encode
 ) -> Iterator[tuple[str, str]]:
-    """Yield names and texts for a value. An object that explodes uses its keys as names."""
+    """Yield names and texts for a value. With `explode`, the names for an object are its keys."""
     match value:
         case Mapping() if explode:
             yield from ((percent_encode(str(key)), escape(to_text(inner))) for key, inner in value.items())

@@ -28,7 +28,7 @@ _SCHEMA_KEYS = (
     "unevaluatedProperties",
 )
 
-# `$id` would change what references point to; the others do not constrain values.
+# `$id` would change what references point to; the other keys do not constrain values.
 _DROPPED_KEYS = frozenset({"$id", "$schema", "example", "examples", "externalDocs", "xml"})
 
 BASE64_SCHEMA: Schema = {"type": "string", "contentEncoding": "base64", "description": "Bytes, in base64"}
@@ -46,7 +46,7 @@ _FILE_SCHEMA: dict[str, Any] = {
 }
 
 _Target: TypeAlias = tuple[str, frozenset[str]]
-"""A `$ref`, and names of properties that its target requires but that may be omitted here."""
+"""A `$ref`, and names of properties that its target requires but that may be omitted where the `$ref` is used."""
 
 _OMITTABLE_KEYWORDS: dict[Direction, str] = {"request": "readOnly", "response": "writeOnly"}
 """Keyword of properties that may be omitted in each direction, even if they are in `required`."""
@@ -87,7 +87,7 @@ class SchemaBundle:
         converted, definitions = self.convert(schema), self.definitions
         if isinstance(converted, bool) or not definitions:
             return converted
-        # Replaces the schema's own `$defs`: references to them now point to copies in `definitions`.
+        # The schema's own `$defs` are replaced: references to them now point to copies in `definitions`.
         return {**converted, "$defs": definitions}
 
 
@@ -209,7 +209,10 @@ class _DefinitionCache:
 
 
 def _is_valid_keyword(key: str, value: Any) -> bool:
-    """Return whether a keyword is used and has a valid value. `required: true` on a property is a common mistake."""
+    """Return whether to keep a keyword: it is not in `_DROPPED_KEYS`, and its value is valid.
+
+    Invalid values are common, such as `required: true` on a property.
+    """
     if key in ("required", "enum"):
         return isinstance(value, list)
     if key == "type":
@@ -247,7 +250,7 @@ class UniqueNames:
         name, number = base, self._next_numbers.get(base, 2)
         while name in self._names:
             name, number = f"{base}_{number}", number + 1
-        # Start the next search here: thousands of operations may have the same name.
+        # The next search for this base starts at this number: thousands of operations may have the same name.
         self._next_numbers[base] = number
         self._names.add(name)
         return name

@@ -53,7 +53,7 @@ class AppliedSecurity:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
-        """Return an instance that adds nothing to a request, and redacts header values with and without `Bearer`."""
+        """Return an instance that adds nothing to a request. It redacts header values, with and without `Bearer`."""
         applied = cls()
         for name, value in headers.items():
             if name.lower() not in NON_SECRET_HEADERS:
@@ -104,7 +104,8 @@ class Security:
     def choose(self, requirements: Any) -> tuple[Requirement, list[Requirement]]:
         """Choose the first security requirement of an operation that the credentials meet.
 
-        Return that requirement, empty if none is met; and all requirements, empty if authentication is optional.
+        Return a pair. The first is that requirement, or an empty list if the credentials meet none. The second lists
+        all requirements, or is empty if authentication is optional.
         """
         alternatives: list[Requirement] = [[*names] for names in requirements or () if isinstance(names, Mapping)]
         usable = (names for names in alternatives if names and all(name in self._credentials for name in names))
@@ -125,7 +126,7 @@ class Security:
             secret = credential()
             return await secret if inspect.isawaitable(secret) else secret
         except Exception as error:
-            # The message of the exception may contain the secret.
+            # Only the exception's type is shown, because its message may contain the secret.
             raise CallError("EXECUTION_ERROR", f"no credential for {name}: {type(error).__name__} was raised") from None
 
 

@@ -36,7 +36,7 @@ __all__ = [
 _MAX_REDIRECTS = 10
 
 _CALL_COOKIES = "forebay.own_cookies"
-"""Request extension that holds the cookies of a call, which its redirects send too."""
+"""Request extension that holds the cookies of a call, so that redirected requests can send them too."""
 
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
@@ -53,7 +53,7 @@ class _MaskedURL(httpx2.URL):
     __repr__ = __str__
 
     def join(self, url: httpx2.URL | str) -> httpx2.URL:
-        """Resolve the location of a redirect. An empty location, or only a `#fragment`, keeps the unmasked query."""
+        """Resolve the location of a redirect against the unmasked URL. An empty location keeps that URL's query."""
         return httpx2.URL(self).join(url)
 
 
@@ -75,11 +75,11 @@ def new_request(
 ) -> httpx2.Request:
     """Return a request with the headers, cookies and parameters that the client adds."""
     request = client.build_request(method, url, headers=headers, content=content)
-    # The client would also accept encodings that `iter_decoded` cannot decode.
+    # Without this header, the client would also accept encodings that `iter_decoded` cannot decode.
     request.headers["Accept-Encoding"] = headers.get("Accept-Encoding", ACCEPT_ENCODING)
     request.extensions[_CALL_COOKIES] = merge_cookies(headers.get("Cookie", ""), client.headers.get("Cookie", ""))
     _add_call_cookies(request, httpx2.Request(method, url, cookies=client.cookies))
-    # If the client has parameters, `build_request` has replaced the query of `url` with them.
+    # If the client has parameters, `build_request` has replaced the query of `url` with them: join the two.
     own_url = httpx2.URL(url)
     client_params = httpx2.QueryParams([pair for pair in client.params.multi_items() if pair[0] not in own_url.params])
     query = b"&".join(filter(None, [own_url.query, str(client_params).encode()]))
@@ -100,7 +100,7 @@ async def send(
         response = await _send_following_redirects(client, request, applied_security, label)
         yield response
     except httpx2.TimeoutException:
-        # Only a client passed in by the user has a timeout; ours relies on the deadline.
+        # Only a client passed in by the user has a timeout; the client of `new_client` relies on the deadline.
         raise CallError("TIMEOUT", f"{label} was not answered in time; it may have been carried out") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         reason = redact(str(error) or "the connection broke", applied_security.secrets)
@@ -120,7 +120,7 @@ def _format_address(url: httpx2.URL) -> str:
 async def _send_following_redirects(
     client: httpx2.AsyncClient, request: httpx2.Request, applied_security: AppliedSecurity, label: str
 ) -> httpx2.Response:
-    # By itself, httpx sends all headers except Authorization to the host of a redirect.
+    # If httpx followed redirects, it would send all headers except Authorization to the other host.
     is_trusted, has_body = True, bool(request.content)
     for _ in range(_MAX_REDIRECTS + 1):
         if applied_security.query or any(secret in str(request.url) for secret in applied_security.secrets):
@@ -136,7 +136,7 @@ async def _send_following_redirects(
                 raise CallError("EXECUTION_ERROR", message, {"status": response.status_code})
             return response
         await response.aclose()
-        # The method decides, not the status: a 301 keeps the body of a PUT.
+        # The body is kept if the method is, whatever the status: a 301 keeps the body of a PUT.
         has_body = has_body and redirect.method == request.method
         if redirect.url.origin != request.url.origin:
             if has_body:
@@ -150,14 +150,14 @@ async def _send_following_redirects(
         if is_trusted:
             _add_call_cookies(redirect, redirect)
         else:
-            # For each redirect within the other host: the client adds its cookies every time.
+            # Repeated for later redirects within the other host, because the client adds its cookies to each.
             _remove_credentials(redirect, applied_security)
         request = redirect
     raise httpx2.TooManyRedirects(f"more than {_MAX_REDIRECTS} redirects", request=request)
 
 
 def _add_call_cookies(request: httpx2.Request, jar_request: httpx2.Request) -> None:
-    """Send the cookies of the call, then the cookies of `jar_request`. The client would send only one of the two."""
+    """Set both the cookies of the call and the cookies of `jar_request`. The client would send only one of the two."""
     cookies = merge_cookies(request.extensions[_CALL_COOKIES], jar_request.headers.get("Cookie", ""))
     if cookies:
         request.headers["Cookie"] = cookies
@@ -175,7 +175,7 @@ def _remove_credentials(request: httpx2.Request, applied_security: AppliedSecuri
 async def iter_decoded(response: httpx2.Response, label: str) -> AsyncIterator[bytes]:
     """Yield the decompressed body. Raises `CallError` if the body is corrupt or incomplete."""
     if response.is_stream_consumed:
-        # An event hook or the transport has already read and decoded it.
+        # An event hook or the transport has already read and decoded the body.
         yield response.content
         return
     chunks: AsyncIterator[bytes] = response.aiter_raw()
@@ -208,7 +208,7 @@ def merge_cookies(cookies: str, additional_cookies: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """Maximum sizes of the bodies to read, of errors and of other responses."""
+    """Maximum sizes of the bodies to read: one for error responses, one for other responses."""
 
     max_error_bytes: int
     max_body_bytes: int
@@ -254,7 +254,7 @@ async def read_envelope(
         )
     headers = _join_headers(response.headers)
     if data is None and response.request.method != "HEAD":
-        # Distinguishes an empty body from a JSON null, which is also None. Not every server sends a length.
+        # The length tells an empty body from a JSON null, which is also `None`. Not every server sends it.
         headers["content-length"] = "0"
     return http_envelope(data, status_code=response.status_code, headers=headers, content_type=content_type)
 
@@ -270,17 +270,18 @@ async def read_error(
 ) -> CallError:
     """Return the error for a status of 400 or more, with the credentials redacted.
 
-    `requirement` is the security requirement the request met, one of the operation's `accepted_requirements`.
+    `requirement` is the security requirement that the request met, if any. `accepted_requirements` are all requirements
+    of the operation.
     """
     longest_secret = max(map(len, applied_security.secrets), default=0)
-    # Read further, so that a secret at the cut is complete and can be redacted; a character has up to 4 bytes.
+    # Read more than is shown, so that a secret at the cut is whole and can be redacted. A character has up to 4 bytes.
     max_bytes = limits.max_error_bytes + 4 * longest_secret
     head = await _read_error_body(response, max_bytes, operation_id)
     is_complete = len(head) <= max_bytes
     content_type = response.headers.get("Content-Type", "")
     text = redact(_decode_error_text(head, content_type, is_complete=is_complete), applied_security.secrets)
     if not is_complete and longest_secret:
-        text = text[:-longest_secret]  # the text may end with the start of a secret
+        text = text[:-longest_secret]  # the end may be an incomplete secret
     body = text.encode("utf-8", "replace")[: limits.max_error_bytes].decode("utf-8", "ignore")
     size = len(head) if is_complete else _get_declared_size(response)
     details: dict[str, Any] = {
@@ -305,7 +306,7 @@ async def read_error(
 
 
 async def _read_error_body(response: httpx2.Response, max_bytes: int, operation_id: str) -> bytes:
-    """Read the start of an error body. A read error ends the body, because the status matters more."""
+    """Read the start of an error body. If reading fails, return what was read: the status matters more."""
     head = bytearray()
     with contextlib.suppress(CallError):
         async for chunk in _take_chunks(iter_decoded(response, operation_id), max_bytes):

@@ -108,7 +108,7 @@ def format_artifact_name(domain: str, artifact_id: str) -> str:
         raise InvalidArgument(
             f"a domain is 1 to 64 letters, digits, dots, dashes or underscores, not {short_repr(domain)}"
         )
-    # `quote` leaves "~" alone, but in a reference it separates the id from the handle.
+    # `quote` leaves "~" alone. It is escaped too, because in a reference "~" separates the id from the handle.
     escaped = quote(artifact_id, safe="", errors="replace").replace("~", "%7E") if isinstance(artifact_id, str) else ""
     if not 0 < len(escaped) <= _MAX_ID_LENGTH:
         raise InvalidArgument(

@@ -90,7 +90,7 @@ def _wrap_tool(
 
         @functools.wraps(function)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            # Storing blocks on disk I/O.
+            # In a thread, because storing the payload waits for the disk.
             return await asyncio.to_thread(wrap_result, await function(*args, **kwargs))
     else:
 
@@ -98,7 +98,7 @@ def _wrap_tool(
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return wrap_result(function(*args, **kwargs))
 
-    # With a return annotation an SDK would list an output schema and send every response twice.
+    # For a return annotation, an SDK would list an output schema and send every response as text and as an object.
     signature = _get_signature(function).replace(return_annotation=inspect.Signature.empty)
     wrapper.__signature__ = signature  # type: ignore[attr-defined]
     wrapper.__annotations__ = {
@@ -127,7 +127,10 @@ def _make_summary(summary: str | Callable[[Any], str] | None, data: Any) -> str 
 
 
 def _get_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature with string annotations evaluated where possible: the wrapper lives in another module."""
+    """Return the signature of a function, with string annotations evaluated where possible.
+
+    An SDK would look up the names in these strings in the module of the wrapper, which does not have them.
+    """
     try:
         return inspect.signature(function, eval_str=True)
     except NameError:

@@ -45,7 +45,7 @@ _MIN_BYTES = 1024
 """Minimum of `max_bytes`: room for a summary, a reference and the message around them."""
 
 _MAX_DEPTH = 64
-"""Maximum of `max_json_depth`: the core does not look deeper."""
+"""Maximum of `max_json_depth`, which is also the maximum of the compiled core."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["paginated_list"]
 
 _CURSOR_SIGNING_KEY = os.urandom(32)
-"""Signs cursors. A new key in each process: cursors do not survive a restart."""
+"""Key that signs cursors. Each process has a new key, so cursors do not survive a restart."""
 
 _SIGNATURE_BYTES = 12
 _ARTIFACT_ID = "list"
@@ -84,7 +84,7 @@ def paginated_list(
         except ForebayError as error:
             head["error"] = format_error(error)
     max_page_bytes = limits.max_bytes - ENVELOPE_BYTES
-    # Escaping a non-ASCII character takes up to three times its bytes.
+    # An escaped non-ASCII character takes up to three times as many bytes as in UTF-8.
     max_text_bytes = max_page_bytes // _TEXT_DIVISOR // (3 if context.is_ascii else 1)
     try:
         page = [
@@ -163,7 +163,7 @@ def _parse_cursor(
         with contextlib.suppress(binascii.Error):
             signed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
             state = signed[_SIGNATURE_BYTES:]
-            # Compare the encoded form: several base64 texts decode to the same bytes.
+            # Compare the encoded cursors, not the decoded bytes: several base64 texts decode to the same bytes.
             if hmac.compare_digest(cursor, _sign_cursor(state, domain, context.principal)):
                 offset, _, handle = orjson.loads(state)
                 if offset <= len(items) and cursor == _make_cursor(items, offset, handle, domain, context):

@@ -135,7 +135,7 @@ class PayloadView:
             max_bytes=max(_MIN_EXCERPT_BYTES, max_bytes),
             max_array_items=limits.max_array_items,
             max_string_chars=limits.max_string_length,
-            # The response itself is the first level.
+            # The response around the payload takes one level of the depth.
             max_depth=limits.max_json_depth - 1,
         )
         return (
@@ -238,8 +238,8 @@ def build_response(
 ) -> Response:
     """Return a response, and store the payload if it does not fit.
 
-    `measure_envelope` returns the bytes of the message around a response with these fields. `is_duplicated` means that
-    a payload shown whole is also sent as `structuredContent`, where it is not escaped.
+    `measure_envelope` gets the fields of the response, and returns the size of the message around it. `is_duplicated`
+    means that a payload shown whole is also sent as `structuredContent`, where it is not escaped.
     """
     format_artifact_name(domain, artifact_id)
     mime_type = mime_type or ("application/json" if needs_json_encoding(data) else None)
@@ -249,7 +249,7 @@ def build_response(
         view = PayloadView(redacted, limits, mime_type)
         summary = redact_text(summarize(view), context)
     except RedactionFailed as error:
-        # Show nothing of the payload, not even its size.
+        # The payload may hold secrets, so show nothing of it, not even its size.
         view = PayloadView(b"null", limits, "application/json")
         head = {"summary": "", "success": success, "hasMore": True, "error": format_error(error)}
         return _finish_response(*_fit_response(head, view, limits, measure_envelope, context.is_ascii))
@@ -329,7 +329,7 @@ def _fit_response(
 
 
 def _dump_response(head: ResponseHead, excerpt: bytes) -> bytes:
-    """Return the response as JSON; keys of the payload stay below `data` and cannot replace other fields."""
+    """Return the response as JSON; keys of the payload stay under `data` and cannot replace other fields."""
     return orjson.dumps(head)[:-1] + b',"data":' + excerpt + b"}"
 
 

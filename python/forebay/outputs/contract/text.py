@@ -32,7 +32,7 @@ def to_single_line(text: str, max_length: int) -> str:
 
 
 def replace_invalid_characters(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode, and NUL, which marks a text as binary."""
+    """Replace lone surrogates, which UTF-8 cannot encode, and NUL, which would make a text count as binary."""
     return _INVALID_CHARACTERS_PATTERN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -51,7 +51,7 @@ def shorten_to_bytes(text: str, max_bytes: int) -> str:
 def create_summary(action: str, count: int, by_severity: Mapping[str, int] | None = None) -> str:
     """Return a line such as `Found bugs: 15 total (3 critical, 5 high, 7 medium)`, of at most 100 characters.
 
-    If it is too long, `action` is cut and the numbers stay.
+    If the line would be longer, `action` is cut and the numbers stay.
     """
     if not isinstance(action, str):
         check_text("action", action)

@@ -163,7 +163,7 @@ def _check_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         file_type = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
         raise FileRefDenied(f"{short_repr(path)} is {file_type}; name a file")
-    # Another hard link to the file may lie outside the roots.
+    # Refused, because another hard link to the same file may lie outside the roots.
     if status.st_nlink > 1:
         raise FileRefDenied(
             f"{short_repr(path)} has more names than this one (hard links); copy it, and refer to the copy"
@@ -185,13 +185,16 @@ _MOUNT_INFO = Path("/proc/self/mountinfo")
 def is_pseudo_device(device: int) -> bool:
     """Return whether a device number belongs to a filesystem whose files the kernel generates, such as /proc."""
     number = b"%d:%d" % (os.major(device), os.minor(device))
-    # Without a mount list the system has no /proc either.
+    # A system without a mount list has no pseudo filesystems such as /proc either.
     with contextlib.suppress(OSError):
         return any(_is_pseudo_mount(line, number) for line in _MOUNT_INFO.read_bytes().splitlines())
     return False
 
 
 def _is_pseudo_mount(mount: bytes, device_number: bytes) -> bool:
-    """Check one line of mountinfo, such as `22 27 0:21 / /proc rw,nosuid - proc proc rw`, for this device."""
+    """Return whether a line of mountinfo mounts a pseudo filesystem that has this device number.
+
+    Such a line is `22 27 0:21 / /proc rw,nosuid - proc proc rw`, with the device number `0:21`.
+    """
     location, _, source = mount.partition(b" - ")
     return location.split()[2:3] == [device_number] and not _PSEUDO_FILESYSTEMS.isdisjoint(source.split()[:1])

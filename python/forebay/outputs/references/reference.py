@@ -109,7 +109,7 @@ def _is_near_match(name: str, valid_name: str) -> bool:
 
 
 def _check_misspelled(value: Mapping[Any, Any]) -> None:
-    """Raise `InvalidArgument` for a reference with a misspelled key, which would reach the tool as an object."""
+    """Raise `InvalidArgument` for a reference with a misspelled key: the tool would get it unresolved."""
     options = (*_ALLOWED_OPTIONS[HANDLE_KEY], *_ALLOWED_OPTIONS[FILE_KEY])
     other_keys = [key for key in value if key not in options]
     if len(other_keys) != 1 or not isinstance(other_keys[0], str) or not isinstance(value[other_keys[0]], str):

@@ -73,7 +73,11 @@ class RangeSource(Protocol):
 def read_range(
     source: RangeSource, selected_range: ReferenceRange, max_bytes: int, chunk_bytes: int = _READ_CHUNK_BYTES
 ) -> bytes:
-    """Read a range; raise `FileRefTooLarge` above `max_bytes`. Lines must lie within the first `max_bytes`."""
+    """Read a range of bytes or lines.
+
+    Raises `FileRefTooLarge` if a byte range is larger than `max_bytes`, or a line range ends beyond the first
+    `max_bytes` of the source.
+    """
     if isinstance(selected_range, LineRange):
         return _read_lines(source, selected_range, max_bytes, chunk_bytes)
     return _read_bytes(source, selected_range, max_bytes)
@@ -129,12 +133,12 @@ class ResolvedValue:
 
 
 def to_objects(arguments: Any) -> Any:
-    """Return the arguments for a tool in this process, with content as `str` or parsed JSON."""
+    """Replace each resolved reference by its content as `str` or parsed JSON, for a tool in this process."""
     return _map_resolved(arguments, _to_object)
 
 
 def to_fragments(arguments: Any) -> Any:
-    """Return the arguments for `orjson.dumps`, with content as JSON fragments without line breaks."""
+    """Replace each resolved reference by its content as a JSON fragment without line breaks, for `orjson.dumps`."""
     return _map_resolved(arguments, _to_fragment)
 
 
@@ -180,7 +184,7 @@ def escape_text(text: bytes, chunk_bytes: int = _ESCAPE_CHUNK_BYTES) -> bytes:
 
 
 class ReferenceResolver:
-    """Resolves references to files below `roots` and to stored outputs."""
+    """Resolver of references to files below `roots` and to stored outputs."""
 
     def __init__(
         self,
@@ -230,7 +234,7 @@ class ReferenceResolver:
         try:
             return stack.enter_context(self._store.open_view(handle, reference.path, principal=principal))
         except PathNotFound:
-            # The error shows the outline, since the caller has no way to ask for it.
+            # The error shows the payload's outline, because no tool returns it.
             outline = self._store.outline(handle, principal=principal)
             raise PathNotFound(f"nothing at path {short_repr(reference.path)}; there is {outline}") from None
 
@@ -245,7 +249,10 @@ class ReferenceResolver:
 
 
 def _list_default_roots() -> list[str]:
-    """Return the working directory, unless it is `/`, where some clients start servers, and the temporary directory."""
+    """Return the working directory and the temporary directory.
+
+    A working directory of `/` is left out: some clients start servers there.
+    """
     cwd = Path.cwd()
     return [*([] if cwd == cwd.parent else [str(cwd)]), tempfile.gettempdir()]
 
@@ -292,7 +299,7 @@ class _CallResolution:
         self.remaining_bytes -= len(data)
         if reference.is_base64:
             return ResolvedValue(base64.b64encode(data))
-        # An empty path means all arguments at once: they are an object, whatever the schema says.
+        # With an empty path the reference stands for all arguments, which are always an object, never text.
         if path and accepts_text(self.schema, path):
             return ResolvedValue(_check_is_text(data, reference))
         data = _check_is_json(data.removeprefix(_UTF8_BOM), reference)

@@ -26,7 +26,7 @@ _CONNECT_TIMEOUT_SECONDS = 10.0
 _MAX_REDIRECTS = 5
 
 _MIN_QUERY_SECRET_CHARS = 8
-"""Minimum length of a query value to redact: shorter values are hardly secrets, and may be ordinary words."""
+"""Minimum length of a query value to redact: shorter values are probably ordinary words, not secrets."""
 
 _MIN_SECRET_CHARS = 4
 """Minimum length of any secret to redact: shorter ones would match unrelated text."""
@@ -81,12 +81,12 @@ class UpstreamConnection:
                 self.abort()
 
     def abort(self) -> None:
-        """Shut down the socket, which ends a blocked read or write. Some servers take this as a cancellation."""
+        """Shut down the socket, which ends a blocked read or write. Some servers treat this as a cancellation."""
         with self._lock:
             self.is_aborted = True
             if self._socket is not None:
                 with contextlib.suppress(OSError):
-                    # Not `close`, which would not wake up the reader, nor TLS's own `shutdown`, which would wait.
+                    # `close` would not wake up the reader. `SSLSocket.shutdown` would drop TLS state that it uses.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class Endpoint:
 
     def _new_connection(self) -> UpstreamConnection:
         if self._ssl_context is None:
-            # Shared, because loading the certificates is slow.
+            # All connections share one context, because loading the certificates is slow.
             self._ssl_context = httpx2.create_ssl_context()
         return UpstreamConnection(
             httpx2.Client(
@@ -187,7 +187,7 @@ class Endpoint:
             if not response.has_redirect_location or location is None:
                 return response
             response.close()
-            # Other redirects would drop the body.
+            # Redirects other than 307 and 308 would turn the request into a GET without a body.
             if method != "GET" and response.status_code not in (307, 308):
                 break
             target = url.join(location)
@@ -245,7 +245,7 @@ def _find_secrets(url: httpx2.URL, headers: Sequence[tuple[str, str]]) -> list[s
     secrets = {part for _, value in headers for part in (value, value.rpartition(" ")[2])}
     if url.password:
         userinfo = f"{url.username}:{url.password}".encode()
-        # Plain, as quoted in the URL, and as sent in the Authorization header.
+        # The password itself, as quoted in the URL, and in the form sent in the Authorization header.
         secrets |= {url.password, url.userinfo.decode().partition(":")[2], base64.b64encode(userinfo).decode()}
     secrets |= {value for value in url.params.values() if len(value) >= _MIN_QUERY_SECRET_CHARS}
     return sorted((secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True)
@@ -306,7 +306,7 @@ class OutgoingRequests:
 
     def remove(self, request: OutgoingMessage) -> None:
         with self._lock:
-            # The client may have reused the id.
+            # The client may have reused the id for another request, which must stay.
             if self._by_id.get(make_id_key(request.id)) is request:
                 del self._by_id[make_id_key(request.id)]
 

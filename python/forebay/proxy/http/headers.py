@@ -67,7 +67,7 @@ def _build_argument_headers(raw: Message, schema: Mapping[str, Any] | None) -> d
     annotations = find_header_annotations(schema)
     if not annotations or isinstance(raw, Spool):
         return {}
-    # Not orjson, which turns integers of more than 64 bits into floats.
+    # Parsed with `json`, because orjson turns integers of more than 64 bits into floats.
     try:
         arguments = json.loads(raw)["params"].get("arguments")
     except ValueError:

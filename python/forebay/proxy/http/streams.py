@@ -36,7 +36,7 @@ _MAX_SHOWN_CHARS = 300
 """Maximum characters of an error body to show in our own error."""
 
 _FIRST_RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
-"""First delay before a stream is opened again, unless the server sets one; and the limits of the delay."""
+"""First delay before a stream is opened again if the server sets none, and the shortest and longest delay."""
 
 _MAX_RESUMES = 5
 """Maximum number of times that a stream is resumed without a new event."""
@@ -64,7 +64,7 @@ class HttpStatusError(UpstreamFailed):
 
 
 class ResponseStreams:
-    """Reads HTTP responses and passes their messages to the relay."""
+    """Reader of HTTP responses that passes their messages to the relay."""
 
     def __init__(
         self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer], stop_event: threading.Event
@@ -80,7 +80,7 @@ class ResponseStreams:
     def read_response(
         self, response: httpx2.Response, message: OutgoingMessage, connection: UpstreamConnection
     ) -> EventParser | None:
-        """Read the response to a message. If its stream broke off, return the parser to resume it with."""
+        """Read the response to a message. If it is a stream that broke off, return the parser for `resume`."""
         if response.status_code >= 300:
             self._on_error_status(response, message)
         elif not message.is_request:
@@ -165,7 +165,7 @@ class ResponseStreams:
             return self._read_events(response, events, message, connection)
 
     def listen(self, make_headers: _MakeHeaders, is_wanted: Callable[[], bool]) -> None:
-        """Read the server's stream for messages outside of requests, if it has one; reconnect while `is_wanted()`."""
+        """Read the server's stream for messages outside of requests, if there is one. Reconnect while `is_wanted()`."""
         events, tries = EventParser(self._new_buffer()), 0
         while is_wanted() and not self._stop_event.is_set():
             tries += 1
@@ -219,7 +219,7 @@ class ResponseStreams:
             return False
         if response.get("id") == message.id:
             return self._deliver(body.translate(_NEWLINES_TO_SPACES), message.id)
-        # The server rejected the request before it parsed the id.
+        # Set the id of the request: the server rejected the request before it parsed the id.
         return self._deliver(dump({**response, "id": message.id}), message.id)
 
 
@@ -302,7 +302,7 @@ def redact_errors(line: Line, redact: Callable[[str], str]) -> Line:
     try:
         message = orjson.loads(line)
     except orjson.JSONDecodeError:
-        # orjson rejects half of a surrogate pair, which is forwarded nonetheless.
+        # orjson rejects half of a surrogate pair, but such a message is forwarded, too: redact its text.
         return redact(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
     redacted = _redact_strings(message, redact)
     return line if redacted == message else dump(redacted)

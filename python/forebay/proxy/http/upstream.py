@@ -60,7 +60,7 @@ class HttpUpstream:
         self._find_schema = find_schema
         self._send_queue: SimpleQueue[Message | None] = SimpleQueue()
         self._request_workers = WorkerPool(_MAX_REQUESTS)
-        # Separate, because a subscription blocks its worker until it ends.
+        # Subscriptions have workers of their own, because each blocks its worker until it ends.
         self._listen_workers = WorkerPool(_MAX_LISTENERS)
         # A single worker keeps notifications in order.
         self._notify_workers = WorkerPool(1)
@@ -81,7 +81,7 @@ class HttpUpstream:
             self._send_queue.put(raw)
 
     def run(self, relay: Relay) -> int:
-        """Send queued messages until `close` is called; return 0, as an exit code."""
+        """Send queued messages until `close` is called; return 0, since a server at a URL has no exit code."""
         self._relay = relay
         relay.redact = self._endpoint.redact
         self._streams = ResponseStreams(self._endpoint, relay, self._new_buffer, self._stop_event)
@@ -101,7 +101,7 @@ class HttpUpstream:
             self._requests.add(message)
         match message.method:
             case "initialize":
-                # Servers reject anything before the handshake is answered.
+                # Wait for the response to the handshake, because servers reject all other messages before it.
                 self._request_workers.submit(lambda: self._send_request(message))
                 self._relay.pending.wait_settled(message.id)
             case "notifications/initialized":
@@ -153,7 +153,7 @@ class HttpUpstream:
             _log.warning("forebay: the server was not told of %s: %s", message.method or "an answer", error)
 
     def _exchange(self, message: OutgoingMessage, *, is_retry: bool = False) -> None:
-        """Send a message and read the response, in a new session if the server has forgotten this one."""
+        """Send a message and read the response. If the server has forgotten the session, do so in a new session."""
         session = self._session
         if not self._try_exchange(message, session):
             if is_retry:

@@ -119,7 +119,7 @@ class Folders:
         return False
 
     def retry(self, function: Callable[[], _T]) -> _T:
-        """Call a function, and again after a refresh if a folder is missing, up to four times."""
+        """Call a function. If a folder is missing, refresh and call it again, at most four times in all."""
         for _ in range(3):
             with ignore_missing:
                 return function()
@@ -190,7 +190,7 @@ def _open_root(root: Path) -> int:
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-# Both context managers are classes, because one made by `contextlib` can be entered only once.
+# `_TranslateOSErrors` and `_IgnoreMissing` are classes, because a context manager made by `contextlib` works only once.
 class _TranslateOSErrors:
     def __enter__(self) -> None:
         pass

@@ -170,7 +170,7 @@ class LocalBackend:
             version = self.folders.version
             blob = self._find(handle)
             if blob is None:
-                # Another process may have added a day folder.
+                # Another process may have added a day folder since the last refresh, and stored the object there.
                 self.folders.refresh()
                 if self.folders.version != version:
                     blob = self._find(handle)
@@ -221,7 +221,7 @@ class LocalBackend:
             removed = sum(_remove_orphan(name, partial) for name in list_names(partial))
             for day in self.folders.days:
                 if day != format_date(self.clock()):
-                    # Fails on a folder that is not empty.
+                    # `rmdir` fails on a folder that is not empty.
                     with contextlib.suppress(OSError):
                         os.rmdir(day, dir_fd=self.folders.root_fd)
             self.folders.refresh()
@@ -271,7 +271,7 @@ class LocalUpload:
                 batch = parts[i : i + _MAX_WRITEV_PARTS]
                 written = os.writev(self._fd, batch)
                 if written < sum([memoryview(part).nbytes for part in batch]):
-                    # A nearly full disk takes only a part of the data; writing the remaining part raises the error.
+                    # A nearly full disk stores only a part of the data; writing the remaining part raises the error.
                     _write_all(self._fd, memoryview(b"".join(batch))[written:])
 
     def commit(self, extension: str) -> None:
@@ -351,11 +351,11 @@ def _remove_orphan(name: str, folder_fd: int) -> bool:
     try:
         fd = os.open(name, _READ_FLAGS, dir_fd=folder_fd)
     except OSError:
-        # The file was committed in the meantime, or is not a regular file, and then this store did not write it.
+        # Either the file was committed in the meantime, or it is something else, such as a link that someone planted.
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Removes only this name: an object committed just before the lock already has another name.
+        # If the file was committed just before it was locked, it was renamed, so it is not removed here.
         os.unlink(name, dir_fd=folder_fd)
     except OSError:
         return False
