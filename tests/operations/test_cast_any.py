@@ -72,7 +72,12 @@ def has_simple_values(root: Schema) -> bool:
 def has_nested_unions(schema: Schema) -> bool:
     """Return whether a member of a `oneOf` is a `oneOf` itself, or a reference that may be one."""
     members: list[Any] = []
-    map_schemas(schema, lambda keywords, _: members.extend(keywords.get("oneOf", ())) or keywords)
+
+    def collect(keywords: Schema, _: str) -> Schema:
+        members.extend(keywords.get("oneOf", ()))
+        return keywords
+
+    map_schemas(schema, collect)
     return any(isinstance(member, dict) and not member.keys().isdisjoint({"oneOf", "$ref"}) for member in members)
 
 
