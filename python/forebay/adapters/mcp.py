@@ -26,8 +26,16 @@ from forebay.errors import ForebayError, InvalidArgument
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ResultSink, ToolCall
 from forebay.outputs.policy import OutputPolicy, copy_parameters
-from forebay.outputs.result import error_result, strip_server_fields, text_result
-from forebay.outputs.tasks import TASK_RESULT_METHODS, TaskOwners, find_task_id, get_task_result, set_task_result
+from forebay.outputs.result import (
+    TASK_RESULT_METHODS,
+    error_result,
+    find_task_id,
+    get_task_result,
+    set_task_result,
+    strip_server_fields,
+    text_result,
+)
+from forebay.outputs.tasks import TaskOwners
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.store import Store
 from forebay.store.handles import (
@@ -317,10 +325,10 @@ def _is_ascii(ctx: _Context) -> bool:
     return ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-def _copy_envelope(placeholder: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Return `result` with the fields that the SDK added to the placeholder that was sent in its place."""
-    meta = {**(placeholder.get("_meta") or {}), **(result.get("_meta") or {})}
-    return {**placeholder, **result, **({"_meta": meta} if meta else {})}
+def _copy_envelope(sent_placeholder: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return `result` with the fields that the SDK added to the placeholder sent in its place."""
+    meta = {**(sent_placeholder.get("_meta") or {}), **(result.get("_meta") or {})}
+    return {**sent_placeholder, **result, **({"_meta": meta} if meta else {})}
 
 
 def _hides_error(result: HandlerResult, tool: str) -> bool:

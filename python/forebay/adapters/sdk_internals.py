@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions, DispatchContext
 
 __all__ = [
-    "OwnerLimitedSessionManager",
+    "PerOwnerLimitSessionManager",
     "ReadStream",
     "TransportStreams",
     "WriteStream",
@@ -102,7 +102,7 @@ def get_request_params(request: "FastMCPRequestContext") -> Mapping[str, Any]:
     return request._srctx.params or {}
 
 
-class OwnerLimitedSessionManager(StreamableHTTPSessionManager):
+class PerOwnerLimitSessionManager(StreamableHTTPSessionManager):
     """Session manager that also limits the open sessions of each authenticated client.
 
     The SDK has no public hook that refuses a new session, and no public list of sessions by owner.
@@ -172,9 +172,9 @@ async def resolve_inputs(
 
 
 def get_pending_ids(session: ClientSession) -> list[str | int]:
-    """Return the ids of the requests that wait for a response.
+    """Return the ids of the requests that wait for a response, to fail those whose response cannot be parsed.
 
-    The SDK has no public hook for responses that cannot be parsed: their requests wait until the timeout.
+    The SDK has no public hook for such responses: their requests would wait until the timeout.
     """
     dispatcher = session._dispatcher
     return [*dispatcher._pending] if isinstance(dispatcher, JSONRPCDispatcher) else []

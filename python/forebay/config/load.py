@@ -124,7 +124,7 @@ def load_settings(command: str, flags: Mapping[str, Any], environ: Mapping[str, 
             max_principals=int(settings.max_principals * factor),
         )
     if command == "serve":
-        _check_serve(settings)
+        _check_serve_settings(settings)
     _check_file_references(settings)
     return settings
 
@@ -265,7 +265,7 @@ def _load_upstreams(
     return upstreams
 
 
-def _check_serve(settings: Settings) -> None:
+def _check_serve_settings(settings: Settings) -> None:
     if not settings.upstreams:
         raise InvalidArgument(
             "there is nothing to serve; name a --config with [upstreams.NAME], or a client's file with --mcp-servers"

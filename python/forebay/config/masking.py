@@ -31,7 +31,7 @@ _VARIABLE_PATTERN = re.compile(r"(?:[A-Za-z]+ )?\$\{[^}]*\}")
 _URL_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 _REPLACEMENT = b"[redacted]"
-_MATCHES_PER_SEARCH = 1000
+_MATCH_BATCH_SIZE = 1000
 
 
 def mask_url(url: str) -> str:
@@ -82,7 +82,7 @@ def make_redaction(expression: str) -> "Redaction":
     def redact(data: bytes) -> bytes:
         pieces, copied_until, start = [], 0, 0
         while True:
-            found = search(data, expression, regex=True, start=start, limit=_MATCHES_PER_SEARCH, context=0)
+            found = search(data, expression, regex=True, start=start, limit=_MATCH_BATCH_SIZE, context=0)
             for match in found.matches:
                 pieces += [data[copied_until : match.start], _REPLACEMENT]
                 copied_until = match.end

@@ -321,7 +321,7 @@ class Settings:
 
     @property
     def is_beyond_loopback(self) -> bool:
-        """Whether other machines can call: directly, or through a proxy that uses an allowed host name."""
+        """Whether other machines can reach the server, directly or through a proxy with an allowed host name."""
         if self.http is None:
             return False
         return not all(map(is_loopback, (self.http[0], *map(_strip_port, self.allowed_hosts))))

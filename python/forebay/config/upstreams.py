@@ -46,7 +46,7 @@ class UpstreamConfig:
     python: str | None = None
     """The name of a Python module."""
     folder: str | None = None
-    """The folder of the configuration file. A Python module is searched there, too."""
+    """The folder of the configuration file. Python modules are looked up there as well as on `sys.path`."""
     prefix: str | None = None
     """Prefix of all tool names. Without one, only tool names that clash get a prefix: the upstream's name."""
 

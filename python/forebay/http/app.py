@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from forebay.adapters.sdk_internals import OwnerLimitedSessionManager
+from forebay.adapters.sdk_internals import PerOwnerLimitSessionManager
 from forebay.http.limits import ConnectionShareLimit, RateLimit, TokenBuckets, get_principal_share
 from forebay.http.tokens import JWTVerifier, RevocationMiddleware, TokenFile
 
@@ -41,7 +41,7 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
     Raises `InvalidArgument` if the token file cannot be used.
     """
     shorten_session_ids()
-    sessions = OwnerLimitedSessionManager(
+    sessions = PerOwnerLimitSessionManager(
         server,
         security_settings=_make_security_settings(settings),
         session_idle_timeout=settings.session_idle_seconds,

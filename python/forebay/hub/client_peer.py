@@ -34,7 +34,7 @@ _UNFORWARDED_METHODS = (_TOOLS_CHANGED_METHOD, "notifications/cancelled", "notif
 
 
 def get_current_capabilities() -> Any:
-    """Return the capabilities that the current request states (2026-07-28), or `None`."""
+    """Return the client capabilities that the current request carries, or `None` before version 2026-07-28."""
     return _current_capabilities.get()
 
 
@@ -126,7 +126,7 @@ class ClientPeer:
 
     @contextlib.contextmanager
     def continue_request(self, earlier_token: object, client_request: ClientRequest) -> Iterator[None]:
-        """Send progress with the token of an earlier request to `client_request`, which continues that request."""
+        """Forward progress with `earlier_token` to `client_request`, which continues the request with that token."""
         if (
             client_request.upstream_progress_token is None
             or earlier_token is None

@@ -46,7 +46,7 @@ class InFlight:
         """Every principal that has used this connection."""
 
     def on_sent(self, message: object) -> None:
-        """Record a message to the server. Must be called in the context of its sender."""
+        """Record a message that is sent to the server. Must run in the sender's `contextvars` context."""
         match message:
             case JSONRPCRequest(id=request_id):
                 if (call := _current_call.get()) is not None:

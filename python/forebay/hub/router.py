@@ -27,7 +27,7 @@ _LIST_METHODS = {
 }
 """The result key of each list method, and the capability of servers that have such a list."""
 
-_Forward = Callable[[MCPUpstream, dict[str, Any]], Awaitable[dict[str, Any]]]
+_ForwardFunction = Callable[[MCPUpstream, dict[str, Any]], Awaitable[dict[str, Any]]]
 _Lists = list[tuple[MCPUpstream, list[dict[str, Any]]]]
 _Prompts = dict[str, tuple[MCPUpstream, dict[str, Any]]]
 
@@ -35,7 +35,7 @@ _Prompts = dict[str, tuple[MCPUpstream, dict[str, Any]]]
 class Router:
     """Router that finds the upstream for a request and calls `forward(upstream, params)`."""
 
-    def __init__(self, tenant: Tenant, forward: _Forward) -> None:
+    def __init__(self, tenant: Tenant, forward: _ForwardFunction) -> None:
         self._tenant = tenant
         self._forward = forward
 

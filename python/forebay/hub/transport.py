@@ -15,8 +15,7 @@ from forebay.hub.streams import IncomingStream, OutgoingStream
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import PLACEHOLDER_RESULT, ResultSink, current_sink
 from forebay.outputs.policy import OutputPolicy
-from forebay.outputs.result import parse_result
-from forebay.outputs.tasks import TASK_RESULT_METHODS, get_task_result, set_task_result
+from forebay.outputs.result import TASK_RESULT_METHODS, get_task_result, parse_result, set_task_result
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler
 from forebay.proxy.relay import Relay
 from forebay.proxy.session import PendingRequest, Session
@@ -47,7 +46,7 @@ async def open_transport(
         incoming.end()
 
     threading.Thread(target=run, name="forebay-upstream", daemon=True).start()
-    outgoing = OutgoingStream(relay.receive_from_client, relay.remember_sink)
+    outgoing = OutgoingStream(relay.receive_from_client, relay.register_result_sink)
     try:
         yield incoming.stream, outgoing
     finally:
@@ -70,7 +69,7 @@ class HubRelay(Relay):
         handler.sinks = self._sinks
         self._response_handler = self._deliver_result  # type: ignore[assignment]
 
-    def remember_sink(self, item: SessionMessage) -> None:
+    def register_result_sink(self, item: SessionMessage) -> None:
         """Remember the result sink of a request. Must be called in the context of its sender."""
         sink = current_sink()
         request = item.message

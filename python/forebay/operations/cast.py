@@ -239,7 +239,7 @@ class _Attempt:
 
     @property
     def loss(self) -> tuple[int, int]:
-        """What attempts are compared by: the number of values that do not fit, then of values lost or invented."""
+        """The sort key of an attempt: the number of values that do not fit, then of values lost or invented."""
         return self.costs[UNFIT], self.costs[INVENTED] + self.costs[STRIPPED]
 
     def fit(self, shape: Shape, value: Any, depth: int) -> Any:

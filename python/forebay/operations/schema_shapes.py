@@ -138,7 +138,7 @@ class SchemaShapes:
         return self._shapes[key]
 
     def flatten(self, schemas: Iterable[Schema]) -> list[_Keywords] | None:
-        """Follow `$ref` and `allOf`; return all schemas with rules, or `None` if one of them is `false`."""
+        """Follow `$ref` and `allOf`; return every schema found but `true`, or `None` if one of them is `false`."""
         found: list[_Keywords] = []
         seen: set[int] = set()
         stack: list[Any] = [*schemas][::-1]
@@ -280,7 +280,7 @@ class Shape:
 
     @functools.cached_property
     def _other_property(self) -> "Shape | None":
-        """The shape of properties without a name or pattern in the schema, or `None` if they are not allowed.
+        """The shape of properties in neither `properties` nor `patternProperties`, or `None` if they are not allowed.
 
         A schema that names no property at all allows any property.
         """

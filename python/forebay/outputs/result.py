@@ -16,6 +16,7 @@ from forebay.wire.protocol import SERVER_INFO_KEY
 __all__ = [
     "RESOURCE_META_KEY",
     "RESOURCE_URI_PREFIX",
+    "TASK_RESULT_METHODS",
     "UNSTRUCTURED",
     "Result",
     "ResultPayload",
@@ -25,11 +26,14 @@ __all__ = [
     "extract_block_fields",
     "extract_payload",
     "extract_texts",
+    "find_task_id",
     "find_wrapped_text",
+    "get_task_result",
     "is_text_value",
     "parse_result",
     "repeats_structured",
     "select_tool_meta",
+    "set_task_result",
     "strip_server_fields",
     "strip_wrap_result",
     "text_result",
@@ -58,6 +62,15 @@ RESOURCE_META_KEY = "forebay/resource"
 
 RESOURCE_URI_PREFIX = "forebay://output/"
 """Prefix of the resource URI of a stored payload; its handle follows."""
+
+_GET_METHOD = "tasks/get"
+
+TASK_RESULT_METHODS = ("tasks/result", _GET_METHOD)
+"""Methods that return the tool result of a task.
+
+Up to protocol version 2025-11-25, `tasks/result` returns the tool result itself. In later versions, `tasks/get` returns
+the task, and the tool result is its member `result`.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -311,7 +324,7 @@ def decode_base64_chunks(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes
     buffer = b""
     for chunk in chunks:
         buffer += chunk
-        # Leave the last characters in the buffer: padding is accepted only at the end, after other characters.
+        # Keep the last base64 characters in the buffer: padding may follow them in the next chunk.
         ready = max(0, len(buffer) - 5) // 4 * 4
         if b"=" in buffer[:ready]:
             raise ValueError("there is padding within it")
@@ -417,3 +430,27 @@ def strip_wrap_result(result: Result) -> Result:
     other_meta = {key: value for key, value in meta.items() if key != "fastmcp"}
     other_marks = {key: value for key, value in marker.items() if key != "wrap_result"}
     return {**result, "_meta": {**other_meta, **({"fastmcp": other_marks} if other_marks else {})}}
+
+
+def find_task_id(result: object) -> str | None:
+    """Return the task id in the result of a call, or `None` if the result is not a task.
+
+    Up to protocol version 2025-11-25 the task is the member `task` of the result; later it is the result itself.
+    """
+    if not isinstance(result, dict):
+        return None
+    task = result.get("task") if "task" in result else result if result.get("resultType") == "task" else None
+    task_id = task.get("taskId") if isinstance(task, dict) else None
+    return task_id if isinstance(task_id, str) else None
+
+
+def get_task_result(method: str, response: Any) -> Any:
+    """Return the tool result in a response to one of `TASK_RESULT_METHODS`, or `None` if there is none."""
+    if method != _GET_METHOD:
+        return response
+    return response.get("result") if isinstance(response, dict) else None
+
+
+def set_task_result(method: str, response: Any, result: Any) -> Any:
+    """Return a response to one of `TASK_RESULT_METHODS` with its tool result replaced."""
+    return {**response, "result": result} if method == _GET_METHOD else result

@@ -214,7 +214,7 @@ def allow_alternative(schema: Mapping[str, Any], alternative: Mapping[str, Any])
 
 
 def _collect_references(schema: Any) -> list[str]:
-    """Return all references in a schema, and `""` for each `$id` or `$anchor`, which cannot be nested either."""
+    """Return all references in a schema, and `""` for each `$id` or `$anchor`. Either prevents nesting the schema."""
     references: list[str] = []
     remaining = [schema]
     while remaining:

@@ -3,50 +3,17 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from typing import Any
 
 from forebay.outputs.modes import Mode
+from forebay.outputs.result import find_task_id
 
-__all__ = ["TASK_RESULT_METHODS", "TaskCalls", "TaskOwners", "find_task_id", "get_task_result", "set_task_result"]
-
-_GET_METHOD = "tasks/get"
-
-TASK_RESULT_METHODS = ("tasks/result", _GET_METHOD)
-"""Methods that return the tool result of a task.
-
-Up to protocol version 2025-11-25, `tasks/result` returns the tool result itself. In later versions, `tasks/get` returns
-the task, and the tool result is its member `result`.
-"""
+__all__ = ["TaskCalls", "TaskOwners"]
 
 _MAX_TASKS = 4096
 """Maximum number of tasks to remember. Clients need not say when they are done with a task."""
 
 TaskOwners = tuple[Hashable, ...]
 _NO_OWNER: TaskOwners = (None,)
-
-
-def find_task_id(result: object) -> str | None:
-    """Return the task id in the result of a call, or `None` if the result is not a task.
-
-    Up to protocol version 2025-11-25 the task is the member `task` of the result; later it is the result itself.
-    """
-    if not isinstance(result, dict):
-        return None
-    task = result.get("task") if "task" in result else result if result.get("resultType") == "task" else None
-    task_id = task.get("taskId") if isinstance(task, dict) else None
-    return task_id if isinstance(task_id, str) else None
-
-
-def get_task_result(method: str, response: Any) -> Any:
-    """Return the tool result in a response to one of `TASK_RESULT_METHODS`, or `None` if there is none."""
-    if method != _GET_METHOD:
-        return response
-    return response.get("result") if isinstance(response, dict) else None
-
-
-def set_task_result(method: str, response: Any, result: Any) -> Any:
-    """Return a response to one of `TASK_RESULT_METHODS` with its tool result replaced."""
-    return {**response, "result": result} if method == _GET_METHOD else result
 
 
 class TaskCalls:

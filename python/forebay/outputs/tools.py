@@ -50,7 +50,7 @@ class Caller:
 
     principal: str | None = None
     is_public: bool = False
-    """Whether other anonymous clients may call too. Then only secret handles keep the outputs of clients apart."""
+    """Whether several anonymous clients may call this server. Then only unguessable handles protect their outputs."""
     is_ascii: bool = False
     """Whether the transport escapes non-ASCII characters."""
     tools: Sequence[Mapping[str, Any]] = ()

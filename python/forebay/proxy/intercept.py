@@ -11,8 +11,14 @@ from forebay.errors import ForebayError
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_fragments
-from forebay.outputs.result import error_result, strip_wrap_result
-from forebay.outputs.tasks import TASK_RESULT_METHODS, find_task_id, get_task_result, set_task_result
+from forebay.outputs.result import (
+    TASK_RESULT_METHODS,
+    error_result,
+    find_task_id,
+    get_task_result,
+    set_task_result,
+    strip_wrap_result,
+)
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.proxy.session import PendingRequest, Session
 from forebay.wire.framing import Message, Spool

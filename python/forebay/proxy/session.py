@@ -36,7 +36,7 @@ _MAX_CANCELLED_KEYS = 1024
 """Maximum number of cancelled requests to remember, to drop their late responses."""
 
 _MAX_ABANDONED_KEYS = 1024
-"""Maximum number of requests of ended servers to remember, to drop the client's late responses."""
+"""Maximum number of unanswered requests of ended servers to remember, so that late responses to them are dropped."""
 
 _INTERNAL_TIMEOUT_SECONDS = 10.0
 """How long a server may take to respond to a request of forebay itself."""

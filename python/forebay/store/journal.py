@@ -58,7 +58,7 @@ class Journal:
             if day != self._day or self._needs_rotation():
                 self._rotate(day)
             if os.write(self._fd, line) < len(line):
-                # The next event opens the file again, which terminates the incomplete line.
+                # The next event opens the file again, and adds a line break after the incomplete line.
                 self._close()
 
     def _needs_rotation(self) -> bool:

@@ -215,11 +215,11 @@ class _PageBuilder:
             format=page_format,
             encoding=encoding,
             path=self._request.path,
-            items_path=self._get_inner_items_path() if page_format == "items" else None,
+            items_path=self._get_nested_items_path() if page_format == "items" else None,
             truncated=truncated,
         )
 
-    def _get_inner_items_path(self) -> str | None:
+    def _get_nested_items_path(self) -> str | None:
         """Return the JSON Pointer to the items inside the view, or `None` if it takes too much of the page."""
         path = self._view.items_path
         size = escaped_size(orjson.dumps(path), self._request.escape_levels)

@@ -41,8 +41,8 @@ _READ_BYTES = 256 * 1024
 _PIPE_BYTES = 1024 * 1024
 """Pipe capacity to ask the kernel for."""
 
-_END_BYTES = 64 * 1024
-"""Bytes to keep of the start and of the end of a message that is lost."""
+_KEPT_END_BYTES = 64 * 1024
+"""Bytes to keep from the start and from the end of a message that is too large, to find its id."""
 
 _SCALAR_PATTERN = rb'(-?\d{1,20}|"(?:[^"\\]|\\.){0,256}")'
 _JSONRPC_PATTERN = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
@@ -169,10 +169,9 @@ Line: TypeAlias = Message | LostMessage
 def read_head_tail(message: Message) -> HeadTail:
     """Return the first and last bytes of a message."""
     if isinstance(message, Spool):
-        return HeadTail(
-            b"".join(message.chunks(0, _END_BYTES)), b"".join(message.chunks(max(len(message) - _END_BYTES, 0)))
-        )
-    return HeadTail(bytes(message[:_END_BYTES]), bytes(message[-_END_BYTES:]))
+        tail_start = max(len(message) - _KEPT_END_BYTES, 0)
+        return HeadTail(b"".join(message.chunks(0, _KEPT_END_BYTES)), b"".join(message.chunks(tail_start)))
+    return HeadTail(bytes(message[:_KEPT_END_BYTES]), bytes(message[-_KEPT_END_BYTES:]))
 
 
 class LineBuffer:
@@ -217,7 +216,7 @@ class LineBuffer:
     @staticmethod
     def _append_to_lost(lost_message: LostMessage, chunk: bytes | memoryview) -> None:
         lost_message.size += len(chunk)
-        lost_message.head_tail.tail = (lost_message.head_tail.tail + bytes(chunk))[-_END_BYTES:]
+        lost_message.head_tail.tail = (lost_message.head_tail.tail + bytes(chunk))[-_KEPT_END_BYTES:]
 
     def take(self) -> Line:
         """Return the message, and start a new one."""

@@ -166,7 +166,7 @@ class EventParser:
         return first_bytes.removeprefix(_BOM)
 
     def _append(self, chunk: memoryview) -> None:
-        """Append part of a line; data goes straight to the data buffer."""
+        """Append part of a line; the value of a `data:` field goes straight to the data buffer."""
         if self._is_data_line:
             self._data_buffer.append(chunk)
             return

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from forebay.proxy.http.headers import find_header_annotations, mirror_headers
+from forebay.proxy.http.headers import find_header_annotations, make_message_headers
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.inbound import (
@@ -52,7 +52,7 @@ def request(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def headers_of(message: dict[str, Any], schema: Any = None) -> dict[str, str]:
-    return mirror_headers(message, json.dumps(message).encode(), lambda _: schema)
+    return make_message_headers(message, json.dumps(message).encode(), lambda _: schema)
 
 
 @pytest.mark.slow

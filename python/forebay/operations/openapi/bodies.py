@@ -124,7 +124,7 @@ def read_body(document: Document, node: Any) -> RequestBody | None:
     body_type, schema = _get_body_type(content_type), media.get("schema", {})
     return RequestBody(
         body_type=body_type,
-        content_type=_to_concrete_type(content_type, body_type),
+        content_type=_replace_media_type_wildcard(content_type, body_type),
         schema=schema,
         properties=dict(_iter_form_properties(document, schema)) if body_type == "multipart" else {},
         encoding=document.resolve(media.get("encoding") or {}, "an encoding"),
@@ -144,7 +144,7 @@ def _get_body_type(content_type: str) -> _BodyType:
     return "text" if name.startswith("text/") or name.endswith("+xml") or name in _TEXT_TYPES else "binary"
 
 
-def _to_concrete_type(content_type: str, body_type: _BodyType) -> str:
+def _replace_media_type_wildcard(content_type: str, body_type: _BodyType) -> str:
     """Return a content type without wildcards, and with a charset if it is text."""
     if "*" in content_type:
         concrete_types = {"json": "application/json", "text": "text/plain; charset=utf-8"}

@@ -41,7 +41,7 @@ _CALL_COOKIES = "forebay.own_cookies"
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
 _REPORTED_HEADERS = ("retry-after", "www-authenticate", "allow", "content-type", "x-request-id", "request-id")
-_REPORTED_PREFIXES = ("ratelimit", "x-ratelimit")
+_REPORTED_HEADER_PREFIXES = ("ratelimit", "x-ratelimit")
 
 
 class _MaskedURL(httpx2.URL):
@@ -289,7 +289,7 @@ async def read_error(
         "headers": {
             name: redact(value, applied_security.secrets)
             for name, value in _join_headers(response.headers).items()
-            if name in _REPORTED_HEADERS or name.startswith(_REPORTED_PREFIXES)
+            if name in _REPORTED_HEADERS or name.startswith(_REPORTED_HEADER_PREFIXES)
         },
         "body": body,
     }

@@ -98,7 +98,7 @@ def _wrap_tool(
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return wrap_result(function(*args, **kwargs))
 
-    # For a return annotation, an SDK would list an output schema and send every response as text and as an object.
+    # Without its return annotation: for one, an SDK would list an output schema and send every response twice.
     signature = _get_signature(function).replace(return_annotation=inspect.Signature.empty)
     wrapper.__signature__ = signature  # type: ignore[attr-defined]
     wrapper.__annotations__ = {

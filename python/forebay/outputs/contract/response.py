@@ -156,12 +156,12 @@ class PayloadView:
     def _strip_whitespace(self) -> bytes:
         data = bytes(self._data)
         if self.nature == "json":
-            return _STRING_OR_SPACE_PATTERN.sub(_keep_string, data)
-        rows = [_STRING_OR_SPACE_PATTERN.sub(_keep_string, row) for row in data.splitlines()]
+            return _STRING_OR_SPACE_PATTERN.sub(_drop_white_space, data)
+        rows = [_STRING_OR_SPACE_PATTERN.sub(_drop_white_space, row) for row in data.splitlines()]
         return b"[" + b",".join(row for row in rows if row) + b"]"
 
 
-def _keep_string(token: re.Match[bytes]) -> bytes:
+def _drop_white_space(token: re.Match[bytes]) -> bytes:
     return token[1] or b""
 
 

@@ -1,4 +1,4 @@
-"""HTTP headers that repeat parts of a message, since `MODERN_VERSION`, and headers from the command line."""
+"""HTTP headers of the command line, and headers that repeat parts of a message (required from `MODERN_VERSION` on)."""
 
 import base64
 import functools
@@ -11,7 +11,7 @@ from forebay.errors import InvalidArgument
 from forebay.wire.framing import Message, Spool
 from forebay.wire.messages import protocol_version
 
-__all__ = ["find_header_annotations", "mirror_headers", "parse_headers"]
+__all__ = ["find_header_annotations", "make_message_headers", "parse_headers"]
 
 _NAME_PARAMS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Parameter that goes into the header Mcp-Name, by method."""
@@ -48,7 +48,7 @@ def parse_headers(lines: Sequence[str]) -> list[tuple[str, str]]:
     return headers
 
 
-def mirror_headers(message: Mapping[str, Any], raw: Message, find_schema: _FindSchema) -> dict[str, str]:
+def make_message_headers(message: Mapping[str, Any], raw: Message, find_schema: _FindSchema) -> dict[str, str]:
     """Return the headers that repeat parts of a message; none if the message does not name its protocol version."""
     method, params = message.get("method"), message.get("params")
     version = protocol_version(params)

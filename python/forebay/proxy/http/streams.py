@@ -164,10 +164,10 @@ class ResponseStreams:
                 )
             return self._read_events(response, events, message, connection)
 
-    def listen(self, make_headers: _MakeHeaders, is_wanted: Callable[[], bool]) -> None:
-        """Read the server's stream for messages outside of requests, if there is one. Reconnect while `is_wanted()`."""
+    def listen(self, make_headers: _MakeHeaders, should_listen: Callable[[], bool]) -> None:
+        """Read the server's stream for messages outside of requests, if there is one, while `should_listen()`."""
         events, tries = EventParser(self._new_buffer()), 0
-        while is_wanted() and not self._stop_event.is_set():
+        while should_listen() and not self._stop_event.is_set():
             tries += 1
             with contextlib.suppress(UpstreamFailed), self._endpoint.borrow_connection() as connection:
                 resume_headers = {"last-event-id": events.last_event_id} if events.last_event_id else {}

@@ -11,7 +11,7 @@ import httpx2
 
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.proxy.http.connection import Endpoint, OutgoingMessage, OutgoingRequests, UpstreamConnection
-from forebay.proxy.http.headers import mirror_headers, parse_headers
+from forebay.proxy.http.headers import make_message_headers, parse_headers
 from forebay.proxy.http.streams import EVENT_STREAM_TYPE, JSON_TYPE, HttpStatusError, LegacyStream, ResponseStreams
 from forebay.proxy.relay import Relay
 from forebay.proxy.workers import WorkerPool
@@ -92,7 +92,7 @@ class HttpUpstream:
 
     def _make_outgoing(self, raw: Message) -> OutgoingMessage:
         message = parse(raw)
-        headers = mirror_headers(message, raw, self._find_schema) if isinstance(message, dict) else {}
+        headers = make_message_headers(message, raw, self._find_schema) if isinstance(message, dict) else {}
         return OutgoingMessage(message, raw, headers)
 
     def _dispatch(self, message: OutgoingMessage) -> None:

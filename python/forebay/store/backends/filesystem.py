@@ -110,7 +110,7 @@ class Folders:
         return False
 
     def _is_root_replaced(self) -> bool:
-        """Return whether the root was removed or replaced. A root that was only moved away still works."""
+        """Return whether the root was deleted, or another folder is at its path. A renamed root still works."""
         status = os.fstat(self.root_fd)
         if status.st_nlink == 0:
             return True
