@@ -4,7 +4,7 @@ Output is readable on a terminal, and JSON in a pipe.
 
 Exit codes:
   0    success
-  1    other error, such as a file that cannot be read
+  1    other error, such as a payload that cannot be read
   2    wrong usage
   3    handle not found
   4    stored payload is damaged

@@ -248,7 +248,7 @@ def lint_tools(args: Namespace) -> None:
         names = ", ".join(name[:64] for name in unassigned[:_MAX_NAMES_IN_ERROR])
         names += ", …" if len(unassigned) > _MAX_NAMES_IN_ERROR else ""
         raise ToolsWithoutCapability(
-            f"{len(unassigned)} of {len(by_tool)} tools have no capability: {names}; "
+            f"{len(unassigned)} of {len(by_tool)} tools have no capability of their own, and count as core: {names}; "
             "put forebay/capability in their _meta, or give --capability PATTERN=NAME"
         )
     counts = Counter(map(str, by_tool.values()))

@@ -198,7 +198,7 @@ class Settings:
         (), name_list("PATTERNS", "workflow_*"), "list these tools only after a client asks for them"
     )
 
-    # Arguments by reference.
+    # References in the arguments of calls.
     file_refs: bool = _policy_option(
         False, FLAG, "allow arguments that refer to files and stored results: $file, $handle"
     )

@@ -76,7 +76,7 @@ class ClientRequest:
 
 
 class ClientPeer:
-    """One connected client (before 2026-07-28), or all stateless clients of one principal (since 2026-07-28)."""
+    """One connected client, or from protocol version 2026-07-28 on all clients of one principal."""
 
     def __init__(
         self,

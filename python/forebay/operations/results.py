@@ -61,7 +61,7 @@ def is_large(data: Any) -> bool:
 def to_envelope(result: Any, spec: OperationSpec) -> ResponseEnvelope[Any]:
     """Return a handler's result as an envelope, with its data cast to the output schema by `Caster.normalize`.
 
-    Data that does not fit the schema even so is returned all the same, and the problems are logged.
+    Data that still does not fit the schema is returned anyway, and the problems are logged.
     """
     envelope = _wrap(result, spec)
     if not has_rules(spec.output_schema) or not _is_covered_by_schema(envelope):

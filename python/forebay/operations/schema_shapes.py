@@ -169,7 +169,7 @@ class SchemaShapes:
 
 
 class Shape:
-    """The types, properties, items and alternatives of values that fit several schemas at once."""
+    """Several schemas merged into one, as by `allOf`: the types, properties, items and alternatives that are left."""
 
     def __init__(self, shapes: SchemaShapes, schemas: list[_Keywords] | None, resolved_unions: _Unions) -> None:
         self._shapes = shapes

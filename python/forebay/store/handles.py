@@ -83,7 +83,7 @@ def extract_handle(value: object) -> object:
 
 
 class _Operator:
-    """The type of `OPERATOR`."""
+    """The type of `OPERATOR`, which stands for the operator in place of a principal."""
 
     def __repr__(self) -> str:
         return "OPERATOR"

@@ -103,7 +103,7 @@ class ArrayView:
         for start in range(0, self.size, _SCAN_BYTES):
             survey.feed(self.read(start, start + _SCAN_BYTES))
         lines = survey.finish().lines
-        # JSON is text, and so always has lines.
+        # JSON is text, so it can always be read by lines.
         return cast("ItemIndex", lines)
 
     def read(self, start: int, end: int) -> memoryview:

@@ -119,7 +119,7 @@ class Folders:
         return False
 
     def retry(self, function: Callable[[], _T]) -> _T:
-        """Call a function. If a folder is missing, refresh and call it again, at most four times in all."""
+        """Call a function. If a folder is missing, reopen the folders and repeat the call, at most three times."""
         for _ in range(3):
             with ignore_missing:
                 return function()
