@@ -6,6 +6,8 @@ import logging
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, overload
 
+import orjson
+
 from forebay import _core
 from forebay.errors import ForebayError, RedactionFailed, StoreUnavailable
 from forebay.outputs.contract.artifacts import sanitize_domain
@@ -28,7 +30,8 @@ from forebay.outputs.result import (
 from forebay.store import Store
 from forebay.store.handles import Descriptor
 from forebay.store.payload import encode, escaped_size
-from forebay.wire.messages import ChunkSource, LazyJSON
+from forebay.store.redaction import apply_redactions
+from forebay.wire.messages import INTERNAL_ERROR, ChunkSource, LazyJSON, dump_chunks, parse_lazy
 from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
@@ -50,6 +53,9 @@ MAX_MESSAGE_BYTES = 4096
 HAS_RUN_NOTE = "the tool has run, and what it answered is not kept; call it again only if that may be done twice"
 """Added to storage errors: a model that only reads "make room and retry" would assume that the tool did not run."""
 
+_ERROR_ENVELOPE_BYTES = 128
+"""Bytes of a JSON-RPC error around its message and data."""
+
 _FAILURE_PREVIEW_BYTES = 2048
 """Maximum bytes, after escaping, of the preview in an error about a result that could not be stored."""
 
@@ -62,7 +68,8 @@ _MAX_SERVER_INFO_BYTES = 128
 _MAX_IN_MEMORY_BYTES = 64 << 20
 """Spooled payloads above this size are not read into memory for the response contract."""
 
-_PROTOCOL_META_KEYS = (SERVER_INFO_KEY, "io.modelcontextprotocol/related-task")
+_RELATED_TASK_KEY = "io.modelcontextprotocol/related-task"
+_PROTOCOL_META_KEYS = (SERVER_INFO_KEY, _RELATED_TASK_KEY)
 """Keys of `_meta` that belong to the protocol. They name the server, and the task that a result belongs to."""
 
 _RESOURCE_LINK_VERSION = "2025-06-18"
@@ -104,12 +111,15 @@ class Pipeline:
         self, result: Result | LazyJSON, mode: Mode, *, is_ascii: bool = False, size: int | None = None
     ) -> bool:
         """Return whether a result goes to the client unchanged. `size` is its size on the wire, if known."""
-        if not _is_tool_output(result):
+        if _is_protocol_result(result):
             return True
-        if mode.contract is not None:
-            return False
-        if mode.output_mode != "auto":
-            return mode.output_mode == "inline"
+        if _has_content(result):
+            if mode.contract is not None:
+                return False
+            if mode.output_mode != "auto":
+                return mode.output_mode == "inline"
+        elif mode.output_mode == "inline" and mode.contract is None:
+            return True
         if isinstance(result, LazyJSON) or size is not None:
             return (len(result) if size is None else size) <= mode.output_inline_limit_bytes
         try:
@@ -134,8 +144,7 @@ class Pipeline:
         except Exception:
             _log.exception("forebay: the result of %.64s could not be taken apart", call.tool)
             if self._store.options.redactions:
-                failure = RedactionFailed("the result could not be redacted")
-                return {**error_result(failure), **_keep_protocol_fields(result, ())}
+                return error_result(RedactionFailed("the result could not be redacted"))
             # The tool has already run, so a bug here must not lose its result.
             return result
 
@@ -149,6 +158,12 @@ class Pipeline:
             payload = extract_payload(original_result, include_meta=True)
             tool_meta, block_fields = {}, {}
         protocol_fields = _keep_protocol_fields(result, tool_meta)
+        mime_type = payload.mime_type
+        if self._store.options.redactions:
+            try:
+                protocol_fields, block_fields, mime_type = self._redact(protocol_fields, block_fields, mime_type)
+            except RedactionFailed as error:
+                return error_result(error, note=HAS_RUN_NOTE)
         if call.contract is not None and not _is_too_large_for_memory(payload):
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
             protocol_fields |= _shorten_server_info(protocol_fields)
@@ -156,7 +171,7 @@ class Pipeline:
         try:
             descriptor = self._store.put(
                 payload.to_input(),
-                mime_type=payload.mime_type,
+                mime_type=mime_type,
                 source_tool=call.tool[:1024],
                 principal=call.principal,
                 handle_length=call.handle_length,
@@ -169,6 +184,44 @@ class Pipeline:
         # does not serve our resource URIs.
         has_link = call.fetch_with is None
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
+
+    def store_error(self, error: Any, call: ToolCall) -> dict[str, Any] | None:
+        """Store a JSON-RPC error, and return one with the same code that names the handle; `None` if that fails."""
+        has_members = isinstance(error, LazyJSON) and not error.is_string and not error.is_array
+        members = {name: value.parse() for name, value in error.members(("code",)).items()} if has_members else error
+        data = dump_chunks(error)
+        try:
+            descriptor = self._store.put(
+                iter(data) if isinstance(data, ChunkSource) else data,
+                mime_type="application/json",
+                source_tool=call.tool[:1024],
+                principal=call.principal,
+                handle_length=call.handle_length,
+            )
+        except ForebayError as failure:
+            _log.warning("forebay: the error of %.64s was not stored: %s", call.tool, failure)
+            return None
+        descriptor = dataclasses.replace(descriptor, fetch_with=call.fetch_with or self._fetch_with)
+        code = members.get("code") if isinstance(members, dict) else None
+        message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
+        budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES
+        return {
+            "code": code if isinstance(code, int) else INTERNAL_ERROR,
+            "message": message,
+            "data": orjson.loads(descriptor.fit(budget, is_ascii=call.is_ascii).to_json()),
+        }
+
+    def _redact(
+        self, protocol_fields: dict[str, Any], block_fields: dict[str, Any], mime_type: str | None
+    ) -> tuple[dict[str, Any], dict[str, Any], str | None]:
+        """Remove secrets from the parts of a result that are shown beside the descriptor."""
+        related_task = (protocol_fields.get("_meta") or {}).get(_RELATED_TASK_KEY)
+        shown = encode([protocol_fields, block_fields, mime_type])
+        fields, others, redacted_type = parse_lazy(apply_redactions(shown, self._store.options.redactions))
+        if related_task is not None:
+            # Clients match task results by it.
+            fields["_meta"] = {**(fields.get("_meta") or {}), _RELATED_TASK_KEY: related_task}
+        return fields, others, mime_type if redacted_type == mime_type else None
 
     def _report_failure(self, error: ForebayError, payload: ResultPayload) -> Result:
         """Return an error result for a payload that could not be stored, with a preview unless there are redactions."""
@@ -184,12 +237,16 @@ def _is_too_large_for_memory(payload: ResultPayload) -> bool:
     return isinstance(payload.data, ChunkSource) and payload.data.max_size > _MAX_IN_MEMORY_BYTES
 
 
-def _is_tool_output(result: Result | LazyJSON) -> bool:
-    """Return whether a result holds tool output, not a request for input or an extension's result."""
+def _is_protocol_result(result: Result | LazyJSON) -> bool:
+    """Return whether a result is a task, a request for input or an extension's result, not tool output."""
     result = parse_result(result)
-    content = result.get("content")
-    has_content = isinstance(content, list) or (isinstance(content, LazyJSON) and content.is_array)
-    return has_content and bool(result.get("resultType", "complete") == "complete")
+    return result.get("resultType", "complete") != "complete" or isinstance(result.get("task"), Mapping)
+
+
+def _has_content(result: Result | LazyJSON) -> bool:
+    """Return whether a result has a list of content blocks, as the protocol requires."""
+    content = parse_result(result).get("content")
+    return isinstance(content, list) or (isinstance(content, LazyJSON) and content.is_array)
 
 
 def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Container[str]) -> dict[str, Any]:

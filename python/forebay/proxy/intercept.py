@@ -29,6 +29,7 @@ from forebay.wire.messages import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     LazyJSON,
+    as_lazy,
     dump,
     get_meta,
     make_error_message,
@@ -235,8 +236,11 @@ class ResponseHandler:
         if find_task_id(envelope) is not None:
             policy.tasks.remember(envelope, pending.tool, pending.mode)
         result = get_task_result(pending.method, envelope)
+        if result is None:
+            return self._handle_error(pending, message, raw)
         if not isinstance(result, dict | LazyJSON):
-            return None
+            # Not a result as the protocol has them, but it may be too large all the same.
+            result = as_lazy(dump(result))
         # Put a single digit in place of the result, to measure the bytes around the result.
         one_digit = set_task_result(pending.method, envelope, 0)
         size = len(raw) - len(dump({**message, "result": one_digit})) + 1
@@ -260,6 +264,14 @@ class ResponseHandler:
         )
         self._record_size(pending, len(response), is_inline=False)
         return response
+
+    def _handle_error(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+        """Store an error that is too large, and keep its code."""
+        is_large = pending.mode.output_mode != "inline" and len(raw) > pending.mode.output_inline_limit_bytes
+        if message.get("error") is None or not is_large:
+            return None
+        error = self._policy.pipeline.store_error(message["error"], make_call(pending, self._policy))
+        return None if error is None else dump({**message, "error": error})
 
     def _record_size(self, pending: PendingRequest, size: int, *, is_inline: bool) -> None:
         self._policy.record_size(pending.tool, size, pending.mode, is_inline=is_inline, connection=self._session)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from forebay.outputs.contract.limits import ResponseLimits
     from forebay.store import Store
-    from forebay.store.payload import Redaction
+    from forebay.store.redaction import Redaction
 
 __all__ = ["ResponseContext", "find_context", "is_in_tool_call", "record_failure", "record_response"]
 
