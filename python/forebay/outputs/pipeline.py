@@ -3,7 +3,7 @@
 import contextvars
 import dataclasses
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import orjson
@@ -68,8 +68,7 @@ _MAX_SERVER_INFO_BYTES = 128
 _MAX_IN_MEMORY_BYTES = 64 << 20
 """Spooled payloads above this size are not read into memory for the response contract."""
 
-_RELATED_TASK_KEY = "io.modelcontextprotocol/related-task"
-_PROTOCOL_META_KEYS = (SERVER_INFO_KEY, _RELATED_TASK_KEY)
+_PROTOCOL_META_KEYS = (SERVER_INFO_KEY, "io.modelcontextprotocol/related-task")
 """Keys of `_meta` that belong to the protocol. They name the server, and the task that a result belongs to."""
 
 _RESOURCE_LINK_VERSION = "2025-06-18"
@@ -140,11 +139,12 @@ class Pipeline:
         except StoreUnavailable as error:
             # The spool with the result is lost, so there is nothing else to send.
             _log.warning("forebay: the result of %.64s was lost: %s", call.tool, error)
-            return {**error_result(error), **_keep_protocol_fields(result, ())}
+            return {**error_result(error), **_keep_protocol_fields(result, {})}
         except Exception:
             _log.exception("forebay: the result of %.64s could not be taken apart", call.tool)
             if self._store.options.redactions:
-                return error_result(RedactionFailed("the result could not be redacted"))
+                failure = RedactionFailed("the result could not be redacted")
+                return {**error_result(failure), **_keep_protocol_fields(result, {})}
             # The tool has already run, so a bug here must not lose its result.
             return result
 
@@ -157,13 +157,15 @@ class Pipeline:
         else:
             payload = extract_payload(original_result, include_meta=True)
             tool_meta, block_fields = {}, {}
-        protocol_fields = _keep_protocol_fields(result, tool_meta)
         mime_type = payload.mime_type
         if self._store.options.redactions:
             try:
-                protocol_fields, block_fields, mime_type = self._redact(protocol_fields, block_fields, mime_type)
+                tool_meta = self._redact(tool_meta)
+                block_fields = {key: self._redact(value) for key, value in block_fields.items()}
+                mime_type = mime_type if self._redact(mime_type) == mime_type else None
             except RedactionFailed as error:
-                return error_result(error, note=HAS_RUN_NOTE)
+                return {**error_result(error, note=HAS_RUN_NOTE), **_keep_protocol_fields(result, {})}
+        protocol_fields = _keep_protocol_fields(result, tool_meta)
         if call.contract is not None and not _is_too_large_for_memory(payload):
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
             protocol_fields |= _shorten_server_info(protocol_fields)
@@ -211,17 +213,9 @@ class Pipeline:
             "data": orjson.loads(descriptor.fit(budget, is_ascii=call.is_ascii).to_json()),
         }
 
-    def _redact(
-        self, protocol_fields: dict[str, Any], block_fields: dict[str, Any], mime_type: str | None
-    ) -> tuple[dict[str, Any], dict[str, Any], str | None]:
-        """Remove secrets from the parts of a result that are shown beside the descriptor."""
-        related_task = (protocol_fields.get("_meta") or {}).get(_RELATED_TASK_KEY)
-        shown = encode([protocol_fields, block_fields, mime_type])
-        fields, others, redacted_type = parse_lazy(apply_redactions(shown, self._store.options.redactions))
-        if related_task is not None:
-            # Clients match task results by it.
-            fields["_meta"] = {**(fields.get("_meta") or {}), _RELATED_TASK_KEY: related_task}
-        return fields, others, mime_type if redacted_type == mime_type else None
+    def _redact(self, value: Any) -> Any:
+        """Return a value that is shown beside the descriptor without its secrets."""
+        return parse_lazy(apply_redactions(encode(value), self._store.options.redactions))
 
     def _report_failure(self, error: ForebayError, payload: ResultPayload) -> Result:
         """Return an error result for a payload that could not be stored, with a preview unless there are redactions."""
@@ -249,16 +243,14 @@ def _has_content(result: Result | LazyJSON) -> bool:
     return isinstance(content, list) or (isinstance(content, LazyJSON) and content.is_array)
 
 
-def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Container[str]) -> dict[str, Any]:
-    """Return the fields to keep in a replaced result: `resultType`, and keys of `_meta`.
-
-    The kept keys of `_meta` are those of the protocol and those in `tool_meta`.
-    """
+def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields to keep in a replaced result: `resultType`, the protocol's keys of `_meta`, and `tool_meta`."""
     result = parse_result(result)
     fields: dict[str, Any] = {key: result[key] for key in ("resultType",) if key in result}
     meta = result.get("_meta")
     if isinstance(meta, dict):
-        fields["_meta"] = {key: value for key, value in meta.items() if key in _PROTOCOL_META_KEYS or key in tool_meta}
+        kept = {key: value for key, value in meta.items() if key in _PROTOCOL_META_KEYS or key in tool_meta}
+        fields["_meta"] = {**kept, **tool_meta}
     return fields
 
 

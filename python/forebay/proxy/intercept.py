@@ -3,11 +3,13 @@
 import dataclasses
 import logging
 import time
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from forebay import _core
-from forebay.errors import ForebayError
+from forebay.arguments import short_repr
+from forebay.errors import CapabilityDisabled, ForebayError
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_fragments
@@ -25,9 +27,7 @@ from forebay.wire.framing import Message, Spool
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    PARSE_ERROR,
     LazyJSON,
     as_lazy,
     dump,
@@ -38,7 +38,14 @@ from forebay.wire.messages import (
     parse_lazy,
     protocol_version,
 )
-from forebay.wire.protocol import SERVER_INFO_KEY, add_result_fields, is_modern, next_cursor
+from forebay.wire.protocol import (
+    CLIENT_NOTIFICATIONS,
+    CLIENT_REQUESTS,
+    SERVER_INFO_KEY,
+    add_result_fields,
+    is_modern,
+    next_cursor,
+)
 
 __all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "extend_list", "find_refusal", "make_tool_call"]
 
@@ -168,29 +175,53 @@ class RequestHandler:
         return ForwardedRequest(pending, dump({**request, "params": {**request["params"], "arguments": arguments}}))
 
 
-def find_refusal(message: Any) -> bytes | None:
-    """Return an error response if a message is ambiguous and could bypass the capability filter; else `None`."""
+def find_refusal(message: Any) -> CapabilityDisabled | None:
+    """Return why a message must not reach a server whose tools are filtered, or `None`.
+
+    The server gets requests and notifications of the protocol, and responses, in one reading only. Anything else could
+    be a call to a server that is less strict than the protocol.
+    """
     if not isinstance(message, dict):
-        return make_error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
-    if _is_unambiguous(message):
-        return None
-    return make_error_message(message.get("id"), INVALID_REQUEST, "this cannot be understood; tools are filtered here")
-
-
-def _is_unambiguous(message: dict[str, Any]) -> bool:
-    if _has_case_variant(message, ("id", "method", "params")):
-        return False
+        return _refuse("this is not a JSON-RPC message")
+    method, params = message.get("method"), message.get("params", {})
+    if _has_variant(message, ("id", "method", "params", "result", "error")):
+        return _refuse("it has a member whose name is nearly one of JSON-RPC's", method)
     if "method" not in message:
-        return True
-    method, params = message["method"], message.get("params", {})
-    if not isinstance(method, str) or not isinstance(params, dict):
-        return False
-    return method != "tools/call" or (isinstance(params.get("name"), str) and not _has_case_variant(params, ("name",)))
+        return None
+    if not isinstance(method, str) or method not in (CLIENT_REQUESTS if "id" in message else CLIENT_NOTIFICATIONS):
+        kind = "requests" if "id" in message else "notifications"
+        return _refuse(f"{short_repr(method)} is not one of the protocol's {kind}", method)
+    if "id" in message and not _is_request_id(message["id"]):
+        return _refuse("the id of a request is a text or a number", method)
+    if not isinstance(params, dict):
+        return _refuse("params is an object", method)
+    if method != "tools/call":
+        return None
+    name = params.get("name")
+    if not isinstance(name, str) or _has_variant(params, ("name", "arguments")):
+        return _refuse("a call names one tool", name)
+    return None
 
 
-def _has_case_variant(members: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Return whether a key differs from one of `names` only in case: some servers accept `Name` for `name`."""
-    return any(key not in names and key.casefold() in names for key in members)
+def _refuse(reason: str, tool_or_method: object = None) -> CapabilityDisabled:
+    text = tool_or_method if isinstance(tool_or_method, str) else ""
+    return CapabilityDisabled(f"{reason}; tools are filtered here, so send what the protocol defines", text, "")
+
+
+def _is_request_id(request_id: object) -> bool:
+    if isinstance(request_id, LazyJSON):
+        # A long text, or a number that Python would change.
+        return request_id.is_string or request_id.is_number
+    return isinstance(request_id, str | int | float) and not isinstance(request_id, bool)
+
+
+def _has_variant(members: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Return whether a name differs from one of `names` in case or form only: some servers accept `Name` for `name`."""
+    return any(key not in names and _normalize_name(key) in names for key in members)
+
+
+def _normalize_name(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
 def make_tool_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
@@ -270,7 +301,7 @@ class ResponseHandler:
         is_large = pending.mode.output_mode != "inline" and len(raw) > pending.mode.output_inline_limit_bytes
         if message.get("error") is None or not is_large:
             return None
-        error = self._policy.pipeline.store_error(message["error"], make_call(pending, self._policy))
+        error = self._policy.pipeline.store_error(message["error"], make_tool_call(pending, self._policy))
         return None if error is None else dump({**message, "error": error})
 
     def _record_size(self, pending: PendingRequest, size: int, *, is_inline: bool) -> None:
