@@ -249,8 +249,8 @@ def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Mapping[str, Any
     fields: dict[str, Any] = {key: result[key] for key in ("resultType",) if key in result}
     meta = result.get("_meta")
     if isinstance(meta, dict):
-        kept = {key: value for key, value in meta.items() if key in _PROTOCOL_META_KEYS or key in tool_meta}
-        fields["_meta"] = {**kept, **tool_meta}
+        kept = {key: value for key, value in meta.items() if key in _PROTOCOL_META_KEYS}
+        fields["_meta"] = {**tool_meta, **kept}
     return fields
 
 

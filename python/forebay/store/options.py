@@ -4,11 +4,11 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from forebay.errors import InvalidArgument
 from forebay.store.handles import SHORT_HANDLE_LENGTH, check_handle_length
-from forebay.store.redaction import Redaction, make_redactions
+from forebay.store.redaction import PayloadRedaction, TextRedaction, make_redactions
 
 __all__ = ["Options", "check_ttl"]
 
@@ -44,7 +44,7 @@ class Options:
     compression: _Compression = "zstd"
     durability: _Durability = "process"
     """What a stored payload survives: `process` a crash of the process, `power` also a power cut."""
-    redact: str | Redaction | Sequence[str | Redaction] = ()
+    redact: str | TextRedaction | Sequence[str | TextRedaction] = ()
     """Regular expressions whose matches become `[redacted]`, and functions that return a text without its secrets.
 
     They are applied in turn to each text of a payload before any of it is written: to all of it, or in JSON to each
@@ -58,8 +58,6 @@ class Options:
     warn_bytes: int = 100_000_000
     """Log a warning when a principal has stored more than this through one open store."""
     clock: Callable[[], float] = time.time
-    redactions: Sequence[Redaction] = dataclasses.field(init=False, repr=False, compare=False)
-    """`redact` as functions of a whole payload."""
 
     def __post_init__(self) -> None:
         for name, allowed in (("compression", _Compression), ("durability", _Durability), ("on_full", _OnFull)):
@@ -75,5 +73,10 @@ class Options:
                 raise InvalidArgument(f"{name} is a number, not negative, and not {value!r}")
         if not callable(self.clock):
             raise InvalidArgument("clock is a function that returns seconds, such as time.time")
-        object.__setattr__(self, "redactions", make_redactions(self.redact))
+        object.__setattr__(self, "redact", make_redactions(self.redact))
         check_handle_length(self.handle_length)
+
+    @property
+    def redactions(self) -> Sequence[PayloadRedaction]:
+        """The entries of `redact`, compiled."""
+        return cast("Sequence[PayloadRedaction]", self.redact)
