@@ -87,9 +87,7 @@ SHAPES: dict[str, Shape] = {
         lambda data: json.loads(data)["rows"],
     ),
     "blob": (
-        lambda text: {
-            "content": [{"type": "resource", "resource": {"uri": "file:///x", "blob": encode_base64(text)}}]
-        },
+        lambda text: {"content": [{"type": "resource", "resource": {"uri": "file:///x", "blob": encode_base64(text)}}]},
         bytes.decode,
     ),
     "blob among blocks": (

@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 import time
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -175,6 +174,12 @@ class RequestHandler:
         return ForwardedRequest(pending, dump({**request, "params": {**request["params"], "arguments": arguments}}))
 
 
+_MESSAGE_MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
+
+_CALL_PARAMS = {"name", "arguments", "_meta", "task", "inputResponses", "requestState"}
+"""Parameters of `tools/call` in any version. A server that ignores case could take others for `name`."""
+
+
 def find_refusal(message: Any) -> CapabilityDisabled | None:
     """Return why a message must not reach a server whose tools are filtered, or `None`.
 
@@ -184,8 +189,8 @@ def find_refusal(message: Any) -> CapabilityDisabled | None:
     if not isinstance(message, dict):
         return _refuse("this is not a JSON-RPC message")
     method, params = message.get("method"), message.get("params", {})
-    if _has_variant(message, ("id", "method", "params", "result", "error")):
-        return _refuse("it has a member whose name is nearly one of JSON-RPC's", method)
+    if unknown := message.keys() - _MESSAGE_MEMBERS:
+        return _refuse(f"{short_repr(min(unknown))} is not one of JSON-RPC's members", method)
     if "method" not in message:
         return None
     if not isinstance(method, str) or method not in (CLIENT_REQUESTS if "id" in message else CLIENT_NOTIFICATIONS):
@@ -198,8 +203,10 @@ def find_refusal(message: Any) -> CapabilityDisabled | None:
     if method != "tools/call":
         return None
     name = params.get("name")
-    if not isinstance(name, str) or _has_variant(params, ("name", "arguments")):
-        return _refuse("a call names one tool", name)
+    if not isinstance(name, str):
+        return _refuse("a call names its tool", method)
+    if unknown := params.keys() - _CALL_PARAMS:
+        return _refuse(f"{short_repr(min(unknown))} is not one of a call's parameters", name)
     return None
 
 
@@ -213,15 +220,6 @@ def _is_request_id(request_id: object) -> bool:
         # A long text, or a number that Python would change.
         return request_id.is_string or request_id.is_number
     return isinstance(request_id, str | int | float) and not isinstance(request_id, bool)
-
-
-def _has_variant(members: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Return whether a name differs from one of `names` in case or form only: some servers accept `Name` for `name`."""
-    return any(key not in names and _normalize_name(key) in names for key in members)
-
-
-def _normalize_name(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
 def make_tool_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
