@@ -485,6 +485,12 @@ def texts_match_items(content: tuple[Buffer | str, int, int], items: tuple[Buffe
     same length.
     """
 
+def items(part: tuple[Buffer | str, int, int], limit: int) -> list[tuple[int, int]]:
+    """Return the spans of the items of an array; a value that is not an array has none.
+
+    Raise `InvalidArgument` for more than `limit` items.
+    """
+
 def members(part: tuple[Buffer | str, int, int], names: Sequence[str]) -> list[tuple[int, int] | None]:
     """Return the spans of the values of the named members, in the order of `names`.
 

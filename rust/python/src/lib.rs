@@ -31,7 +31,7 @@ mod _core {
     use super::lines::{LinePage, read_lines};
     #[pymodule_export]
     use super::message::{
-        Unescaper, dissect, members, only_member, same_json, same_text, texts_match_items, unescape,
+        Unescaper, dissect, items, members, only_member, same_json, same_text, texts_match_items, unescape,
     };
     #[pymodule_export]
     use super::outline::outline;
