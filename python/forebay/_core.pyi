@@ -207,6 +207,24 @@ class LinePage:
     def truncated(self) -> list[Cut]: ...
 
 @final
+class Redactor:
+    """Regular expressions whose matches are replaced by `[redacted]`.
+
+    The syntax is that of `search`. Raise `InvalidPattern` for an expression that does not compile.
+    """
+
+    def __new__(cls, patterns: Sequence[str]) -> Redactor: ...
+    def redact(self, data: Buffer | str) -> bytes | None:
+        """Return a payload without its secrets, or `None` if it has none.
+
+        The expressions see each text of the payload: all of it, or in JSON each string and number, with its escapes
+        decoded. A text that is itself JSON, or base64 of text, is searched by its own texts. What was JSON stays JSON.
+
+        An expression that extends over a key and its value, such as `"password": "[^"]*"`, is matched against the JSON
+        as it is written; both are replaced then.
+        """
+
+@final
 class Match:
     """A match of a pattern."""
 
@@ -384,6 +402,12 @@ def project(data: Buffer | str, fields: Iterable[str]) -> bytes:
 def has_fields(data: Buffer | str, fields: Iterable[str]) -> bool:
     """Return whether any item has any of the fields that `project` would keep."""
 
+def replace_texts(data: Buffer | str, function: Callable[[bytes], bytes]) -> bytes | None:
+    """Return a payload with each of its texts replaced by what `function` returns for it, or `None` if all stay.
+
+    The texts are those that `Redactor.redact` searches, as bytes. An exception of `function` is raised again.
+    """
+
 def search(
     data: Buffer | str,
     pattern: str,
@@ -459,6 +483,12 @@ def texts_match_items(content: tuple[Buffer | str, int, int], items: tuple[Buffe
 
     `content` must be an array of `{"type": "text", "text": ...}` without other members, and `items` an array of the
     same length.
+    """
+
+def items(part: tuple[Buffer | str, int, int], limit: int) -> list[tuple[int, int]]:
+    """Return the spans of the items of an array; a value that is not an array has none.
+
+    Raise `InvalidArgument` for more than `limit` items.
     """
 
 def members(part: tuple[Buffer | str, int, int], names: Sequence[str]) -> list[tuple[int, int] | None]:

@@ -244,5 +244,13 @@ def test_its_size_decides_of_a_result_that_could_not_be_taken_apart(
     store: Store, mode: Mode, size: int | None, is_inline: bool
 ) -> None:
     assert Pipeline(store, "output_fetch").is_inline(parse_lazy(UNREADABLE_KEY), mode, size=size) == is_inline
-    # What is no object is no answer of a tool.
-    assert Pipeline(store, "output_fetch").is_inline(parse_lazy(b"1e400"), mode, size=size)
+
+
+def test_a_result_that_is_not_an_object_is_stored_if_it_is_large(store: Store) -> None:
+    pipeline = Pipeline(store, "output_fetch")
+    for result in (b"1e400", b'"' + b"x" * 2000 + b'"', b'{"content": "' + b"x" * 9000 + b'"}'):
+        lazy = parse_lazy(result)
+        for output_mode in ("auto", "handle"):
+            assert pipeline.is_inline(lazy, Mode(output_mode, 100), size=100)
+            assert not pipeline.is_inline(lazy, Mode(output_mode, 100), size=101)
+        assert pipeline.is_inline(lazy, Mode("inline", 100), size=101)

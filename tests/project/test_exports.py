@@ -56,8 +56,8 @@ ERRORS = [
 ]
 
 # Names of the core that the package does not export.
-MESSAGES = {"Unescaper", "dissect", "texts_match_items", "members", "only_member", "same_json", "same_text", "unescape"}
-INTERNAL = {"Findings", "Survey", "checksum", "has_fields", *MESSAGES}
+MESSAGES = {"Unescaper", "dissect", "items", "members", "only_member", "same_json", "same_text", "texts_match_items"}
+INTERNAL = {"Findings", "Survey", "checksum", "has_fields", "Redactor", "replace_texts", "unescape", *MESSAGES}
 
 
 def stub_names() -> set[str]:

@@ -59,7 +59,7 @@ def test_an_invalid_url_is_refused(url: str) -> None:
         ({"warn_bytes": None}, "warn_bytes is a number"),
         ({"sweep_interval": float("inf")}, "sweep_interval is a number"),
         ({"principal_quota_bytes": float("nan")}, "principal_quota_bytes is a number"),
-        ({"redact": [b"secret"]}, "redact is a function"),
+        ({"redact": [b"secret"]}, "redact is a regular expression, a function"),
         ({"colour": "red"}, "no such option of a store: colour; there are ttl, quota"),
     ],
 )

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from forebay._core import Redactor
 from forebay.arguments import did_you_mean, short_repr
-from forebay.config.masking import MASK, make_redaction, mask_args, mask_url
+from forebay.config.masking import MASK, mask_args, mask_url
 from forebay.config.option_types import expand_variables
 from forebay.config.options import (
     HOST_PATTERN,
@@ -212,7 +213,7 @@ def _parse_value(
 def _check_expressions(expressions: tuple[str, ...], source: str) -> None:
     for expression in expressions:
         try:
-            make_redaction(expression)
+            Redactor([expression])
         except InvalidPattern as error:
             # The message gives advice for `output_search`; replace it by advice for redaction.
             advice = r"put a backslash before what is no operator: \("

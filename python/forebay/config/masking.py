@@ -1,15 +1,9 @@
-"""Masking of secrets in configuration that is shown, and redaction of stored results."""
+"""Masking of secrets in configuration that is shown."""
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from forebay._core import search
-
-if TYPE_CHECKING:
-    from forebay.store.payload import Redaction
-
-__all__ = ["MASK", "make_redaction", "mask_args", "mask_secret", "mask_url"]
+__all__ = ["MASK", "mask_args", "mask_secret", "mask_url"]
 
 MASK = "***"
 
@@ -29,9 +23,6 @@ _SECRET_SHAPE_PATTERN = re.compile(
 )
 _VARIABLE_PATTERN = re.compile(r"(?:[A-Za-z]+ )?\$\{[^}]*\}")
 _URL_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
-
-_REPLACEMENT = b"[redacted]"
-_MATCH_BATCH_SIZE = 1000
 
 
 def mask_url(url: str) -> str:
@@ -69,26 +60,3 @@ def _mask_word(word: str, previous_word: str) -> str:
 
 def _is_secret_option(word: str) -> bool:
     return word.startswith("-") and "=" not in word and _SECRET_NAME_PATTERN.search(word) is not None
-
-
-def make_redaction(expression: str) -> "Redaction":
-    """Return a function that replaces every match of a regular expression by `[redacted]`.
-
-    The syntax is that of `output_search`. Python's own engine is not used: a payload could make it backtrack forever.
-    Raises `InvalidPattern` if the expression is invalid.
-    """
-    search(b"", expression, regex=True)
-
-    def redact(data: bytes) -> bytes:
-        pieces, copied_until, start = [], 0, 0
-        while True:
-            found = search(data, expression, regex=True, start=start, limit=_MATCH_BATCH_SIZE, context=0)
-            for match in found.matches:
-                pieces += [data[copied_until : match.start], _REPLACEMENT]
-                copied_until = match.end
-            if found.next_start is None:
-                break
-            start = found.next_start
-        return b"".join([*pieces, data[copied_until:]]) if pieces else data
-
-    return redact

@@ -298,10 +298,6 @@ class Settings:
             for option in OPTIONS.values()
             if option.is_policy and (option.name in self.sources or option.name == "output_mode")
         }
-        if "redact" in arguments:
-            from forebay.config.masking import make_redaction
-
-            arguments["redact"] = [make_redaction(expression) for expression in self.redact]
         if self.file_refs:
             if self._is_file_access_off():
                 arguments["file_roots"] = ()

@@ -3,8 +3,10 @@
 import contextvars
 import dataclasses
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
+
+import orjson
 
 from forebay import _core
 from forebay.errors import ForebayError, RedactionFailed, StoreUnavailable
@@ -28,7 +30,8 @@ from forebay.outputs.result import (
 from forebay.store import Store
 from forebay.store.handles import Descriptor
 from forebay.store.payload import encode, escaped_size
-from forebay.wire.messages import ChunkSource, LazyJSON
+from forebay.store.redaction import apply_redactions
+from forebay.wire.messages import INTERNAL_ERROR, ChunkSource, LazyJSON, dump_chunks, parse_lazy
 from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
@@ -49,6 +52,9 @@ MAX_MESSAGE_BYTES = 4096
 
 HAS_RUN_NOTE = "the tool has run, and what it answered is not kept; call it again only if that may be done twice"
 """Added to storage errors: a model that only reads "make room and retry" would assume that the tool did not run."""
+
+_ERROR_ENVELOPE_BYTES = 128
+"""Bytes of a JSON-RPC error around its message and data."""
 
 _FAILURE_PREVIEW_BYTES = 2048
 """Maximum bytes, after escaping, of the preview in an error about a result that could not be stored."""
@@ -104,12 +110,15 @@ class Pipeline:
         self, result: Result | LazyJSON, mode: Mode, *, is_ascii: bool = False, size: int | None = None
     ) -> bool:
         """Return whether a result goes to the client unchanged. `size` is its size on the wire, if known."""
-        if not _is_tool_output(result):
+        if _is_protocol_result(result):
             return True
-        if mode.contract is not None:
-            return False
-        if mode.output_mode != "auto":
-            return mode.output_mode == "inline"
+        if _has_content(result):
+            if mode.contract is not None:
+                return False
+            if mode.output_mode != "auto":
+                return mode.output_mode == "inline"
+        elif mode.output_mode == "inline" and mode.contract is None:
+            return True
         if isinstance(result, LazyJSON) or size is not None:
             return (len(result) if size is None else size) <= mode.output_inline_limit_bytes
         try:
@@ -130,12 +139,12 @@ class Pipeline:
         except StoreUnavailable as error:
             # The spool with the result is lost, so there is nothing else to send.
             _log.warning("forebay: the result of %.64s was lost: %s", call.tool, error)
-            return {**error_result(error), **_keep_protocol_fields(result, ())}
+            return {**error_result(error), **_keep_protocol_fields(result, {})}
         except Exception:
             _log.exception("forebay: the result of %.64s could not be taken apart", call.tool)
             if self._store.options.redactions:
                 failure = RedactionFailed("the result could not be redacted")
-                return {**error_result(failure), **_keep_protocol_fields(result, ())}
+                return {**error_result(failure), **_keep_protocol_fields(result, {})}
             # The tool has already run, so a bug here must not lose its result.
             return result
 
@@ -148,6 +157,14 @@ class Pipeline:
         else:
             payload = extract_payload(original_result, include_meta=True)
             tool_meta, block_fields = {}, {}
+        mime_type = payload.mime_type
+        if self._store.options.redactions:
+            try:
+                tool_meta = self._redact(tool_meta)
+                block_fields = {key: self._redact(value) for key, value in block_fields.items()}
+                mime_type = mime_type if self._redact(mime_type) == mime_type else None
+            except RedactionFailed as error:
+                return {**error_result(error, note=HAS_RUN_NOTE), **_keep_protocol_fields(result, {})}
         protocol_fields = _keep_protocol_fields(result, tool_meta)
         if call.contract is not None and not _is_too_large_for_memory(payload):
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
@@ -156,7 +173,7 @@ class Pipeline:
         try:
             descriptor = self._store.put(
                 payload.to_input(),
-                mime_type=payload.mime_type,
+                mime_type=mime_type,
                 source_tool=call.tool[:1024],
                 principal=call.principal,
                 handle_length=call.handle_length,
@@ -169,6 +186,36 @@ class Pipeline:
         # does not serve our resource URIs.
         has_link = call.fetch_with is None
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
+
+    def store_error(self, error: Any, call: ToolCall) -> dict[str, Any] | None:
+        """Store a JSON-RPC error, and return one with the same code that names the handle; `None` if that fails."""
+        has_members = isinstance(error, LazyJSON) and not error.is_string and not error.is_array
+        members = {name: value.parse() for name, value in error.members(("code",)).items()} if has_members else error
+        data = dump_chunks(error)
+        try:
+            descriptor = self._store.put(
+                iter(data) if isinstance(data, ChunkSource) else data,
+                mime_type="application/json",
+                source_tool=call.tool[:1024],
+                principal=call.principal,
+                handle_length=call.handle_length,
+            )
+        except ForebayError as failure:
+            _log.warning("forebay: the error of %.64s was not stored: %s", call.tool, failure)
+            return None
+        descriptor = dataclasses.replace(descriptor, fetch_with=call.fetch_with or self._fetch_with)
+        code = members.get("code") if isinstance(members, dict) else None
+        message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
+        budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES
+        return {
+            "code": code if isinstance(code, int) else INTERNAL_ERROR,
+            "message": message,
+            "data": orjson.loads(descriptor.fit(budget, is_ascii=call.is_ascii).to_json()),
+        }
+
+    def _redact(self, value: Any) -> Any:
+        """Return a value that is shown beside the descriptor without its secrets."""
+        return parse_lazy(apply_redactions(encode(value), self._store.options.redactions))
 
     def _report_failure(self, error: ForebayError, payload: ResultPayload) -> Result:
         """Return an error result for a payload that could not be stored, with a preview unless there are redactions."""
@@ -184,24 +231,26 @@ def _is_too_large_for_memory(payload: ResultPayload) -> bool:
     return isinstance(payload.data, ChunkSource) and payload.data.max_size > _MAX_IN_MEMORY_BYTES
 
 
-def _is_tool_output(result: Result | LazyJSON) -> bool:
-    """Return whether a result holds tool output, not a request for input or an extension's result."""
+def _is_protocol_result(result: Result | LazyJSON) -> bool:
+    """Return whether a result is a task, a request for input or an extension's result, not tool output."""
     result = parse_result(result)
-    content = result.get("content")
-    has_content = isinstance(content, list) or (isinstance(content, LazyJSON) and content.is_array)
-    return has_content and bool(result.get("resultType", "complete") == "complete")
+    return result.get("resultType", "complete") != "complete" or isinstance(result.get("task"), Mapping)
 
 
-def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Container[str]) -> dict[str, Any]:
-    """Return the fields to keep in a replaced result: `resultType`, and keys of `_meta`.
+def _has_content(result: Result | LazyJSON) -> bool:
+    """Return whether a result has a list of content blocks, as the protocol requires."""
+    content = parse_result(result).get("content")
+    return isinstance(content, list) or (isinstance(content, LazyJSON) and content.is_array)
 
-    The kept keys of `_meta` are those of the protocol and those in `tool_meta`.
-    """
+
+def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields to keep in a replaced result: `resultType`, the protocol's keys of `_meta`, and `tool_meta`."""
     result = parse_result(result)
     fields: dict[str, Any] = {key: result[key] for key in ("resultType",) if key in result}
     meta = result.get("_meta")
     if isinstance(meta, dict):
-        fields["_meta"] = {key: value for key, value in meta.items() if key in _PROTOCOL_META_KEYS or key in tool_meta}
+        kept = {key: value for key, value in meta.items() if key in _PROTOCOL_META_KEYS}
+        fields["_meta"] = {**tool_meta, **kept}
     return fields
 
 

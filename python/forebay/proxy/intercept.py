@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from forebay import _core
-from forebay.errors import ForebayError
+from forebay.arguments import short_repr
+from forebay.errors import CapabilityDisabled, ForebayError
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_fragments
@@ -25,10 +26,9 @@ from forebay.wire.framing import Message, Spool
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    PARSE_ERROR,
     LazyJSON,
+    as_lazy,
     dump,
     get_meta,
     make_error_message,
@@ -37,7 +37,14 @@ from forebay.wire.messages import (
     parse_lazy,
     protocol_version,
 )
-from forebay.wire.protocol import SERVER_INFO_KEY, add_result_fields, is_modern, next_cursor
+from forebay.wire.protocol import (
+    CLIENT_NOTIFICATIONS,
+    CLIENT_REQUESTS,
+    SERVER_INFO_KEY,
+    add_result_fields,
+    is_modern,
+    next_cursor,
+)
 
 __all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "extend_list", "find_refusal", "make_tool_call"]
 
@@ -167,29 +174,52 @@ class RequestHandler:
         return ForwardedRequest(pending, dump({**request, "params": {**request["params"], "arguments": arguments}}))
 
 
-def find_refusal(message: Any) -> bytes | None:
-    """Return an error response if a message is ambiguous and could bypass the capability filter; else `None`."""
+_MESSAGE_MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
+
+_CALL_PARAMS = {"name", "arguments", "_meta", "task", "inputResponses", "requestState"}
+"""Parameters of `tools/call` in any version. A server that ignores case could take others for `name`."""
+
+
+def find_refusal(message: Any) -> CapabilityDisabled | None:
+    """Return why a message must not reach a server whose tools are filtered, or `None`.
+
+    The server gets requests and notifications of the protocol, and responses, in one reading only. Anything else could
+    be a call to a server that is less strict than the protocol.
+    """
     if not isinstance(message, dict):
-        return make_error_message(None, PARSE_ERROR, "this is no message that can be read; tools are filtered here")
-    if _is_unambiguous(message):
-        return None
-    return make_error_message(message.get("id"), INVALID_REQUEST, "this cannot be understood; tools are filtered here")
-
-
-def _is_unambiguous(message: dict[str, Any]) -> bool:
-    if _has_case_variant(message, ("id", "method", "params")):
-        return False
+        return _refuse("this is not a JSON-RPC message")
+    method, params = message.get("method"), message.get("params", {})
+    if unknown := message.keys() - _MESSAGE_MEMBERS:
+        return _refuse(f"{short_repr(min(unknown))} is not one of JSON-RPC's members", method)
     if "method" not in message:
-        return True
-    method, params = message["method"], message.get("params", {})
-    if not isinstance(method, str) or not isinstance(params, dict):
-        return False
-    return method != "tools/call" or (isinstance(params.get("name"), str) and not _has_case_variant(params, ("name",)))
+        return None
+    if not isinstance(method, str) or method not in (CLIENT_REQUESTS if "id" in message else CLIENT_NOTIFICATIONS):
+        kind = "requests" if "id" in message else "notifications"
+        return _refuse(f"{short_repr(method)} is not one of the protocol's {kind}", method)
+    if "id" in message and not _is_request_id(message["id"]):
+        return _refuse("the id of a request is a text or a number", method)
+    if not isinstance(params, dict):
+        return _refuse("params is an object", method)
+    if method != "tools/call":
+        return None
+    name = params.get("name")
+    if not isinstance(name, str):
+        return _refuse("a call names its tool", method)
+    if unknown := params.keys() - _CALL_PARAMS:
+        return _refuse(f"{short_repr(min(unknown))} is not one of a call's parameters", name)
+    return None
 
 
-def _has_case_variant(members: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Return whether a key differs from one of `names` only in case: some servers accept `Name` for `name`."""
-    return any(key not in names and key.casefold() in names for key in members)
+def _refuse(reason: str, tool_or_method: object = None) -> CapabilityDisabled:
+    text = tool_or_method if isinstance(tool_or_method, str) else ""
+    return CapabilityDisabled(f"{reason}; tools are filtered here, so send what the protocol defines", text, "")
+
+
+def _is_request_id(request_id: object) -> bool:
+    if isinstance(request_id, LazyJSON):
+        # A long text, or a number that Python would change.
+        return request_id.is_string or request_id.is_number
+    return isinstance(request_id, str | int | float) and not isinstance(request_id, bool)
 
 
 def make_tool_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
@@ -235,8 +265,11 @@ class ResponseHandler:
         if find_task_id(envelope) is not None:
             policy.tasks.remember(envelope, pending.tool, pending.mode)
         result = get_task_result(pending.method, envelope)
+        if result is None:
+            return self._handle_error(pending, message, raw)
         if not isinstance(result, dict | LazyJSON):
-            return None
+            # Not a result as the protocol has them, but it may be too large all the same.
+            result = as_lazy(dump(result))
         # Put a single digit in place of the result, to measure the bytes around the result.
         one_digit = set_task_result(pending.method, envelope, 0)
         size = len(raw) - len(dump({**message, "result": one_digit})) + 1
@@ -260,6 +293,14 @@ class ResponseHandler:
         )
         self._record_size(pending, len(response), is_inline=False)
         return response
+
+    def _handle_error(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+        """Store an error that is too large, and keep its code."""
+        is_large = pending.mode.output_mode != "inline" and len(raw) > pending.mode.output_inline_limit_bytes
+        if message.get("error") is None or not is_large:
+            return None
+        error = self._policy.pipeline.store_error(message["error"], make_tool_call(pending, self._policy))
+        return None if error is None else dump({**message, "error": error})
 
     def _record_size(self, pending: PendingRequest, size: int, *, is_inline: bool) -> None:
         self._policy.record_size(pending.tool, size, pending.mode, is_inline=is_inline, connection=self._session)

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import forebay
 from forebay import _core
-from forebay.errors import UpstreamFailed, UpstreamTimeout
+from forebay.errors import CapabilityDisabled, UpstreamFailed, UpstreamTimeout
+from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler, find_refusal
@@ -25,7 +26,16 @@ from forebay.proxy.session import (
 )
 from forebay.proxy.workers import CallOrder, WorkerPool
 from forebay.wire.framing import HeadTail, Line, LostMessage, Message, read_head_tail
-from forebay.wire.messages import INTERNAL_ERROR, dump, get_meta, make_error_message, make_id_key, parse
+from forebay.wire.messages import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    dump,
+    get_meta,
+    make_error_message,
+    make_id_key,
+    parse,
+)
 
 __all__ = ["Relay", "Sender"]
 
@@ -110,7 +120,7 @@ class Relay:
             return
         if self._policy.capabilities.is_active:
             if (refusal := find_refusal(message)) is not None:
-                self._client.send(refusal)
+                self._refuse(message, refusal)
                 return
             # Serialize the message again: the server might parse the client's bytes differently and see another call.
             raw = dump(message)
@@ -125,6 +135,15 @@ class Relay:
             self._on_request(message, raw)
         else:
             self._on_client_notification(message, raw)
+
+    def _refuse(self, message: Any, refusal: CapabilityDisabled) -> None:
+        """Record a message that the server must not get, and answer it, unless it is a notification."""
+        record_denial(self._policy.store.journal, refusal, None)
+        _log.warning("forebay: a message of the client was refused: %s", refusal)
+        if not isinstance(message, dict):
+            self._client.send(make_error_message(None, PARSE_ERROR, str(refusal)))
+        elif "id" in message:
+            self._client.send(make_error_message(message["id"], INVALID_REQUEST, str(refusal)))
 
     def _on_request(self, message: _MessageDict, raw: Message) -> None:
         params = message["params"] if isinstance(message.get("params"), dict) else {}

@@ -4,11 +4,11 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from forebay.errors import InvalidArgument
 from forebay.store.handles import SHORT_HANDLE_LENGTH, check_handle_length
-from forebay.store.payload import Redaction
+from forebay.store.redaction import PayloadRedaction, TextRedaction, make_redactions
 
 __all__ = ["Options", "check_ttl"]
 
@@ -44,8 +44,13 @@ class Options:
     compression: _Compression = "zstd"
     durability: _Durability = "process"
     """What a stored payload survives: `process` a crash of the process, `power` also a power cut."""
-    redact: Callable[[bytes], bytes] | Sequence[Redaction] = ()
-    """Functions applied in turn to a payload before any of it is written. A stream is read into memory for them."""
+    redact: str | TextRedaction | Sequence[str | TextRedaction] = ()
+    """Regular expressions whose matches become `[redacted]`, and functions that return a text without its secrets.
+
+    They are applied in turn to each text of a payload before any of it is written: to all of it, or in JSON to each
+    string (keys included) and number, with its escapes decoded. A text that is itself JSON, or base64 of text, is
+    redacted by its own texts. A stream is read into memory for this.
+    """
     handle_length: int = SHORT_HANDLE_LENGTH
     """Number of characters after `oh_`: 12, or 26 if other users must not guess handles."""
     sweep_interval: float = 300
@@ -68,11 +73,10 @@ class Options:
                 raise InvalidArgument(f"{name} is a number, not negative, and not {value!r}")
         if not callable(self.clock):
             raise InvalidArgument("clock is a function that returns seconds, such as time.time")
-        if not callable(self.redact) and not (isinstance(self.redact, Sequence) and all(map(callable, self.redact))):
-            raise InvalidArgument("redact is a function of bytes that returns bytes, or a list of them")
+        object.__setattr__(self, "redact", make_redactions(self.redact))
         check_handle_length(self.handle_length)
 
     @property
-    def redactions(self) -> Sequence[Redaction]:
-        """The functions of `redact`, as a sequence."""
-        return (self.redact,) if callable(self.redact) else self.redact
+    def redactions(self) -> Sequence[PayloadRedaction]:
+        """The entries of `redact`, compiled."""
+        return cast("Sequence[PayloadRedaction]", self.redact)

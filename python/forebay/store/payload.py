@@ -17,7 +17,6 @@ __all__ = [
     "CHUNK_BYTES",
     "EXTENSIONS",
     "Payload",
-    "Redaction",
     "SerializedJSON",
     "choose_extension",
     "detect_mime_type",
@@ -38,9 +37,6 @@ CHUNK_BYTES = 1024 * 1024
 
 Payload: TypeAlias = "object | str | Buffer | BinaryIO | Iterator[Buffer]"
 """Bytes, text, an open binary file, an iterator of chunks, or an object that can be encoded as JSON."""
-
-Redaction: TypeAlias = Callable[[bytes], bytes]
-"""A function that removes secrets from a payload."""
 
 
 _MAX_BYTES_AROUND_ITEMS = 1024

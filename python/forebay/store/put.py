@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,7 @@ from typing_extensions import Buffer
 
 from forebay._core import Findings, ItemIndex, Survey, outline, read_items
 from forebay.arguments import short_repr
-from forebay.errors import ForebayError, InvalidArgument, RedactionFailed, StoreFull
+from forebay.errors import ForebayError, InvalidArgument, StoreFull
 from forebay.store.backends import Backend, Upload
 from forebay.store.frames import WriteProgress, build_footer, write_frames
 from forebay.store.handles import (
@@ -31,21 +31,20 @@ from forebay.store.options import Options, check_ttl
 from forebay.store.payload import (
     CHUNK_BYTES,
     Payload,
-    Redaction,
     choose_extension,
     detect_mime_type,
     is_json_mime_type,
     is_mostly_items,
     iter_chunks,
     needs_json_encoding,
-    read_all,
     sanitize_mime_type,
     to_buffer,
 )
 from forebay.store.quota import Quota, QuotaExceeded
+from forebay.store.redaction import apply_redactions
 from forebay.store.threads import fork_safe_lock
 
-__all__ = ["PayloadWriter", "PutRequest", "apply_redactions"]
+__all__ = ["PayloadWriter", "PutRequest"]
 
 _log = logging.getLogger("forebay")
 
@@ -264,20 +263,6 @@ def _make_descriptor(meta: dict[str, Any], head: Buffer) -> Descriptor:
         outline=meta["outline"],
     )
     return descriptor.fit(_MAX_DESCRIPTOR_BYTES, source=None if meta["nature"] == "binary" else head)
-
-
-def apply_redactions(payload: Payload, redactions: Sequence[Redaction]) -> bytes:
-    """Return a whole payload without its secrets. Raises `RedactionFailed` if a redaction raises."""
-    data = bytes(read_all(payload))
-    for redact in redactions:
-        try:
-            data = redact(data)
-        except Exception as error:
-            # Only the type, because the message may quote the payload.
-            raise RedactionFailed(f"a redaction failed with {type(error).__name__}; nothing was stored") from None
-        if not isinstance(data, bytes):
-            raise RedactionFailed(f"a redaction returned {type(data).__name__} in place of bytes; nothing was stored")
-    return data
 
 
 def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:

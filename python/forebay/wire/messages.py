@@ -106,6 +106,10 @@ class LazyJSON(SerializedJSON):
         return self._first_byte == b"["
 
     @property
+    def is_number(self) -> bool:
+        return self._first_byte in b"-0123456789"
+
+    @property
     def _first_byte(self) -> bytes:
         return b"".join(self._chunks(self.start, self.start + 1))
 

@@ -6,6 +6,8 @@ from typing import Any
 __all__ = [
     "CLIENT_CAPABILITIES_KEY",
     "CLIENT_INFO_KEY",
+    "CLIENT_NOTIFICATIONS",
+    "CLIENT_REQUESTS",
     "LEGACY_VERSION",
     "MAX_LIST_PAGES",
     "MODERN_VERSION",
@@ -31,6 +33,43 @@ CLIENT_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_INFO_KEY = "io.modelcontextprotocol/clientInfo"
 PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+
+CLIENT_REQUESTS = frozenset(
+    {
+        "completion/complete",
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "subscriptions/listen",
+        "tasks/cancel",
+        "tasks/get",
+        "tasks/list",
+        "tasks/result",
+        "tasks/update",
+        "tools/call",
+        "tools/list",
+    }
+)
+"""Methods of the requests that a client may send, in any version."""
+
+CLIENT_NOTIFICATIONS = frozenset(
+    {
+        "notifications/cancelled",
+        "notifications/initialized",
+        "notifications/progress",
+        "notifications/roots/list_changed",
+        "notifications/tasks/status",
+    }
+)
+"""Methods of the notifications that a client may send, in any version."""
 
 MAX_LIST_PAGES = 1000
 """Maximum number of pages of a list to request."""

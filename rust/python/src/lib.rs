@@ -12,6 +12,7 @@ mod payload;
 mod pointer;
 mod preview;
 mod project;
+mod redact;
 mod search;
 mod survey;
 mod text;
@@ -30,7 +31,7 @@ mod _core {
     use super::lines::{LinePage, read_lines};
     #[pymodule_export]
     use super::message::{
-        Unescaper, dissect, members, only_member, same_json, same_text, texts_match_items, unescape,
+        Unescaper, dissect, items, members, only_member, same_json, same_text, texts_match_items, unescape,
     };
     #[pymodule_export]
     use super::outline::outline;
@@ -42,6 +43,8 @@ mod _core {
     use super::preview::preview;
     #[pymodule_export]
     use super::project::{has_fields, project};
+    #[pymodule_export]
+    use super::redact::{Redactor, replace_texts};
     #[pymodule_export]
     use super::search::{Match, SearchResult, search};
     #[pymodule_export]

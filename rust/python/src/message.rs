@@ -186,3 +186,12 @@ pub fn members(
     let spans = part.detach(py, |object| message::members(object, &names))?;
     Ok(spans.into_iter().map(|span| span.map(|span| (span.start, span.end))).collect())
 }
+
+/// Return the spans of the items of an array; a value that is not an array has none.
+///
+/// Raise `InvalidArgument` for more than `limit` items.
+#[pyfunction]
+pub fn items(py: Python<'_>, part: Part, limit: usize) -> std::result::Result<Spans, CoreError> {
+    let spans = part.detach(py, |array| message::items(array, limit))?;
+    Ok(spans.into_iter().map(|span| (span.start, span.end)).collect())
+}

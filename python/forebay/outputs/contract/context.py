@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from forebay.outputs.contract.limits import ResponseLimits
     from forebay.store import Store
-    from forebay.store.payload import Redaction
+    from forebay.store.redaction import PayloadRedaction
 
 __all__ = ["ResponseContext", "find_context", "is_in_tool_call", "record_failure", "record_response"]
 
@@ -64,7 +64,7 @@ class ResponseContext:
         return _open_default_store() if self.store is None else self.store
 
     @property
-    def redactions(self) -> "Sequence[Redaction]":
+    def redactions(self) -> "Sequence[PayloadRedaction]":
         """The redactions of the store. They also apply to text shown in a response."""
         return () if self.store is None else self.store.options.redactions
 

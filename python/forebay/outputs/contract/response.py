@@ -25,7 +25,7 @@ from forebay.store.payload import (
     needs_json_encoding,
     read_all,
 )
-from forebay.store.put import apply_redactions
+from forebay.store.redaction import apply_redactions
 
 __all__ = [
     "ENVELOPE_BYTES",

@@ -1,10 +1,10 @@
-//! Finds members of an object by name. Its other keys may be invalid.
+//! Finds members of an object by name, and items of an array. Other keys and values may be invalid.
 
 use std::ops::Range;
 
 use super::source::Value;
 use super::unescape::unescape;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Maximum raw size of one byte of a key, which may be written as an escape: `\u0061`.
 const MAX_ESCAPE_LEN: usize = 6;
@@ -37,6 +37,30 @@ pub fn members(object: &Value<'_>, names: &[&str]) -> Result<Vec<Option<Range<u6
             found[index] = Some(value);
         }
         if scanner.take_if(b'}')? {
+            return Ok(found);
+        }
+        if !scanner.take_if(b',')? {
+            return Err(scanner.fail("expected a comma or the end of what is open"));
+        }
+    }
+}
+
+/// Returns the spans of the items of an array. A value that is not an array has none.
+///
+/// # Errors
+/// `InvalidArgument` for more than `limit` items, `InvalidJson` for an array that ends too early.
+pub fn items(array: &Value<'_>, limit: usize) -> Result<Vec<Range<u64>>> {
+    let mut found = Vec::new();
+    let mut scanner = array.scanner()?;
+    if !scanner.take_if(b'[')? || scanner.take_if(b']')? {
+        return Ok(found);
+    }
+    loop {
+        if found.len() == limit {
+            return Err(Error::argument(format!("an array of more than {limit} items")));
+        }
+        found.push(array.part(&scanner.skip()?).span);
+        if scanner.take_if(b']')? {
             return Ok(found);
         }
         if !scanner.take_if(b',')? {
@@ -84,6 +108,28 @@ mod tests {
         assert_eq!(find(object, &["a", "z"]), Ok(vec![Some(b"4".to_vec()), None]));
         assert_eq!(find(b"{}", &["a"]), Ok(vec![None]));
         assert_eq!(find(b"[1]", &["a"]), Ok(vec![None]));
+    }
+
+    fn split(array: &[u8], limit: usize) -> Result<Vec<Vec<u8>>> {
+        let source = Source::Memory(array);
+        let spans = items(&Value { source: &source, span: 0..array.len() as u64 }, limit)?;
+        Ok(spans.iter().map(|span| array[span.start as usize..span.end as usize].to_vec()).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn items_match_a_parser(values in prop::collection::vec(testing::json(), 0..6), is_pretty: bool) {
+            let texts: Vec<String> = values.iter().map(Json::to_string).collect();
+            let array = format!("[{}]", texts.join(if is_pretty { " ,\n" } else { "," }));
+            let expected: Vec<_> = texts.into_iter().map(String::into_bytes).collect();
+            prop_assert_eq!(split(array.as_bytes(), values.len()).unwrap(), expected);
+            if !values.is_empty() {
+                prop_assert!(split(array.as_bytes(), values.len() - 1).is_err());
+            }
+            for end in 1..array.len() {
+                prop_assert!(split(&array.as_bytes()[..end], 10).is_err());
+            }
+        }
     }
 
     #[test]

@@ -13,6 +13,6 @@ pub mod unescape;
 
 pub use compare::{only_member, same_json, same_text, text_matches, texts_match_items};
 pub use dissect::{Dissection, Limits, dissect};
-pub use members::members;
+pub use members::{items, members};
 pub use source::{Source, Value};
 pub use unescape::{Unescaper, unescape};

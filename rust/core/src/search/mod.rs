@@ -13,6 +13,7 @@ use memchr::memchr_iter;
 use crate::error::{Error, Result};
 use crate::index::{ItemFinder, ItemIndex, Kind};
 pub use pattern::Pattern;
+pub(crate) use pattern::TextSearcher;
 
 /// Which matches to return, and how much around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,6 +17,10 @@ use crate::error::{Error, Result};
 /// Maximum nesting of groups and sets; bounds every recursion over a pattern.
 const MAX_NESTING: u32 = 96;
 
+/// Maximum size of a regular expression: parsing takes much longer than searching, and a longer one would not fit
+/// into [`MAX_COMPILED_BYTES`] anyway.
+const MAX_REGEX_BYTES: usize = 1 << 16;
+
 /// Maximum size of a compiled pattern. The slowest engine takes time in proportion to it, for every byte.
 const MAX_COMPILED_BYTES: usize = 1 << 18;
 
@@ -55,8 +59,18 @@ impl Pattern {
         Ok(Self { engine: Engine::Regex { regex: compile(&hir)?, prefilter } })
     }
 
+    /// Returns a searcher for many small texts.
+    pub(crate) fn searcher(&self) -> TextSearcher<'_> {
+        match &self.engine {
+            Engine::Literal(finder) => TextSearcher::Literal(finder),
+            Engine::Regex { regex, .. } => {
+                TextSearcher::Regex { regex, cache: Box::new(regex.create_cache()) }
+            }
+        }
+    }
+
     /// Returns the matches from `start` on: leftmost first, then by preference, none of them empty.
-    pub(super) fn matches<'a>(&'a self, data: &'a [u8], start: usize) -> Matches<'a> {
+    pub(crate) fn matches<'a>(&'a self, data: &'a [u8], start: usize) -> Matches<'a> {
         let searcher = match &self.engine {
             Engine::Literal(finder) => Searcher::Literal(finder),
             Engine::Regex { regex, prefilter } => Searcher::Regex {
@@ -86,6 +100,12 @@ fn reject_empty(text: &str) -> Result<()> {
 }
 
 fn parse(text: &str, ignore_case: bool) -> Result<Hir> {
+    if text.len() > MAX_REGEX_BYTES {
+        return Err(Error::pattern(format!(
+            "it has {} bytes, and {MAX_REGEX_BYTES} are allowed; search for a shorter part of it, or for a literal with case",
+            text.len()
+        )));
+    }
     let invalid = |kind: &dyn std::fmt::Display, at: usize| {
         Error::pattern(format!("{kind} (byte {at} of the pattern); mend it, or search for it as a literal"))
     };
@@ -129,8 +149,34 @@ fn compile_error(error: &BuildError) -> Error {
     }
 }
 
+/// Finds matches in many small texts: unlike [`Matches`], it keeps its memory from one text to the next.
+#[derive(Debug)]
+pub(crate) enum TextSearcher<'a> {
+    Literal(&'a Finder<'static>),
+    Regex { regex: &'a Regex, cache: Box<Cache> },
+}
+
+impl TextSearcher<'_> {
+    /// Returns the first match from `start` on.
+    pub(crate) fn find(&mut self, text: &[u8], start: usize) -> Option<Range<usize>> {
+        if start >= text.len() {
+            return None;
+        }
+        match self {
+            Self::Literal(finder) => {
+                let at = start + finder.find(&text[start..])?;
+                Some(at..at + finder.needle().len())
+            }
+            Self::Regex { regex, cache } => {
+                let input = Input::new(text).range(start..text.len());
+                regex.search_with(cache, &input).map(|found| found.range())
+            }
+        }
+    }
+}
+
 /// Iterator over the matches in one payload.
-pub(super) struct Matches<'a> {
+pub(crate) struct Matches<'a> {
     data: &'a [u8],
     pos: usize,
     searcher: Searcher<'a>,

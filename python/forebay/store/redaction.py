@@ -1,0 +1,54 @@
+"""Redaction: removing secrets from a payload before any of it is written."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from forebay._core import Redactor, replace_texts
+from forebay.errors import InvalidArgument, RedactionFailed
+from forebay.store.payload import Payload, read_all
+
+__all__ = ["PayloadRedaction", "TextRedaction", "apply_redactions", "make_redactions"]
+
+TextRedaction: TypeAlias = Callable[[bytes], bytes]
+"""A function that returns a text without its secrets."""
+
+
+class PayloadRedaction:
+    """A regular expression or a function that removes secrets, applied to each text of a payload."""
+
+    def __init__(self, redact: str | TextRedaction) -> None:
+        self._redact: Callable[[bytes], bytes | None]
+        if isinstance(redact, str):
+            # Not Python's own engine: a payload could make it backtrack forever.
+            self._redact = Redactor([redact]).redact
+        else:
+            self._redact = functools.partial(replace_texts, function=redact)
+
+    def __call__(self, payload: bytes) -> bytes:
+        redacted = self._redact(payload)
+        return payload if redacted is None else redacted
+
+
+def make_redactions(
+    redact: str | TextRedaction | Sequence[str | TextRedaction | PayloadRedaction],
+) -> tuple[PayloadRedaction, ...]:
+    """Compile expressions and functions. Raises `InvalidPattern` or `InvalidArgument`."""
+    entries = [redact] if isinstance(redact, str) or callable(redact) else redact
+    if not isinstance(entries, Sequence) or not all(isinstance(entry, str) or callable(entry) for entry in entries):
+        raise InvalidArgument(
+            "redact is a regular expression, a function of bytes that returns bytes, or a list of them"
+        )
+    return tuple(entry if isinstance(entry, PayloadRedaction) else PayloadRedaction(entry) for entry in entries)
+
+
+def apply_redactions(payload: Payload, redactions: Sequence[PayloadRedaction]) -> bytes:
+    """Return a whole payload without its secrets. Raises `RedactionFailed` if a redaction raises."""
+    data = bytes(read_all(payload))
+    for redact in redactions:
+        try:
+            data = redact(data)
+        except Exception as error:
+            # Only the type, because the message may quote the payload.
+            raise RedactionFailed(f"a redaction failed with {type(error).__name__}; nothing was stored") from None
+    return data

@@ -1,0 +1,189 @@
+"""Redaction finds the same secrets in every shape of a result, and in everything that is shown of it."""
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forebay.outputs.pipeline import Pipeline, ToolCall
+from forebay.store import Store
+from forebay.wire.framing import Spool
+from forebay.wire.messages import LazyJSON, dump, parse_lazy
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from stores import store_at
+
+SECRETS = {
+    r"sk-[a-z0-9]+": "sk-abc123",
+    r'"pass word"': '"pass word"',
+    r"^PRIVATE$": "\nPRIVATE\n",
+    r"geheim—é+": "geheim—éé",
+    r"C:\\keys": "C:\\keys",
+    r"a\n\tb": "a\n\tb",
+    r"\d{4}-\d{4}": "4111-1111",
+}
+"""An expression for each secret. Most are spelled otherwise in JSON."""
+
+REDACTED = "[redacted]"
+
+
+def redact_plainly(text: str) -> str:
+    """Return a text without its secrets, by Python's own expressions."""
+    for expression in SECRETS:
+        text = re.sub(expression, REDACTED, text, flags=re.MULTILINE | re.ASCII)
+    return text
+
+
+def encode_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def escape_all(text: str) -> str:
+    """Return a JSON string in which every character is escaped."""
+    units = text.encode("utf-16-be")
+    return '"' + "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)) + '"'
+
+
+Shape = tuple[Callable[[str], Any], Callable[[bytes], str]]
+
+SHAPES: dict[str, Shape] = {
+    "text": (lambda text: {"content": [{"type": "text", "text": text}]}, bytes.decode),
+    "json in text": (
+        lambda text: {"content": [{"type": "text", "text": json.dumps({"a": [1, text]})}]},
+        lambda data: json.loads(data)["a"][1],
+    ),
+    "a key in json in text": (
+        lambda text: {"content": [{"type": "text", "text": json.dumps({text: 1}, indent=2)}]},
+        lambda data: next(iter(json.loads(data))),
+    ),
+    "escaped json in text": (
+        lambda text: {"content": [{"type": "text", "text": f"[{escape_all(text)}]"}]},
+        lambda data: json.loads(data)[0],
+    ),
+    "json in json in text": (
+        lambda text: {"content": [{"type": "text", "text": json.dumps([json.dumps([text])])}]},
+        lambda data: json.loads(json.loads(data)[0])[0],
+    ),
+    "lines in text": (
+        lambda text: {"content": [{"type": "text", "text": f'{{"n": 1}}\n{json.dumps({"t": text})}\n'}]},
+        lambda data: json.loads(data.splitlines()[1])["t"],
+    ),
+    "blocks": (
+        lambda text: {"content": [{"type": "text", "text": "first"}, {"type": "text", "text": text}]},
+        lambda data: json.loads(data)["content"][1]["text"],
+    ),
+    "structured content": (
+        lambda text: {"content": [], "structuredContent": {"rows": [{"text": text}]}},
+        lambda data: json.loads(data)["rows"][0]["text"],
+    ),
+    "structured content and its text": (
+        lambda text: {
+            "content": [{"type": "text", "text": json.dumps({"rows": text})}],
+            "structuredContent": {"rows": text},
+        },
+        lambda data: json.loads(data)["rows"],
+    ),
+    "blob": (
+        lambda text: {"content": [{"type": "resource", "resource": {"uri": "file:///x", "blob": encode_base64(text)}}]},
+        bytes.decode,
+    ),
+    "blob among blocks": (
+        lambda text: {
+            "content": [
+                {"type": "text", "text": "first"},
+                {"type": "resource", "resource": {"uri": "file:///x", "blob": encode_base64(text)}},
+            ]
+        },
+        lambda data: base64.b64decode(json.loads(data)["content"][1]["resource"]["blob"]).decode(),
+    ),
+    "malformed": (lambda text: {"content": text, "padding": "-" * 200}, lambda data: json.loads(data)["content"]),
+}
+
+texts = st.lists(
+    st.one_of(st.sampled_from([*SECRETS.values()]), st.text(max_size=5), st.sampled_from(['"', "\\", "\n", " ", "é"])),
+    max_size=8,
+).map(lambda pieces: "x " + "".join(pieces))
+"""Texts that are neither JSON nor base64 themselves."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_at(tmp_path / "store", redact=[*SECRETS]) as store:
+        yield store
+
+
+def store_result(store: Store, result: Any, folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
+    """Store a result, and return the response and the stored payload. With a folder, the result is in a spool."""
+    if folder is not None:
+        spool = Spool(folder)
+        spool.write(dump(result))
+        result = parse_lazy(spool)
+    response = Pipeline(store, "output_fetch").store_result(result, ToolCall("tool"))
+    assert not isinstance(response, LazyJSON)
+    with store.open(json.loads(response["content"][0]["text"])["output_handle"]) as file:
+        return response, file.read()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("is_spooled", [False, True])
+@given(texts)
+@example("x " + "".join(SECRETS.values()))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_shape_hides_the_same_secrets(
+    store: Store, tmp_path: Path, shape: str, is_spooled: bool, text: str
+) -> None:
+    wrap, unwrap = SHAPES[shape]
+    _, stored = store_result(store, wrap(text), tmp_path if is_spooled else None)
+    assert unwrap(stored) == redact_plainly(text)
+
+
+@pytest.mark.parametrize("secret", SECRETS.values())
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_response_shows_no_secret(store: Store, shape: str, secret: str) -> None:
+    wrap, _ = SHAPES[shape]
+    response, stored = store_result(store, wrap(f"before {secret} after"))
+    marker = secret.strip()
+    for shown in (json.dumps(response, ensure_ascii=False), stored.decode()):
+        assert marker not in shown
+        assert json.dumps(marker, ensure_ascii=False)[1:-1] not in shown
+        assert encode_base64(marker)[:-4] not in shown
+
+
+def test_fields_beside_the_descriptor_are_redacted(store: Store) -> None:
+    result = {
+        "content": [
+            {
+                "type": "resource",
+                "resource": {"uri": "https://host/?key=sk-abc123", "mimeType": "text/sk-abc123", "text": "a" * 100},
+                "annotations": {"audience": ["sk-abc123"]},
+                "_meta": {"sk-abc123": 1},
+            }
+        ],
+        "_meta": {"note": {"deep": "4111-1111"}, "io.modelcontextprotocol/related-task": {"taskId": "4111-1111"}},
+        "resultType": "complete",
+    }
+    response, _ = store_result(store, result)
+    assert response["_meta"] == {
+        "note": {"deep": REDACTED},
+        "io.modelcontextprotocol/related-task": {"taskId": "4111-1111"},
+    }
+    block = response["content"][0]
+    assert block["annotations"] == {"audience": [REDACTED]}
+    assert block["_meta"][REDACTED] == 1
+    assert "sk-abc123" not in json.dumps(response)
+
+
+def test_what_cannot_be_redacted_beside_the_descriptor_is_not_shown(tmp_path: Path) -> None:
+    def fail(text: bytes) -> bytes:
+        if text == b"note":
+            raise ValueError
+        return text
+
+    with store_at(tmp_path / "store", redact=fail) as store:
+        result = {"content": [{"type": "text", "text": "a"}], "_meta": {"note": "secret"}}
+        response = Pipeline(store, "output_fetch").store_result(result, ToolCall("tool"))
+        assert "redaction_failed" in response["content"][0]["text"]
+        assert "secret" not in json.dumps(response)
