@@ -188,10 +188,11 @@ class Pipeline:
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
 
     def store_error(self, error: Any, call: ToolCall) -> dict[str, Any] | None:
-        """Store a JSON-RPC error, and return one with the same code that names the handle; `None` if that fails."""
-        has_members = isinstance(error, LazyJSON) and not error.is_string and not error.is_array
-        members = {name: value.parse() for name, value in error.members(("code",)).items()} if has_members else error
-        data = dump_chunks(error)
+        """Store a JSON-RPC error, and return one with the same code that names the handle.
+
+        Return `None` if the error cannot be stored and may be forwarded: if there is nothing to redact.
+        """
+        data, code = dump_chunks(error), _get_error_code(error)
         try:
             descriptor = self._store.put(
                 iter(data) if isinstance(data, ChunkSource) else data,
@@ -202,16 +203,12 @@ class Pipeline:
             )
         except ForebayError as failure:
             _log.warning("forebay: the error of %.64s was not stored: %s", call.tool, failure)
-            return None
+            return {"code": code, "message": str(failure)} if self._store.options.redactions else None
         descriptor = dataclasses.replace(descriptor, fetch_with=call.fetch_with or self._fetch_with)
-        code = members.get("code") if isinstance(members, dict) else None
         message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
         budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES
-        return {
-            "code": code if isinstance(code, int) else INTERNAL_ERROR,
-            "message": message,
-            "data": orjson.loads(descriptor.fit(budget, is_ascii=call.is_ascii).to_json()),
-        }
+        fitted = descriptor.fit(budget, is_ascii=call.is_ascii)
+        return {"code": code, "message": message, "data": orjson.loads(fitted.to_json())}
 
     def _redact(self, value: Any) -> Any:
         """Return a value that is shown beside the descriptor without its secrets."""
@@ -225,6 +222,14 @@ class Pipeline:
         limit = _FAILURE_PREVIEW_BYTES
         preview = _core.preview(start, limit, max_escaped_bytes=limit, escape_levels=2)
         return error_result(error, note=HAS_RUN_NOTE, preview=preview)
+
+
+def _get_error_code(error: Any) -> int:
+    members: Any = error
+    if isinstance(error, LazyJSON):
+        members = {name: value.parse() for name, value in error.members(("code",)).items()}
+    code = members.get("code") if isinstance(members, dict) else None
+    return code if isinstance(code, int) else INTERNAL_ERROR
 
 
 def _is_too_large_for_memory(payload: ResultPayload) -> bool:
