@@ -74,11 +74,26 @@ def test_a_large_malformed_result_is_stored_whole(store: Store, mode: str, resul
     )
 
 
-@pytest.mark.parametrize("result", ["short", [1, 2], None, {}, {"content": "short"}, {"task": {"taskId": "1"}}])
-@pytest.mark.parametrize("mode", ["auto", "handle"])
-def test_a_small_malformed_result_is_forwarded(store: Store, mode: str, result: Any) -> None:
-    received, _ = answer(store, {"result": result}, output_mode=mode)
+SMALL = ["short", [1, 2], {}, {"content": "short"}]
+
+
+@pytest.mark.parametrize("result", [*SMALL, None, {"task": {"taskId": "1"}}])
+def test_a_small_malformed_result_is_forwarded(store: Store, result: Any) -> None:
+    received, _ = answer(store, {"result": result})
     assert received["result"] == result
+
+
+@pytest.mark.parametrize("result", SMALL)
+def test_handle_mode_stores_a_malformed_result_of_any_size(store: Store, result: Any) -> None:
+    received, _ = answer(store, {"result": result}, output_mode="handle")
+    assert read_json(store, json.loads(received["result"]["content"][0]["text"])["output_handle"]) == result
+
+
+@pytest.mark.parametrize("result", [*SMALL, TEXT, {"content": TEXT}])
+def test_a_malformed_result_under_contract_is_wrapped(store: Store, result: Any) -> None:
+    received, message = answer(store, {"result": result}, contract=True)
+    assert len(message) <= 10_240
+    assert json.loads(received["result"]["content"][0]["text"])["success"] is True
 
 
 @pytest.mark.parametrize("mode", ["auto", "handle"])

@@ -9,7 +9,7 @@ from typing import Any, overload
 import orjson
 
 from forebay import _core
-from forebay.errors import ForebayError, RedactionFailed, StoreUnavailable
+from forebay.errors import ForebayError, InvalidJSON, RedactionFailed, StoreUnavailable
 from forebay.outputs.contract.artifacts import sanitize_domain
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ResponseLimits
@@ -112,13 +112,10 @@ class Pipeline:
         """Return whether a result goes to the client unchanged. `size` is its size on the wire, if known."""
         if _is_protocol_result(result):
             return True
-        if _has_content(result):
-            if mode.contract is not None:
-                return False
-            if mode.output_mode != "auto":
-                return mode.output_mode == "inline"
-        elif mode.output_mode == "inline" and mode.contract is None:
-            return True
+        if mode.contract is not None:
+            return False
+        if mode.output_mode != "auto":
+            return mode.output_mode == "inline"
         if isinstance(result, LazyJSON) or size is not None:
             return (len(result) if size is None else size) <= mode.output_inline_limit_bytes
         try:
@@ -238,14 +235,12 @@ def _is_too_large_for_memory(payload: ResultPayload) -> bool:
 
 def _is_protocol_result(result: Result | LazyJSON) -> bool:
     """Return whether a result is a task, a request for input or an extension's result, not tool output."""
-    result = parse_result(result)
+    if isinstance(result, LazyJSON):
+        try:
+            result = {name: member.parse() for name, member in result.members(("resultType", "task")).items()}
+        except InvalidJSON:
+            return False
     return result.get("resultType", "complete") != "complete" or isinstance(result.get("task"), Mapping)
-
-
-def _has_content(result: Result | LazyJSON) -> bool:
-    """Return whether a result has a list of content blocks, as the protocol requires."""
-    content = parse_result(result).get("content")
-    return isinstance(content, list) or (isinstance(content, LazyJSON) and content.is_array)
 
 
 def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Mapping[str, Any]) -> dict[str, Any]:

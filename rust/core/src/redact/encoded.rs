@@ -47,7 +47,7 @@ impl<'a> Base64Text<'a> {
         let decoded = decoder.decode(&chars).ok()?;
         simdutf8::basic::from_utf8(&decoded).ok().filter(|text| is_printable(text))?;
         // Without `=` and with whole groups, only the alphabet hints at what a decoder expects.
-        let has_padding = chars.ends_with(b"=") || (chars.len() % 4 == 0 && !is_url_safe);
+        let has_padding = chars.ends_with(b"=") || (chars.len().is_multiple_of(4) && !is_url_safe);
         let engine = match (is_url_safe, has_padding) {
             (false, true) => &STANDARD_PADDED,
             (false, false) => &STANDARD_UNPADDED,
