@@ -57,6 +57,7 @@ BARS = [
     Bar("put, uncompressed", "*", "plain write", 0.7),
     Bar("put, compressed", "*", "zstd -1 -T2", 0.9),
     Bar("10,000 small puts", "*", "plain files", 0.5),
+    Bar("redact", "*", "orjson and re", 4),
     Bar("page of 50 stored items", "* 100 MB", "orjson", 500),
     Bar("page of 50 stored items", "*", "", seconds=1e-3),
     Bar("20 stored pages", "*", "?*", 0.5),

@@ -9,7 +9,7 @@ from typing import Any, overload
 import orjson
 
 from forebay import _core
-from forebay.errors import ForebayError, RedactionFailed, StoreUnavailable
+from forebay.errors import ForebayError, InvalidJSON, RedactionFailed, StoreUnavailable
 from forebay.outputs.contract.artifacts import sanitize_domain
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ResponseLimits
@@ -112,13 +112,10 @@ class Pipeline:
         """Return whether a result goes to the client unchanged. `size` is its size on the wire, if known."""
         if _is_protocol_result(result):
             return True
-        if _has_content(result):
-            if mode.contract is not None:
-                return False
-            if mode.output_mode != "auto":
-                return mode.output_mode == "inline"
-        elif mode.output_mode == "inline" and mode.contract is None:
-            return True
+        if mode.contract is not None:
+            return False
+        if mode.output_mode != "auto":
+            return mode.output_mode == "inline"
         if isinstance(result, LazyJSON) or size is not None:
             return (len(result) if size is None else size) <= mode.output_inline_limit_bytes
         try:
@@ -188,10 +185,11 @@ class Pipeline:
         return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
 
     def store_error(self, error: Any, call: ToolCall) -> dict[str, Any] | None:
-        """Store a JSON-RPC error, and return one with the same code that names the handle; `None` if that fails."""
-        has_members = isinstance(error, LazyJSON) and not error.is_string and not error.is_array
-        members = {name: value.parse() for name, value in error.members(("code",)).items()} if has_members else error
-        data = dump_chunks(error)
+        """Store a JSON-RPC error, and return one with the same code that names the handle.
+
+        Return `None` if the error cannot be stored and may be forwarded: if there is nothing to redact.
+        """
+        data, code = dump_chunks(error), _get_error_code(error)
         try:
             descriptor = self._store.put(
                 iter(data) if isinstance(data, ChunkSource) else data,
@@ -202,16 +200,12 @@ class Pipeline:
             )
         except ForebayError as failure:
             _log.warning("forebay: the error of %.64s was not stored: %s", call.tool, failure)
-            return None
+            return {"code": code, "message": str(failure)} if self._store.options.redactions else None
         descriptor = dataclasses.replace(descriptor, fetch_with=call.fetch_with or self._fetch_with)
-        code = members.get("code") if isinstance(members, dict) else None
         message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
         budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES
-        return {
-            "code": code if isinstance(code, int) else INTERNAL_ERROR,
-            "message": message,
-            "data": orjson.loads(descriptor.fit(budget, is_ascii=call.is_ascii).to_json()),
-        }
+        fitted = descriptor.fit(budget, is_ascii=call.is_ascii)
+        return {"code": code, "message": message, "data": orjson.loads(fitted.to_json())}
 
     def _redact(self, value: Any) -> Any:
         """Return a value that is shown beside the descriptor without its secrets."""
@@ -227,20 +221,26 @@ class Pipeline:
         return error_result(error, note=HAS_RUN_NOTE, preview=preview)
 
 
+def _get_error_code(error: Any) -> int:
+    members: Any = error
+    if isinstance(error, LazyJSON):
+        members = {name: value.parse() for name, value in error.members(("code",)).items()}
+    code = members.get("code") if isinstance(members, dict) else None
+    return code if isinstance(code, int) else INTERNAL_ERROR
+
+
 def _is_too_large_for_memory(payload: ResultPayload) -> bool:
     return isinstance(payload.data, ChunkSource) and payload.data.max_size > _MAX_IN_MEMORY_BYTES
 
 
 def _is_protocol_result(result: Result | LazyJSON) -> bool:
     """Return whether a result is a task, a request for input or an extension's result, not tool output."""
-    result = parse_result(result)
+    if isinstance(result, LazyJSON):
+        try:
+            result = {name: member.parse() for name, member in result.members(("resultType", "task")).items()}
+        except InvalidJSON:
+            return False
     return result.get("resultType", "complete") != "complete" or isinstance(result.get("task"), Mapping)
-
-
-def _has_content(result: Result | LazyJSON) -> bool:
-    """Return whether a result has a list of content blocks, as the protocol requires."""
-    content = parse_result(result).get("content")
-    return isinstance(content, list) or (isinstance(content, LazyJSON) and content.is_array)
 
 
 def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Mapping[str, Any]) -> dict[str, Any]:

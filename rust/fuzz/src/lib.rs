@@ -12,6 +12,7 @@ pub mod pages;
 pub mod pointer;
 pub mod preview;
 pub mod project;
+pub mod redact;
 pub mod search;
 pub mod truncate;
 pub mod validate;
@@ -46,7 +47,7 @@ impl<'a> Input<'a> {
 /// A target's name and its function.
 pub type Target = (&'static str, fn(Input<'_>));
 
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("index", index::compare),
     ("items", items::compare),
     ("message", message::compare),
@@ -55,6 +56,7 @@ pub const TARGETS: [Target; 11] = [
     ("pointer", pointer::compare),
     ("preview", preview::compare),
     ("project", project::compare),
+    ("redact", redact::compare),
     ("search", search::compare),
     ("truncate", truncate::compare),
     ("validate", validate::compare),
