@@ -266,7 +266,7 @@ def soak(folder: Path, seconds: float) -> tuple[Ledger, list[Usage]]:
             lambda: kill_writers(roots[0], ledger, stop),
             lambda: call_wrap(client, roots[1], ledger, stop),
             lambda: never_read(gateway.port, stop),
-            *(lambda name=name: call_serve(gateway.port, name, roots[2], ledger, stop) for name in NAMES),  # type: ignore[misc]
+            *(lambda name=name: call_serve(gateway.port, name, roots[2], ledger, stop) for name in NAMES),
         ]
         with running(ledger, stop, *loads):
             end, reported = time.monotonic() + seconds, time.monotonic()
