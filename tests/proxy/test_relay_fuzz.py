@@ -112,7 +112,12 @@ broken = st.sampled_from([b"{", b"nonsense", b'"text"', b"7", b"{}x", b'{"id":Na
 
 
 def dump(message: Any) -> st.SearchStrategy[bytes]:
-    layouts = [{}, {"indent": None, "separators": (",", ":")}, {"ensure_ascii": False}, {"separators": (" , ", " : ")}]
+    layouts: list[dict[str, Any]] = [
+        {},
+        {"indent": None, "separators": (",", ":")},
+        {"ensure_ascii": False},
+        {"separators": (" , ", " : ")},
+    ]
     return st.sampled_from(layouts).map(lambda layout: json.dumps(message, **layout).encode("utf-8", "surrogatepass"))
 
 
