@@ -1,7 +1,7 @@
 # Every target installs what it needs; Python 3.11 or newer and a Rust toolchain must be there.
 #
 #   PYTHON=python3.13   the interpreter to use (a change rebuilds the environment)
-#   TIME=600            seconds that `make fuzz` spends on each target
+#   TIME=600            seconds that `make fuzz` spends on each target, or that `make soak` runs
 #   FUZZER=stable       fuzz without cargo-fuzz and nightly even where they are installed
 
 PYTHON ?= python3
@@ -29,7 +29,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast lint bench conformance peers wheel fuzz clean
+.PHONY: help demo test test-fast lint bench conformance peers wheel fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ ifeq ($(FUZZER),libfuzzer)
 else
 	cargo run --manifest-path $(FUZZ)/Cargo.toml --release -- --seconds $(TIME)
 endif
+
+soak: $(BUILT) $(VENV)/.group-test ## Run all gateways under mixed load with kills, and check every acknowledged byte
+	$(BIN)/python tools/soak.py --seconds $(TIME)
 
 clean: ## Remove everything the other targets made
 	rm -rf $(VENV) target dist $(FUZZ)/target python/forebay/_core*.so .hypothesis .pytest_cache .mypy_cache .ruff_cache

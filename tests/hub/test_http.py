@@ -86,7 +86,7 @@ def test_the_upstreams_of_a_session_end_with_it(port: int) -> None:
     wire = connect_as(port, LEGACY, "ann")
     pid = call_tool(wire, "pid")
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("DELETE", "/mcp", headers=wire._headers)  # type: ignore[attr-defined]
+    connection.request("DELETE", "/mcp", headers=wire._headers)
     assert connection.getresponse().status == 200
     connection.close()
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)

@@ -11,7 +11,7 @@ from typing import Any
 
 from listening_harness import JSON, HttpServer
 from serve_harness import serve_command, write_config
-from wires import MODERN, Wire, connect_http, extract_message, make_request
+from wires import MODERN, HttpWire, Wire, connect_http, extract_message, make_request
 
 __all__ = [
     "NAMES",
@@ -64,7 +64,7 @@ def serving_config(path: Path, *options: str) -> Iterator[HttpServer]:
             gateway.kill()
 
 
-def connect_as(port: int, era: str, name: str) -> Wire:
+def connect_as(port: int, era: str, name: str) -> HttpWire:
     return connect_http(port, era, token(name))
 
 

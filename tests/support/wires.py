@@ -87,7 +87,7 @@ class _StdioWire:
         self._process.stdin.flush()
 
 
-class _HttpWire:
+class HttpWire:
     def __init__(self, port: int, era: str, token: str | None) -> None:
         self._port, self._era, self._id, self.initialize_response = port, era, 0, b""
         self.notifications: list[bytes] = []
@@ -102,6 +102,13 @@ class _HttpWire:
     def request(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         self._id += 1
         return self._post(make_request(self._id, method, params, self._era))
+
+    def end_session(self) -> None:
+        """End the session, if this era has one."""
+        if "mcp-session-id" in self._headers:
+            with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)) as connection:
+                connection.request("DELETE", "/mcp", headers=self._headers)
+                connection.getresponse().read()
 
     def _post(self, message: dict[str, Any]) -> bytes:
         headers = dict(self._headers)
@@ -164,6 +171,6 @@ class Servers:
             yield _StdioWire(process, era)
 
 
-def connect_http(port: int, era: str, token: str | None = None) -> Wire:
+def connect_http(port: int, era: str, token: str | None = None) -> HttpWire:
     """Connect to a running HTTP server."""
-    return _HttpWire(port, era, token)
+    return HttpWire(port, era, token)
