@@ -13,7 +13,7 @@ from typing import Any
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.outputs.modes import Mode
 from forebay.wire.framing import Message
-from forebay.wire.messages import dump, make_id_key, parse_fully, parse_lazy
+from forebay.wire.messages import dump, dump_message, make_id_key, parse_fully, parse_lazy
 from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_PAGES, PageCursors
 
 __all__ = [
@@ -89,9 +89,9 @@ class Session:
                 yield _renew_id(raw, new_id())
 
 
-def _renew_id(raw: Message, request_id: str) -> tuple[str, bytes]:
+def _renew_id(raw: Message, request_id: str) -> tuple[str, Message]:
     """Return `request_id` and the request with this new id. The client already has a response to the old id."""
-    return request_id, dump({**parse_lazy(raw), "id": request_id})
+    return request_id, dump_message({**parse_lazy(raw), "id": request_id})
 
 
 _DEFAULT_MODE = Mode()
@@ -279,6 +279,13 @@ class PendingRequests:
             self._cancelled_keys.add(make_id_key(pending.id) for pending in expired)
         return expired
 
+    def abandon_all(self) -> list[PendingRequest]:
+        """Remove and return all requests; late responses to them count as cancelled."""
+        pending = self.take_all()
+        with self._changed:
+            self._cancelled_keys.add(make_id_key(request.id) for request in pending)
+        return pending
+
     def take_all(self) -> list[PendingRequest]:
         with self._changed:
             pending = [entry.pending for entry in self._iter_in_flight()]
@@ -405,7 +412,7 @@ class ServerRequests:
             if make_id_key(server_id) in self._abandoned_keys:
                 client_id = self._ids.next_id()
             self._open_requests[make_id_key(client_id)] = client_id, server_id
-        return raw if client_id is server_id else dump({**message, "id": client_id})
+        return raw if client_id is server_id else dump_message({**message, "id": client_id})
 
     def _translate_cancel(self, message: dict[str, Any], raw: Message) -> Message:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
@@ -415,7 +422,7 @@ class ServerRequests:
                 del self._open_requests[make_id_key(client_id)]
                 if client_id is server_id:
                     return raw
-                return dump({**message, "params": {**params, "requestId": client_id}})
+                return dump_message({**message, "params": {**params, "requestId": client_id}})
         return raw
 
     def translate_response(self, message: dict[str, Any], raw: Message) -> Message | None:
@@ -426,7 +433,7 @@ class ServerRequests:
                 self._abandoned_keys.discard(key)
                 return None
             client_id, server_id = self._open_requests.pop(key, (None, None))
-        return raw if client_id is server_id else dump({**message, "id": server_id})
+        return raw if client_id is server_id else dump_message({**message, "id": server_id})
 
     def cancel_all(self) -> list[bytes]:
         """Abandon all requests that an ended server made; return the cancellations to send to the client."""

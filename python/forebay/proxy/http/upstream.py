@@ -12,7 +12,14 @@ import httpx2
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.proxy.http.connection import Endpoint, OutgoingMessage, OutgoingRequests, UpstreamConnection
 from forebay.proxy.http.headers import make_message_headers, parse_headers
-from forebay.proxy.http.streams import EVENT_STREAM_TYPE, JSON_TYPE, HttpStatusError, LegacyStream, ResponseStreams
+from forebay.proxy.http.streams import (
+    EVENT_STREAM_TYPE,
+    JSON_TYPE,
+    HttpStatusError,
+    LegacyStream,
+    ResponseStreams,
+    redact_errors,
+)
 from forebay.proxy.relay import Relay
 from forebay.proxy.workers import WorkerPool
 from forebay.wire.framing import LineBuffer, Message, Spool
@@ -84,6 +91,7 @@ class HttpUpstream:
         """Send queued messages until `close` is called; return 0, since a server at a URL has no exit code."""
         self._relay = relay
         relay.redact = self._endpoint.redact
+        relay.redact_line = lambda line: redact_errors(line, self._endpoint.redact)
         self._streams = ResponseStreams(self._endpoint, relay, self._new_buffer, self._stop_event)
         while (raw := self._send_queue.get()) is not None:
             self._dispatch(self._make_outgoing(raw))
