@@ -10,6 +10,9 @@ from gateway_harness import StdioClient, connect, parse_text, script, wrap
 pytestmark = pytest.mark.slow
 
 MAX_PEAK_BYTES = 112 << 20
+MAX_LIST_PEAK_BYTES = 192 << 20
+"""A list of 4 MiB is parsed in memory."""
+
 SIZE = 100_000_000
 HUGE = script("huge_server.py")
 
@@ -78,3 +81,46 @@ def test_a_large_argument_under_a_filter_stays_on_disk(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, *options, server=HUGE)) as talk:
         assert int(talk.call("measure", text="x" * SIZE)["content"][0]["text"]) > SIZE
         assert peak_bytes(talk) < MAX_PEAK_BYTES
+
+
+@pytest.mark.parametrize("options", [["--file-refs"], ["--per-call"]])
+def test_a_call_that_is_too_large_to_search_for_references_is_refused(options: list[str], tmp_path: Path) -> None:
+    with connect(*wrap(tmp_path, *options, server=HUGE)) as talk:
+        error = parse_text(talk.call("measure", text="x" * SIZE))["error"]
+        assert error["code"] == "invalid_argument"
+        assert "send less at once, or put the data into a file" in error["message"]
+        assert talk.call("measure")["content"]
+        assert peak_bytes(talk) < MAX_PEAK_BYTES
+
+
+FILTER = ["--disable-tools", "other", "--capability", "none=other"]
+
+
+@pytest.mark.parametrize("options", [[], FILTER])
+@pytest.mark.parametrize("shape", [(1_000_000, 1), (20_000, 7)], ids=["one page", "pages"])
+def test_a_very_long_list_of_tools_is_refused(shape: tuple[int, int], options: list[str], tmp_path: Path) -> None:
+    with connect(*wrap(tmp_path, *options, server=[*HUGE, *map(str, shape)])) as talk:
+        answer: dict[str, Any] = {}
+        cursor: dict[str, str] = {}
+        for _ in range(shape[1]):
+            answer = talk.request("tools/list", cursor)
+            if "error" in answer or not (following := answer["result"].get("nextCursor")):
+                break
+            cursor = {"cursor": following}
+        if shape[1] == 1:
+            assert answer["error"]["data"]["code"] == "upstream_failed"
+            assert "smaller pages" in answer["error"]["message"]
+        result = talk.call("measure")
+        if options:
+            # The filter does not know the tools, so that none may be called.
+            assert parse_text(result)["error"]["code"] == "CAPABILITY_DISABLED"
+        else:
+            assert result["content"][0]["text"].isdigit()
+        assert peak_bytes(talk) < (MAX_PEAK_BYTES if shape[1] == 1 else MAX_LIST_PEAK_BYTES)
+
+
+def test_a_list_just_below_the_limit_is_read(tmp_path: Path) -> None:
+    with connect(*wrap(tmp_path, *FILTER, server=[*HUGE, "70000"])) as talk:
+        assert len(talk.request("tools/list")["result"]["tools"]) == 70_000 + 2 + 2
+        assert talk.call("measure")["content"][0]["text"].isdigit()
+        assert peak_bytes(talk) < MAX_LIST_PEAK_BYTES

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from forebay import _core
 from forebay.arguments import short_repr
-from forebay.errors import CapabilityDisabled, ForebayError
+from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, UpstreamFailed
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_fragments
@@ -21,7 +21,7 @@ from forebay.outputs.result import (
     strip_wrap_result,
 )
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
-from forebay.proxy.session import PendingRequest, Session
+from forebay.proxy.session import PendingRequest, Session, describe_large_list
 from forebay.wire.framing import Message, Spool
 from forebay.wire.messages import (
     INTERNAL_ERROR,
@@ -42,6 +42,7 @@ from forebay.wire.messages import (
 from forebay.wire.protocol import (
     CLIENT_NOTIFICATIONS,
     CLIENT_REQUESTS,
+    MAX_LIST_BYTES,
     SERVER_INFO_KEY,
     add_result_fields,
     is_modern,
@@ -53,6 +54,9 @@ __all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "extend_list
 _log = logging.getLogger("forebay")
 
 _TOOLS_CHANGED_NOTIFICATION = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+_MAX_PARSED_CALL_BYTES = 64 << 20
+"""Maximum bytes of a call whose arguments are parsed completely."""
 
 _Params = Mapping[str, Any]
 _Bytes = bytes | bytearray
@@ -162,6 +166,11 @@ class RequestHandler:
             return [_make_response(pending, refusal, self._server_info)]
         if not policy.rewrites_arguments:
             return ForwardedRequest(dataclasses.replace(pending, mode=policy.resolve_mode(pending.tool, {})[0]))
+        if len(raw) > _MAX_PARSED_CALL_BYTES:
+            raise InvalidArgument(
+                f"this call has {len(raw)} bytes, and at most {_MAX_PARSED_CALL_BYTES} are searched for references "
+                "and other arguments of forebay; send less at once, or put the data into a file and pass a reference"
+            )
         # Parse the whole request, because references may be anywhere in the arguments.
         request = parse_fully(raw)
         original = request["params"].get("arguments")
@@ -260,7 +269,10 @@ class ResponseHandler:
     def __call__(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         """Return the bytes to send instead of `raw`; `None` to send `raw` unchanged."""
         handler = self._handlers.get(pending.method)
-        return None if handler is None else handler(pending, message, raw)
+        try:
+            return None if handler is None else handler(pending, message, raw)
+        except UpstreamFailed as error:
+            return make_error_message(pending.id, INTERNAL_ERROR, str(error), error.to_dict()["error"])
 
     def _handle_call(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         envelope, policy = message.get("result"), self._policy
@@ -344,8 +356,10 @@ class ResponseHandler:
     ) -> tuple[_Bytes, dict[str, Any]] | None:
         """Return a page of a list as bytes and as a parsed message; `None` if the message is not such a page.
 
-        If the server does not have the list, the page is empty.
+        If the server does not have the list, the page is empty. Raises `UpstreamFailed` if the page is too large.
         """
+        if len(raw) > MAX_LIST_BYTES and message.get("result") is not None:
+            raise UpstreamFailed(describe_large_list(len(raw)))
         data = self._make_empty_list(pending, key) if _is_method_not_found(message) else _read_all(raw)
         message = parse_fully(data)
         result = message.get("result")

@@ -14,7 +14,7 @@ from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.outputs.modes import Mode
 from forebay.wire.framing import Message
 from forebay.wire.messages import dump, dump_message, make_id_key, parse_fully, parse_lazy
-from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_PAGES, PageCursors
+from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_BYTES, MAX_LIST_PAGES, PageCursors
 
 __all__ = [
     "CANCELLED_METHOD",
@@ -25,6 +25,7 @@ __all__ = [
     "ServerRequests",
     "Session",
     "UpstreamRejected",
+    "describe_large_list",
     "make_cancellation",
 ]
 
@@ -323,7 +324,8 @@ class InternalRequests:
 
     def __init__(self) -> None:
         self._ids = _IdSequence()
-        self._futures: dict[str, Future[dict[str, Any]]] = {}
+        self._futures: dict[str, Future[tuple[dict[str, Any], int]]] = {}
+        """Each response and its size in bytes."""
 
     def new_id(self) -> str:
         """Return the id for a new request; `wait_result` must follow."""
@@ -339,7 +341,10 @@ class InternalRequests:
             return isinstance(request_id, str) and request_id.startswith(self._ids.prefix)
         # Two threads may bring two responses; the first one counts.
         with contextlib.suppress(InvalidStateError):
-            future.set_result(parse_fully(raw))
+            if len(raw) > MAX_LIST_BYTES:
+                future.set_exception(UpstreamFailed(describe_large_list(len(raw))))
+            else:
+                future.set_result((parse_fully(raw), len(raw)))
         return True
 
     def is_waiting(self, request_id: object) -> bool:
@@ -357,6 +362,7 @@ class InternalRequests:
     def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[Any]:
         """Return the tools on all pages of the server's list. Raises `UpstreamFailed`."""
         tools: list[Any] = []
+        list_bytes = 0
         # Without the client's progress token, so that the client gets no progress of this request.
         meta = {key: value for key, value in meta.items() if key != "progressToken"}
         cursors = PageCursors()
@@ -364,7 +370,10 @@ class InternalRequests:
             request_id = self.new_id()
             params = {**({"_meta": meta} if meta else {}), **cursor}
             send(dump({"jsonrpc": "2.0", "id": request_id, "method": "tools/list", "params": params}))
-            page = self.wait_result(request_id)
+            page, page_bytes = self._wait_response(request_id)
+            list_bytes += page_bytes
+            if list_bytes > MAX_LIST_BYTES:
+                raise UpstreamFailed(describe_large_list(list_bytes))
             listed = page.get("tools")
             tools += listed if isinstance(listed, list) else []
             cursors.follow(page)
@@ -374,8 +383,12 @@ class InternalRequests:
 
     def wait_result(self, request_id: str) -> dict[str, Any]:
         """Return the result of a request. Raises `UpstreamRejected`, `UpstreamFailed` or `UpstreamTimeout`."""
+        return self._wait_response(request_id)[0]
+
+    def _wait_response(self, request_id: str) -> tuple[dict[str, Any], int]:
+        """Return the result of a request, and the bytes of the response."""
         try:
-            message = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
+            message, size = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
         except TimeoutError:
             raise UpstreamTimeout(f"the server did not answer within {_INTERNAL_TIMEOUT_SECONDS:g} s") from None
         finally:
@@ -383,7 +396,15 @@ class InternalRequests:
         result = message.get("result")
         if not isinstance(result, dict):
             raise UpstreamRejected("the server refused what it was asked")
-        return result
+        return result, size
+
+
+def describe_large_list(size: int) -> str:
+    """Return the text of the error for a list that is too large to read."""
+    return (
+        f"the server answered with a list of {size} bytes, and at most {MAX_LIST_BYTES} are read; "
+        "have it list less, or in smaller pages"
+    )
 
 
 class ServerRequests:
