@@ -69,12 +69,21 @@ class Relay:
 
     Over HTTP, each request can have a stream of its own. `stream_request_id` is the id of the request whose stream
     carried a message, else `None`. The only response allowed on such a stream is the one to that request.
+
+    `wait_ready` is called before each message of the client, and blocks while the upstream has too much to send.
     """
 
     def __init__(
-        self, policy: OutputPolicy, client: Sender, upstream: Sender, *, call_timeout: float | None = None
+        self,
+        policy: OutputPolicy,
+        client: Sender,
+        upstream: Sender,
+        *,
+        call_timeout: float | None = None,
+        wait_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._policy, self._client, self._upstream = policy, client, upstream
+        self._wait_ready = wait_ready
         server_info = {"name": "forebay", "version": forebay.__version__}
         self._session = Session()
         self._request_handler = RequestHandler(policy, self._session, server_info, self._list_tools)
@@ -131,6 +140,8 @@ class Relay:
             for inner in batch:
                 self.receive_from_client(dump_line(inner))
             return
+        if not self._wait_upstream(message):
+            return
         if self._policy.capabilities.is_active:
             if (refusal := find_refusal(message)) is not None:
                 self._refuse(message, refusal)
@@ -152,6 +163,21 @@ class Relay:
             self._on_request(message, raw)
         else:
             self._on_client_notification(message, raw)
+
+    def _wait_upstream(self, message: Any) -> bool:
+        """Wait until the upstream takes another message; refuse the message and return `False` if that is too long."""
+        if isinstance(message, dict) and message.get("method") == CANCELLED_METHOD:
+            # A cancellation is small, and ends what the other messages wait for.
+            return True
+        try:
+            self._wait_ready()
+        except UpstreamFailed as error:
+            _log.warning("forebay: a message of the client was refused: %s", error)
+            if isinstance(message, dict) and "method" in message and "id" in message:
+                data = error.to_dict()["error"]
+                self._client.send(make_error_message(message["id"], INTERNAL_ERROR, str(error), data))
+            return False
+        return True
 
     def _refuse(self, message: Any, refusal: CapabilityDisabled) -> None:
         """Record a message that the server must not get, and answer it, unless it is a notification."""
