@@ -42,7 +42,9 @@ def test_every_named_path_can_be_fetched(tmp_path: Path) -> None:
         assert last_page(payload, tmp_path, path=path, format="text")["total"] == length
 
 
-@pytest.mark.parametrize("payload", [ROWS, {"rows": ROWS}, {"a": {"rows": ROWS}}, "\n".join(map(json.dumps, ROWS))])
+@pytest.mark.parametrize(
+    "payload", [ROWS, {"rows": ROWS}, {"rows": ROWS, "n": 7}, {"a": {"rows": ROWS}}, "\n".join(map(json.dumps, ROWS))]
+)
 def test_a_payload_without_a_rest_has_no_such_field(payload: Any, tmp_path: Path) -> None:
     assert "not_in_items" not in last_page(payload, tmp_path, format="items")
 
@@ -58,6 +60,16 @@ def test_the_page_stays_within_its_budget(max_bytes: int, tmp_path: Path) -> Non
         assert page.not_in_items is not None
         shown = list(page.not_in_items.get("paths", {}).values())
         assert shown == sorted(shown, reverse=True)
+
+
+@pytest.mark.parametrize("rest", [{"k" * 70_000: 1}, {str(number): 1 for number in range(300)}])
+def test_the_size_of_an_odd_rest_is_named(rest: dict[str, int], tmp_path: Path) -> None:
+    page = last_page({"data": ROWS * 10, **rest}, tmp_path, format="items")
+    assert page["not_in_items"].keys() == {"size_bytes"}
+
+
+def test_white_space_is_no_rest(tmp_path: Path) -> None:
+    assert "not_in_items" not in last_page(json.dumps({"a": {"rows": ROWS}}, indent=2), tmp_path, format="items")
 
 
 def test_a_very_large_rest_is_not_read(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class Page:
     arguments for `fetch` to read the whole item, or the rest of the line.
     """
     not_in_items: dict[str, Any] | None = None
-    """On the last page of items: what the payload has besides them, or `None` if it has nothing else.
+    """On the last page of items: what the payload has besides them, or `None` if that is nothing or a few bytes.
 
     It has the keys `size_bytes` and, as far as there is room, `paths`: the size of each other value by its path.
     """
