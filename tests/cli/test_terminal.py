@@ -58,7 +58,15 @@ def test_no_bar_in_a_pipe(tmp_path: Path) -> None:
     assert run("put", str(path)).json["mime_type"] == "text/plain"
 
 
-HOSTILE = "[/red] [bold]not bold[/] \x1b]0;title\x07 \x1b[2J \x9b31m [link=x]y"
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+HOSTILE = f"[/red] [bold]not bold[/] \x1b]0;title\x07 \x1b[2J \x9b31m {BIDI} [link=x]y"
+
+
+def assert_harmless(screen: bytes) -> None:
+    assert b"\x1b]0" not in screen
+    assert b"\x1b[2J" not in screen
+    assert b"\x07" not in screen
+    assert not {*BIDI, "\x7f", *map(chr, range(0x80, 0xA0))} & {*screen.decode()}
 
 
 @pytest.mark.slow
@@ -84,12 +92,36 @@ def test_a_payload_has_no_power_over_the_terminal(args: list[str], home: Path) -
     result = run_on_terminal(*(arg.replace("HANDLE", handle) for arg in args))
     assert b"Traceback" not in result.out
     assert result.code in (0, 3, 6)
-    assert b"\x1b]0" not in result.out
-    assert b"\x1b[2J" not in result.out
-    assert b"\x07" not in result.out
-    assert "\x9b" not in result.out.decode()
+    assert_harmless(result.out)
     if result.code == 0:
         assert "[/red]" in plain(result.out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_escaped", [True, False])
+@pytest.mark.parametrize(
+    "args", [["fetch", "HANDLE"], ["get", "HANDLE", "/0"], ["cat", "HANDLE"], ["outline", "HANDLE"]]
+)
+def test_json_has_no_power_over_the_terminal(args: list[str], is_escaped: bool, home: Path) -> None:
+    hostile = f"{HOSTILE}\x7f\x85"
+    text = json.dumps([{hostile: hostile}] * 3, ensure_ascii=is_escaped)
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put(text.encode(), mime_type="application/json").output_handle
+    arguments = [arg.replace("HANDLE", handle) for arg in args]
+    result = run_on_terminal(*arguments)
+    assert result.code == 0
+    assert_harmless(result.out)
+    if args[0] == "cat":
+        # In a pipe, bytes stay as they are.
+        assert run(*arguments).out == text.encode()
+
+
+@pytest.mark.slow
+def test_the_log_of_a_gateway_has_no_power_over_the_terminal(home: Path) -> None:
+    server = ["sh", "-c", "printf '\\033[2J\\342\\200\\256 hello\\n'; sleep 0.2"]
+    result = run_on_terminal("wrap", "--store", home.as_uri(), "--", *server, only="err")
+    assert "hello" in plain(result.err)
+    assert_harmless(result.err)
 
 
 def test_cut_items_are_named_on_a_terminal(home: Path) -> None:

@@ -97,6 +97,42 @@ def test_any_stream_is_parsed_as_specified(chunks: list[bytes]) -> None:
     assert parse_chunks(chunks) == parse_naively(b"".join(chunks))
 
 
+@pytest.mark.slow
+@given(st.lists(st.sampled_from([*FRAGMENTS, b"\n", b"\r\n", b": c\n", b"data: y\n\n"]), max_size=25).map(b"".join))
+def test_any_stream_is_parsed_as_specified_wherever_it_is_cut(stream: bytes) -> None:
+    whole = parse_naively(stream)
+    for cut in range(len(stream) + 1):
+        assert parse_chunks([stream[:cut], stream[cut:]]) == whole
+    assert parse_chunks(stream[at : at + 1] for at in range(len(stream))) == whole
+
+
+@pytest.mark.parametrize("line", [b":", b": c", b"", b"data: x\r\n\r\n: c", b"id: 7", b"event: e\ndata: y\n"])
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_a_stream_longer_than_a_part_is_parsed_as_specified(line: bytes, end: bytes) -> None:
+    for shift in range(3):
+        stream = b":" + b"c" * shift + end + (line + end) * (150_000 // len(line + end)) + end + b"data: z" + end + end
+        assert parse_chunks([stream]) == parse_naively(stream)
+
+
+class CountingParser(EventParser):
+    """Parser that counts the lines and pieces that it handles one by one."""
+
+    count = 0
+
+    def _append(self, chunk: bytes) -> None:
+        self.count += 1
+        super()._append(chunk)
+
+
+@pytest.mark.parametrize("line", [b":\n", b": comment\n", b"\n", b"\r\n", b"\r", b":\r"])
+def test_lines_without_meaning_are_skipped_at_once(line: bytes) -> None:
+    events = CountingParser(LineBuffer(1000, no_spool))
+    stream = line * (1_000_000 // len(line))
+    assert list(events.feed(stream)) == []
+    assert events.count < 100
+    assert [content(event) for event in events.feed(b"data: x\n\n")] == [b"x"]
+
+
 def test_discard_drops_an_incomplete_event() -> None:
     events = EventParser(LineBuffer(1 << 20, no_spool))
     assert list(events.feed(b"id: 1\n\nid: 2\nevent: e\ndata: half")) == []

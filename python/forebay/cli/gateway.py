@@ -255,7 +255,7 @@ def _diff(old_text: str, new_text: str, path: str) -> list[bytes]:
 def _print_note(text: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(text + "\n")
+            sys.stderr.write((output.replace_controls(text) if sys.stderr.isatty() else text) + "\n")
 
 
 def _check_executable(command: str, subject: str, split_hint: str) -> None:
@@ -287,6 +287,12 @@ def _configure_logging(level: str) -> None:
             record.message = record.message.removeprefix("forebay: ")
             return super().formatMessage(record)
 
+        def format(self, record: logging.LogRecord) -> str:
+            text = super().format(record)
+            # A message may repeat what a server wrote.
+            return output.replace_controls(text) if is_terminal else text
+
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Formatter("forebay: %(levelname)s: %(message)s"))
     logging.basicConfig(handlers=[handler])

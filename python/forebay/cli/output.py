@@ -36,6 +36,7 @@ __all__ = [
     "print_settings",
     "print_stats",
     "print_stored",
+    "replace_controls",
     "show_progress_bar",
 ]
 
@@ -105,7 +106,10 @@ def print_json_text(text: bytes) -> None:
 
     visible = text.decode().translate(_REPLACED_CONTROLS)
     try:
-        _print_rich(JSON(visible))
+        rendered = JSON(visible)
+        # Rich decodes escapes such as \u202e, so that characters which were harmless in the text have to be replaced.
+        rendered.text.plain = rendered.text.plain.translate(_REPLACED_CONTROLS)
+        _print_rich(rendered)
     except (ValueError, RecursionError):
         # Rich parses with `json`, which refuses very long numbers and very deep nesting.
         _print_rich(to_plain_text(visible))
@@ -114,7 +118,7 @@ def print_json_text(text: bytes) -> None:
 def print_bytes(chunks: Iterable[bytes]) -> None:
     """Print bytes. On a terminal, control characters are replaced."""
     if _is_terminal():
-        chunks = (_replace_controls(text).encode() for text in codecs.iterdecode(chunks, "utf-8", "replace"))
+        chunks = (replace_controls(text).encode() for text in codecs.iterdecode(chunks, "utf-8", "replace"))
     for chunk in chunks:
         _write_stdout(chunk)
 
@@ -157,6 +161,8 @@ def _print_position(page: "Page", console: "Console") -> None:
         value, size = truncation["path"] or truncation["index"], truncation["size_bytes"]
         options = " ".join(f"--{name} {argument}" for name, argument in truncation["read_with"].items())
         console.print(to_plain_text(f"cut: {value}, {size:,} bytes in all; {options} reads it"), style="dim")
+    for path, size in (page.not_in_items or {}).get("paths", {}).items():
+        console.print(to_plain_text(f"not among the items: {size:,} bytes; --path {path} reads them"), style="dim")
     more = "the end" if page.next_offset is None else f"more from --offset {page.next_offset}"
     position = f"{page.format}: {page.returned:,} from {page.offset:,} of {page.total:,}; {more}"
     console.print(position, style="dim", highlight=False)
@@ -325,8 +331,11 @@ def show_progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None
         yield lambda done: bar.update(task, completed=done)
 
 
-# A payload must not send control sequences to the terminal.
-_REPLACED_CONTROLS = dict.fromkeys([*range(127, 160), *range(0xD800, 0xE000)], "\N{REPLACEMENT CHARACTER}")
+# A payload must not send control sequences to the terminal, nor change the order in which its text is shown.
+_BIDI_CONTROLS = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_REPLACED_CONTROLS = dict.fromkeys(
+    [*range(127, 160), *_BIDI_CONTROLS, *range(0xD800, 0xE000)], "\N{REPLACEMENT CHARACTER}"
+)
 _CONTROL_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | _REPLACED_CONTROLS
 
 
@@ -334,8 +343,9 @@ def to_plain_text(value: object) -> "Text":
     """Return a value as text without markup, with control characters made visible."""
     from rich.text import Text
 
-    return Text(_replace_controls("" if value is None else str(value)))
+    return Text(replace_controls("" if value is None else str(value)))
 
 
-def _replace_controls(text: str) -> str:
+def replace_controls(text: str) -> str:
+    """Return a text that is safe to print on a terminal: control characters are replaced by visible ones."""
     return text.replace("\r\n", "\n").translate(_CONTROL_PICTURES)

@@ -20,7 +20,7 @@ from forebay.proxy.intercept import ForwardedRequest, RequestHandler
 from forebay.proxy.relay import Relay
 from forebay.proxy.session import PendingRequest, Session
 from forebay.wire.framing import Message
-from forebay.wire.messages import LazyJSON, dump, make_id_key, protocol_version
+from forebay.wire.messages import LazyJSON, dump_message, dump_size, make_id_key, protocol_version
 
 if TYPE_CHECKING:
     from forebay.adapters.sdk_internals import TransportStreams
@@ -89,7 +89,7 @@ class HubRelay(Relay):
         self._incoming.notify_server_ended()
         super().on_upstream_end(error)
 
-    def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+    def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         """Pass a large result to its sink and return a response with a placeholder.
 
         Return `None` to forward the response unchanged.
@@ -102,13 +102,13 @@ class HubRelay(Relay):
         if sink is None or not isinstance(result, dict | LazyJSON):
             return None
 
-        def dump_with_result(result: object) -> bytes:
-            return dump({**message, "result": set_task_result(pending.method, envelope, result)})
+        def set_result(result: object) -> dict[str, Any]:
+            return {**message, "result": set_task_result(pending.method, envelope, result)}
 
-        envelope_bytes = len(dump(set_task_result(pending.method, envelope, 0))) - 1
-        if not sink.try_store(result, len(raw) - len(dump_with_result(0)) + 1, envelope_bytes):
+        envelope_bytes = dump_size(set_task_result(pending.method, envelope, 0)) - 1
+        if not sink.try_store(result, len(raw) - dump_size(set_result(0)) + 1, envelope_bytes):
             return None
-        return dump_with_result({**PLACEHOLDER_RESULT, "isError": parse_result(result).get("isError") is True})
+        return dump_message(set_result({**PLACEHOLDER_RESULT, "isError": parse_result(result).get("isError") is True}))
 
     def _set_version(self, message: Mapping[str, Any]) -> None:
         result = message.get("result")

@@ -40,6 +40,9 @@ META_KEY = "forebay/capability"
 _MAX_CAPABILITY_LENGTH = 64
 _MAX_TOOL_NAME_LENGTH = 256
 
+_MAX_KNOWN_CAPABILITIES = 10_000
+"""Maximum number of capabilities to remember, because a server may declare new ones in every list."""
+
 _CAPABILITY_KEYS = (("_meta", META_KEY), ("_meta", "capability"), ("annotations", "capability"))
 """Where a tool may declare its capability, in order of precedence."""
 
@@ -123,12 +126,20 @@ class CapabilityFilter:
         self._declared_capabilities |= declared
         self._unreadable_tools -= declared.keys()
         self._unreadable_tools |= {name for name, tool in named.items() if not _has_readable_capability(tool)}
-        self._known_capabilities |= {capability for capability in declared.values() if capability is not None}
+        for capability in declared.values():
+            if capability is not None and len(self._known_capabilities) < _MAX_KNOWN_CAPABILITIES:
+                self._known_capabilities.add(capability)
         if is_complete and not self._knows_all_tools:
             self._warn_about_unused_patterns()
         self._knows_all_tools = self._knows_all_tools or is_complete
         if self._knows_all_tools and (option_error := self._find_option_error()) and option_error != previous_error:
             _log.error("forebay: %s; until then none of the server's tools is there", option_error)
+
+    def forget_tools(self, names: Iterable[str]) -> None:
+        """Forget listed tools. Until they are listed again they are unknown, and so disabled if there is a filter."""
+        for name in names:
+            self._declared_capabilities.pop(name, None)
+            self._unreadable_tools.discard(name)
 
     def _warn_about_unused_patterns(self) -> None:
         """Log patterns that match no tool: a typo would leave a tool enabled or listed without notice."""

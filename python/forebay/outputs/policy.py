@@ -15,6 +15,7 @@ from forebay.errors import CapabilityDisabled, InvalidArgument
 from forebay.outputs.capabilities import CORE, CapabilityFilter, get_tool_name, record_denial
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ContractRules, ResponseLimits, ToolContracts
+from forebay.outputs.known_tools import KnownTools
 from forebay.outputs.modes import Mode, OutputMode, ToolListing, ToolModes
 from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
 from forebay.outputs.pipeline import Pipeline, ToolCall, get_response_budget
@@ -117,7 +118,7 @@ class OutputPolicy:
         # Without a journal or contract the monitor is off by default, so that small results cost almost nothing.
         is_monitored = journal or bool(contracts) if monitor is None else monitor
         self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_monitored else None
-        self._known_tools: dict[str, Mapping[str, Any]] = {}
+        self._known_tools = KnownTools()
         self._tools_lock = threading.Lock()
         self.tasks = TaskCalls()
         self.knows_tools = False
@@ -148,14 +149,18 @@ class OutputPolicy:
     def learn_tools(self, tools: Iterable[Any], *, is_complete: bool = True) -> None:
         """Remember tools of the server, and rename our tools if the server has a tool of the same name.
 
-        A name that the server once used is never used for our tools again. Entries without a name are ignored.
+        A name that the server once used is never used for our tools again. Entries without a name are ignored. Of very
+        many tools, those that were listed longest ago are forgotten.
         """
         tools = list(tools)
         with self._tools_lock:
-            self._known_tools |= {name: tool for tool in tools if (name := get_tool_name(tool)) is not None}
+            forgotten = self._known_tools.add(
+                {name: tool for tool in tools if (name := get_tool_name(tool)) is not None}
+            )
+            self.capabilities.forget_tools(forgotten)
             self.capabilities.learn_tools(tools, is_complete=is_complete)
             self.knows_tools = self.knows_tools or is_complete
-            prefix = self._prefix
+            prefix = self.tools.prefix
             while any(f"{prefix}{name}" in self._known_tools for name in self.tools.base_names):
                 prefix = _CLASH_PREFIX + prefix
             if prefix != self.tools.prefix:
@@ -163,7 +168,7 @@ class OutputPolicy:
 
     def get_input_schema(self, tool: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool, or `None` if it is not known."""
-        schema = self._known_tools.get(tool, {}).get("inputSchema")
+        schema = (self._known_tools.get(tool) or {}).get("inputSchema")
         return schema if isinstance(schema, Mapping) else None
 
     def must_list_tools(self, tool: str) -> bool:

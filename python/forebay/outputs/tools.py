@@ -271,6 +271,8 @@ def read_resource(
     page = store.fetch_page(handle, request, principal=principal)
     mime_type = "application/json" if page.encoding == "json" else store.stat(handle, principal=principal).mime_type
     position = {name: getattr(page, name) for name in ("offset", "returned", "total", "next_offset", "eof", "format")}
+    if page.not_in_items is not None:
+        position["not_in_items"] = page.not_in_items
     if page.encoding == "base64" and not (page.eof and page.offset == 0):
         # The MIME type is only true of the whole payload: a part of an image is not an image.
         mime_type = "application/octet-stream"

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from forebay import _core
 from forebay.arguments import short_repr
-from forebay.errors import CapabilityDisabled, ForebayError
+from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, UpstreamFailed
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_fragments
@@ -21,7 +21,7 @@ from forebay.outputs.result import (
     strip_wrap_result,
 )
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
-from forebay.proxy.session import PendingRequest, Session
+from forebay.proxy.session import PendingRequest, Session, describe_large_list
 from forebay.wire.framing import Message, Spool
 from forebay.wire.messages import (
     INTERNAL_ERROR,
@@ -30,6 +30,8 @@ from forebay.wire.messages import (
     LazyJSON,
     as_lazy,
     dump,
+    dump_message,
+    dump_size,
     get_meta,
     make_error_message,
     make_result_message,
@@ -40,6 +42,7 @@ from forebay.wire.messages import (
 from forebay.wire.protocol import (
     CLIENT_NOTIFICATIONS,
     CLIENT_REQUESTS,
+    MAX_LIST_BYTES,
     SERVER_INFO_KEY,
     add_result_fields,
     is_modern,
@@ -52,9 +55,12 @@ _log = logging.getLogger("forebay")
 
 _TOOLS_CHANGED_NOTIFICATION = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
+_MAX_PARSED_CALL_BYTES = 64 << 20
+"""Maximum bytes of a call whose arguments are parsed completely."""
+
 _Params = Mapping[str, Any]
 _Bytes = bytes | bytearray
-_Handler = Callable[[PendingRequest, dict[str, Any], Message], bytes | None]
+_Handler = Callable[[PendingRequest, dict[str, Any], Message], Message | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -160,6 +166,11 @@ class RequestHandler:
             return [_make_response(pending, refusal, self._server_info)]
         if not policy.rewrites_arguments:
             return ForwardedRequest(dataclasses.replace(pending, mode=policy.resolve_mode(pending.tool, {})[0]))
+        if len(raw) > _MAX_PARSED_CALL_BYTES:
+            raise InvalidArgument(
+                f"this call has {len(raw)} bytes, and at most {_MAX_PARSED_CALL_BYTES} are searched for references "
+                "and other arguments of forebay; send less at once, or put the data into a file and pass a reference"
+            )
         # Parse the whole request, because references may be anywhere in the arguments.
         request = parse_fully(raw)
         original = request["params"].get("arguments")
@@ -255,12 +266,15 @@ class ResponseHandler:
             "resources/templates/list": self._handle_templates,
         }
 
-    def __call__(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+    def __call__(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         """Return the bytes to send instead of `raw`; `None` to send `raw` unchanged."""
         handler = self._handlers.get(pending.method)
-        return None if handler is None else handler(pending, message, raw)
+        try:
+            return None if handler is None else handler(pending, message, raw)
+        except UpstreamFailed as error:
+            return make_error_message(pending.id, INTERNAL_ERROR, str(error), error.to_dict()["error"])
 
-    def _handle_call(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+    def _handle_call(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         envelope, policy = message.get("result"), self._policy
         if find_task_id(envelope) is not None:
             policy.tasks.remember(envelope, pending.tool, pending.mode)
@@ -272,18 +286,18 @@ class ResponseHandler:
             result = as_lazy(dump(result))
         # Put a single digit in place of the result, to measure the bytes around the result.
         one_digit = set_task_result(pending.method, envelope, 0)
-        size = len(raw) - len(dump({**message, "result": one_digit})) + 1
+        size = len(raw) - dump_size({**message, "result": one_digit}) + 1
         if policy.pipeline.is_inline(result, pending.mode, size=size):
             self._record_size(pending, len(raw), is_inline=True)
             return None
         started = time.perf_counter()
         result = result if isinstance(result, LazyJSON) else strip_wrap_result(result)
-        call = dataclasses.replace(make_tool_call(pending, policy), envelope_bytes=len(dump(one_digit)) - 1)
+        call = dataclasses.replace(make_tool_call(pending, policy), envelope_bytes=dump_size(one_digit) - 1)
         stored = policy.pipeline.store_result(result, call)
         if stored is result:
             return None
         filled = set_task_result(pending.method, envelope, self._set_server_info(stored))
-        response = dump({**message, "result": self._set_server_info(filled)})
+        response = dump_message({**message, "result": self._set_server_info(filled)})
         _log.info(
             "forebay: %s answered %d bytes, of which the client gets %d (%.1f ms)",
             (pending.tool or pending.method)[:64],
@@ -294,13 +308,13 @@ class ResponseHandler:
         self._record_size(pending, len(response), is_inline=False)
         return response
 
-    def _handle_error(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+    def _handle_error(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         """Store an error that is too large, and keep its code."""
         is_large = pending.mode.output_mode != "inline" and len(raw) > pending.mode.output_inline_limit_bytes
         if message.get("error") is None or not is_large:
             return None
         error = self._policy.pipeline.store_error(message["error"], make_tool_call(pending, self._policy))
-        return None if error is None else dump({**message, "error": error})
+        return None if error is None else dump_message({**message, "error": error})
 
     def _record_size(self, pending: PendingRequest, size: int, *, is_inline: bool) -> None:
         self._policy.record_size(pending.tool, size, pending.mode, is_inline=is_inline, connection=self._session)
@@ -342,8 +356,10 @@ class ResponseHandler:
     ) -> tuple[_Bytes, dict[str, Any]] | None:
         """Return a page of a list as bytes and as a parsed message; `None` if the message is not such a page.
 
-        If the server does not have the list, the page is empty.
+        If the server does not have the list, the page is empty. Raises `UpstreamFailed` if the page is too large.
         """
+        if len(raw) > MAX_LIST_BYTES and message.get("result") is not None:
+            raise UpstreamFailed(describe_large_list(len(raw)))
         data = self._make_empty_list(pending, key) if _is_method_not_found(message) else _read_all(raw)
         message = parse_fully(data)
         result = message.get("result")
@@ -352,7 +368,7 @@ class ResponseHandler:
     def _make_empty_list(self, pending: PendingRequest, key: str) -> bytes:
         return _make_response(pending, {key: []}, self._server_info)
 
-    def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+    def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         """Announce tools and resources, even if the server has none."""
         result = message.get("result")
         if not isinstance(result, dict):
@@ -370,7 +386,7 @@ class ResponseHandler:
         if extended == capabilities:
             return None
         message = parse_lazy(raw)
-        return dump({**message, "result": {**message["result"], "capabilities": extended}})
+        return dump_message({**message, "result": {**message["result"], "capabilities": extended}})
 
 
 def _is_method_not_found(message: dict[str, Any]) -> bool:

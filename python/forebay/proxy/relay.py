@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import forebay
 from forebay import _core
-from forebay.errors import CapabilityDisabled, UpstreamFailed, UpstreamTimeout
+from forebay.errors import CapabilityDisabled, InvalidArgument, UpstreamFailed, UpstreamTimeout
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
@@ -30,11 +30,13 @@ from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
-    dump,
+    LazyJSON,
+    dump_line,
     get_meta,
     make_error_message,
     make_id_key,
     parse,
+    split_batch,
 )
 
 __all__ = ["Relay", "Sender"]
@@ -67,12 +69,21 @@ class Relay:
 
     Over HTTP, each request can have a stream of its own. `stream_request_id` is the id of the request whose stream
     carried a message, else `None`. The only response allowed on such a stream is the one to that request.
+
+    `wait_ready` is called before each message of the client, and blocks while the upstream has too much to send.
     """
 
     def __init__(
-        self, policy: OutputPolicy, client: Sender, upstream: Sender, *, call_timeout: float | None = None
+        self,
+        policy: OutputPolicy,
+        client: Sender,
+        upstream: Sender,
+        *,
+        call_timeout: float | None = None,
+        wait_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._policy, self._client, self._upstream = policy, client, upstream
+        self._wait_ready = wait_ready
         server_info = {"name": "forebay", "version": forebay.__version__}
         self._session = Session()
         self._request_handler = RequestHandler(policy, self._session, server_info, self._list_tools)
@@ -86,21 +97,27 @@ class Relay:
         self.pending = PendingRequests(call_timeout)
         self.redact: Callable[[str], str] = str
         """Removes credentials from server output before it is logged."""
+        self.redact_line: Callable[[Line], Line] = lambda line: line
+        """Removes credentials from an error that comes in a batch."""
         self.has_reported_failure = threading.Event()
         """Set when the client has received an error because the server is down."""
 
     def receive_from_client(self, line: Line) -> None:
         """Handle a message from the client."""
         if isinstance(line, LostMessage):
-            _log.error("forebay: a message of %d bytes from the client is lost: %s", line.size, line.error)
-            request_id = line.head_tail.find_id()
-            if line.head_tail.is_request and request_id is not None:
-                data = line.error.to_dict()["error"]
-                self._client.send(make_error_message(request_id, INTERNAL_ERROR, str(line.error), data))
+            self._refuse_lost(line)
             return
         message = parse(line)
         with self._report_errors(message):
             self._on_client_message(message, line)
+
+    def _refuse_lost(self, lost_message: LostMessage) -> None:
+        """Answer a request of the client that was lost."""
+        size, error = lost_message.size, lost_message.error
+        _log.error("forebay: a message of %d bytes from the client is lost: %s", size, error)
+        request_id = lost_message.head_tail.find_id()
+        if lost_message.head_tail.is_request and request_id is not None:
+            self._client.send(make_error_message(request_id, INTERNAL_ERROR, str(error), error.to_dict()["error"]))
 
     @contextlib.contextmanager
     def _report_errors(self, message: Any) -> Iterator[None]:
@@ -114,16 +131,27 @@ class Relay:
                 self._client.send(make_error_message(message["id"], INTERNAL_ERROR, text))
 
     def _on_client_message(self, message: Any, raw: Message) -> None:
-        if isinstance(message, list) and message and all(isinstance(inner, dict) for inner in message):
-            for inner in message:
-                self.receive_from_client(dump(inner))
+        try:
+            batch = split_batch(message)
+        except InvalidArgument as error:
+            self._client.send(make_error_message(None, INVALID_REQUEST, str(error), error.to_dict()["error"]))
+            return
+        if batch and all(map(_is_object, batch)):
+            for inner in batch:
+                self.receive_from_client(dump_line(inner))
+            return
+        if not self._wait_upstream(message):
             return
         if self._policy.capabilities.is_active:
             if (refusal := find_refusal(message)) is not None:
                 self._refuse(message, refusal)
                 return
             # Serialize the message again: the server might parse the client's bytes differently and see another call.
-            raw = dump(message)
+            line = dump_line(message)
+            if isinstance(line, LostMessage):
+                self._refuse_lost(line)
+                return
+            raw = line
         if not isinstance(message, dict):
             self._send_upstream(raw)
         elif "method" not in message:
@@ -135,6 +163,21 @@ class Relay:
             self._on_request(message, raw)
         else:
             self._on_client_notification(message, raw)
+
+    def _wait_upstream(self, message: Any) -> bool:
+        """Wait until the upstream takes another message; refuse the message and return `False` if that is too long."""
+        if isinstance(message, dict) and message.get("method") == CANCELLED_METHOD:
+            # A cancellation is small, and ends what the other messages wait for.
+            return True
+        try:
+            self._wait_ready()
+        except UpstreamFailed as error:
+            _log.warning("forebay: a message of the client was refused: %s", error)
+            if isinstance(message, dict) and "method" in message and "id" in message:
+                data = error.to_dict()["error"]
+                self._client.send(make_error_message(message["id"], INTERNAL_ERROR, str(error), data))
+            return False
+        return True
 
     def _refuse(self, message: Any, refusal: CapabilityDisabled) -> None:
         """Record a message that the server must not get, and answer it, unless it is a notification."""
@@ -238,10 +281,14 @@ class Relay:
             return True
 
     def _on_server_message(self, message: Any, raw: Message, stream_request_id: object) -> bool:
-        if isinstance(message, list):
-            batch = [dump(inner) for inner in message if isinstance(inner, dict)]
+        try:
+            batch = split_batch(message)
+        except InvalidArgument as error:
+            return self._refuse_server_batch(error, stream_request_id)
+        if batch is not None:
+            lines = (self.redact_line(dump_line(inner)) for inner in batch if _is_object(inner))
             # `sum`, not `any`, so that every message is handled.
-            return sum(self.receive_from_server(inner, stream_request_id) for inner in batch) > 0
+            return sum(self.receive_from_server(line, stream_request_id) for line in lines) > 0
         if not isinstance(message, dict):
             head_tail = read_head_tail(raw)
             excerpt = self.redact(head_tail.head[:_MAX_EXCERPT_BYTES].decode(errors="replace"))
@@ -258,6 +305,18 @@ class Relay:
         if not self._internal_requests.accept_response(message, raw):
             self._on_response(message, raw)
         return True
+
+    def _refuse_server_batch(self, reason: InvalidArgument, stream_request_id: object) -> bool:
+        """Fail the requests that a batch with too many messages may answer."""
+        error = UpstreamFailed(f"the server answered with too many messages at once: {reason}")
+        _log.warning("forebay: %s", error)
+        if stream_request_id is not None:
+            self.fail_request(stream_request_id, error)
+            return True
+        self._internal_requests.fail(error)
+        for pending in self.pending.abandon_all():
+            self._client.send(self._request_handler.make_error_response(pending, error))
+        return False
 
     def _report_unreadable(self, head_tail: HeadTail, stream_request_id: object) -> None:
         """Fail the request whose response is complete but not JSON, for example because it contains NaN."""
@@ -399,3 +458,7 @@ class Relay:
             and self._workers.wait_idle(seconds)
             and self._store_workers.wait_idle(seconds)
         )
+
+
+def _is_object(message: object) -> bool:
+    return isinstance(message, dict) or (isinstance(message, LazyJSON) and message.is_object)

@@ -13,8 +13,8 @@ from typing import Any
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.outputs.modes import Mode
 from forebay.wire.framing import Message
-from forebay.wire.messages import dump, make_id_key, parse_fully, parse_lazy
-from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_PAGES, PageCursors
+from forebay.wire.messages import dump, dump_message, make_id_key, parse_fully, parse_lazy
+from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_BYTES, MAX_LIST_PAGES, PageCursors
 
 __all__ = [
     "CANCELLED_METHOD",
@@ -25,6 +25,7 @@ __all__ = [
     "ServerRequests",
     "Session",
     "UpstreamRejected",
+    "describe_large_list",
     "make_cancellation",
 ]
 
@@ -89,9 +90,9 @@ class Session:
                 yield _renew_id(raw, new_id())
 
 
-def _renew_id(raw: Message, request_id: str) -> tuple[str, bytes]:
+def _renew_id(raw: Message, request_id: str) -> tuple[str, Message]:
     """Return `request_id` and the request with this new id. The client already has a response to the old id."""
-    return request_id, dump({**parse_lazy(raw), "id": request_id})
+    return request_id, dump_message({**parse_lazy(raw), "id": request_id})
 
 
 _DEFAULT_MODE = Mode()
@@ -279,6 +280,13 @@ class PendingRequests:
             self._cancelled_keys.add(make_id_key(pending.id) for pending in expired)
         return expired
 
+    def abandon_all(self) -> list[PendingRequest]:
+        """Remove and return all requests; late responses to them count as cancelled."""
+        pending = self.take_all()
+        with self._changed:
+            self._cancelled_keys.add(make_id_key(request.id) for request in pending)
+        return pending
+
     def take_all(self) -> list[PendingRequest]:
         with self._changed:
             pending = [entry.pending for entry in self._iter_in_flight()]
@@ -316,7 +324,8 @@ class InternalRequests:
 
     def __init__(self) -> None:
         self._ids = _IdSequence()
-        self._futures: dict[str, Future[dict[str, Any]]] = {}
+        self._futures: dict[str, Future[tuple[dict[str, Any], int]]] = {}
+        """Each response and its size in bytes."""
 
     def new_id(self) -> str:
         """Return the id for a new request; `wait_result` must follow."""
@@ -332,7 +341,10 @@ class InternalRequests:
             return isinstance(request_id, str) and request_id.startswith(self._ids.prefix)
         # Two threads may bring two responses; the first one counts.
         with contextlib.suppress(InvalidStateError):
-            future.set_result(parse_fully(raw))
+            if len(raw) > MAX_LIST_BYTES:
+                future.set_exception(UpstreamFailed(describe_large_list(len(raw))))
+            else:
+                future.set_result((parse_fully(raw), len(raw)))
         return True
 
     def is_waiting(self, request_id: object) -> bool:
@@ -350,6 +362,7 @@ class InternalRequests:
     def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[Any]:
         """Return the tools on all pages of the server's list. Raises `UpstreamFailed`."""
         tools: list[Any] = []
+        list_bytes = 0
         # Without the client's progress token, so that the client gets no progress of this request.
         meta = {key: value for key, value in meta.items() if key != "progressToken"}
         cursors = PageCursors()
@@ -357,7 +370,10 @@ class InternalRequests:
             request_id = self.new_id()
             params = {**({"_meta": meta} if meta else {}), **cursor}
             send(dump({"jsonrpc": "2.0", "id": request_id, "method": "tools/list", "params": params}))
-            page = self.wait_result(request_id)
+            page, page_bytes = self._wait_response(request_id)
+            list_bytes += page_bytes
+            if list_bytes > MAX_LIST_BYTES:
+                raise UpstreamFailed(describe_large_list(list_bytes))
             listed = page.get("tools")
             tools += listed if isinstance(listed, list) else []
             cursors.follow(page)
@@ -367,8 +383,12 @@ class InternalRequests:
 
     def wait_result(self, request_id: str) -> dict[str, Any]:
         """Return the result of a request. Raises `UpstreamRejected`, `UpstreamFailed` or `UpstreamTimeout`."""
+        return self._wait_response(request_id)[0]
+
+    def _wait_response(self, request_id: str) -> tuple[dict[str, Any], int]:
+        """Return the result of a request, and the bytes of the response."""
         try:
-            message = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
+            message, size = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
         except TimeoutError:
             raise UpstreamTimeout(f"the server did not answer within {_INTERNAL_TIMEOUT_SECONDS:g} s") from None
         finally:
@@ -376,7 +396,15 @@ class InternalRequests:
         result = message.get("result")
         if not isinstance(result, dict):
             raise UpstreamRejected("the server refused what it was asked")
-        return result
+        return result, size
+
+
+def describe_large_list(size: int) -> str:
+    """Return the text of the error for a list that is too large to read."""
+    return (
+        f"the server answered with a list of {size} bytes, and at most {MAX_LIST_BYTES} are read; "
+        "have it list less, or in smaller pages"
+    )
 
 
 class ServerRequests:
@@ -405,7 +433,7 @@ class ServerRequests:
             if make_id_key(server_id) in self._abandoned_keys:
                 client_id = self._ids.next_id()
             self._open_requests[make_id_key(client_id)] = client_id, server_id
-        return raw if client_id is server_id else dump({**message, "id": client_id})
+        return raw if client_id is server_id else dump_message({**message, "id": client_id})
 
     def _translate_cancel(self, message: dict[str, Any], raw: Message) -> Message:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
@@ -415,7 +443,7 @@ class ServerRequests:
                 del self._open_requests[make_id_key(client_id)]
                 if client_id is server_id:
                     return raw
-                return dump({**message, "params": {**params, "requestId": client_id}})
+                return dump_message({**message, "params": {**params, "requestId": client_id}})
         return raw
 
     def translate_response(self, message: dict[str, Any], raw: Message) -> Message | None:
@@ -426,7 +454,7 @@ class ServerRequests:
                 self._abandoned_keys.discard(key)
                 return None
             client_id, server_id = self._open_requests.pop(key, (None, None))
-        return raw if client_id is server_id else dump({**message, "id": server_id})
+        return raw if client_id is server_id else dump_message({**message, "id": server_id})
 
     def cancel_all(self) -> list[bytes]:
         """Abandon all requests that an ended server made; return the cancellations to send to the client."""

@@ -357,6 +357,9 @@ class StdioUpstream:
                 raise
             raise _make_exit_error(code, self._largest_message_bytes) from None
 
+    def wait_ready(self) -> None:
+        """Return at once: if the server reads too slowly, `send` fails."""
+
     def run(self, relay: "Relay") -> int:
         """Read messages until `close` is called, or the server ends and is not restarted; return its exit code."""
         has_sent_message = False

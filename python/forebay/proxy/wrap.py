@@ -75,7 +75,8 @@ def _run_relay(
         make_spool = partial(create_spool, policy.store)
         limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
         upstream = make_upstream(policy, limits)
-        relay = Relay(policy, client, upstream, call_timeout=settings.call_timeout_seconds)
+        timeout_seconds = settings.call_timeout_seconds
+        relay = Relay(policy, client, upstream, call_timeout=timeout_seconds, wait_ready=upstream.wait_ready)
         exit_codes: list[int] = []
 
         def read_server() -> None:
@@ -93,8 +94,8 @@ def _run_relay(
 
         server_thread = _start_thread(read_server)
         _start_thread(read_client)
-        if timeout := settings.call_timeout_seconds:
-            _start_thread(lambda: _expire_periodically(relay, timeout, stop_signal))
+        if timeout_seconds:
+            _start_thread(lambda: _expire_periodically(relay, timeout_seconds, stop_signal))
         stop_signal.wait()
         _log.info("forebay: %s", stop_signal.reason)
         if exit_codes:

@@ -25,6 +25,7 @@ from forebay.arguments import check_budget, check_fields, check_integer, short_r
 from forebay.errors import CorruptIndex, InvalidArgument, InvalidFormat, InvalidJSON, PathNotFound
 from forebay.store.payload import escaped_size, is_mostly_items
 from forebay.store.reader import View
+from forebay.store.rest import find_rest
 
 __all__ = ["DEFAULT_MAX_BYTES", "MAX_OFFSET", "Format", "Page", "PageRequest", "build_page"]
 
@@ -100,13 +101,18 @@ class Page:
     in), `size_bytes`, `byte_offset` (of an item the first byte, of a line the first byte not shown) and `read_with`:
     arguments for `fetch` to read the whole item, or the rest of the line.
     """
+    not_in_items: dict[str, Any] | None = None
+    """On the last page of items: what the payload has besides them, or `None` if that is nothing or a few bytes.
+
+    It has the keys `size_bytes` and, as far as there is room, `paths`: the size of each other value by its path.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in the order they are sent in, with JSON content as an orjson fragment."""
         page = {name: getattr(self, name) for name in self.__slots__}
         if isinstance(self.content, bytes):
             page["content"] = orjson.Fragment(self.content)
-        for name in ("items_path", "truncated"):
+        for name in ("items_path", "truncated", "not_in_items"):
             if not page[name]:
                 del page[name]
         return page
@@ -217,7 +223,24 @@ class _PageBuilder:
             path=self._request.path,
             items_path=self._get_nested_items_path() if page_format == "items" else None,
             truncated=truncated,
+            not_in_items=self._describe_rest() if is_last and page_format == "items" else None,
         )
+
+    def _describe_rest(self) -> dict[str, Any] | None:
+        """Describe the values around the items, the largest ones first, in a small part of the page."""
+        rest = find_rest(self._view)
+        if rest is None:
+            return None
+        size, paths = rest
+        budget = self._request.max_bytes // 8
+        shown: dict[str, int] = {}
+        for path, value_size in sorted(paths.items(), key=lambda item: -item[1]):
+            entry = orjson.dumps({path: value_size})
+            budget -= escaped_size(entry, self._request.escape_levels, is_ascii=self._request.is_ascii)
+            if budget < 0:
+                break
+            shown[path] = value_size
+        return {"size_bytes": size, "paths": shown} if shown else {"size_bytes": size}
 
     def _get_nested_items_path(self) -> str | None:
         """Return the JSON Pointer to the items inside the view, or `None` if it takes too much of the page."""

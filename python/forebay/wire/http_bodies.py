@@ -86,6 +86,9 @@ class Inflater:
 
 _DATA_FIELD = b"data:"
 _BOM = b"\xef\xbb\xbf"
+_MAX_PART_BYTES = 64 * 1024
+"""Maximum bytes to split into lines at once, because each line takes memory of its own."""
+
 _MAX_FIELD_BYTES = 64 * 1024
 """Maximum bytes of a line other than `data`; longer ones are cut."""
 
@@ -136,26 +139,26 @@ class EventParser:
         """Yield the events that are completed by a chunk."""
         if self._bom_prefix is not None:
             chunk = self._strip_bom(self._bom_prefix + chunk)
-        view = memoryview(chunk)
-        start = 1 if self._ends_with_cr and chunk[:1] == b"\n" else 0
-        if chunk:
-            self._ends_with_cr = False
-        # Remember the next LF and the next CR: searching for both in every line would take quadratic time in a chunk
-        # that has only one of them.
-        newline, carriage = chunk.find(b"\n", start), chunk.find(b"\r", start)
-        while newline >= 0 or carriage >= 0:
-            end = newline if carriage < 0 or 0 <= newline < carriage else carriage
-            self._append(view[start:end])
+        for start in range(0, len(chunk), _MAX_PART_BYTES):
+            yield from self._feed_part(chunk[start : start + _MAX_PART_BYTES])
+
+    def _feed_part(self, part: bytes) -> Iterator[Event]:
+        if self._ends_with_cr and part.startswith(b"\n"):
+            part = part[1:]
+        self._ends_with_cr = part.endswith(b"\r")
+        if b"\r" in part:
+            part = part.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, rest = part.split(b"\n")
+        is_after_blank = False
+        for number, line in enumerate(lines):
+            # Comments, and blank lines after a blank line, change nothing. A server may send millions of them.
+            if number and (line.startswith(b":") or (is_after_blank and not line)):
+                continue
+            is_after_blank = number > 0 and not line
+            self._append(line)
             if (event := self._end_line()) is not None:
                 yield event
-            start = end + 1
-            if end == carriage:
-                self._ends_with_cr = start == len(chunk)
-                start += chunk[start : start + 1] == b"\n"
-                carriage = chunk.find(b"\r", start)
-            if 0 <= newline < start:
-                newline = chunk.find(b"\n", start)
-        self._append(view[start:])
+        self._append(rest)
 
     def _strip_bom(self, first_bytes: bytes) -> bytes:
         """Remove the byte order mark that may start a stream."""
@@ -165,7 +168,7 @@ class EventParser:
         self._bom_prefix = None
         return first_bytes.removeprefix(_BOM)
 
-    def _append(self, chunk: memoryview) -> None:
+    def _append(self, chunk: bytes) -> None:
         """Append part of a line; the value of a `data:` field goes straight to the data buffer."""
         if self._is_data_line:
             self._data_buffer.append(chunk)

@@ -2,25 +2,27 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import orjson
 
 from forebay import _core
-from forebay.errors import InvalidJSON
+from forebay.errors import InvalidArgument, InvalidJSON
 from forebay.store.payload import CHUNK_BYTES, SerializedJSON, encode
-from forebay.wire.framing import Message, Spool
+from forebay.wire.framing import Line, LineBuffer, LostMessage, Message, Spool
 from forebay.wire.protocol import PROTOCOL_VERSION_KEY
 
 __all__ = [
     "INTERNAL_ERROR",
     "INVALID_PARAMS",
     "INVALID_REQUEST",
+    "MAX_BATCH_MESSAGES",
     "MAX_CONTAINER_BYTES",
     "MAX_DEPTH",
     "MAX_STRING_BYTES",
@@ -32,6 +34,9 @@ __all__ = [
     "as_lazy",
     "dump",
     "dump_chunks",
+    "dump_line",
+    "dump_message",
+    "dump_size",
     "get_meta",
     "make_error_message",
     "make_id_key",
@@ -41,6 +46,7 @@ __all__ = [
     "parse_fully",
     "parse_lazy",
     "protocol_version",
+    "split_batch",
 ]
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
@@ -54,8 +60,17 @@ MAX_CONTAINER_BYTES = 8192
 MAX_DEPTH = 64
 """Maximum nesting depth to parse; deeper values stay `LazyJSON`. `orjson` reads at most 1,024 levels."""
 
+MAX_BATCH_MESSAGES = 10_000
+"""Maximum number of messages in a batch."""
+
 _MAX_ENVELOPE_BYTES = 1 << 20
 """Like `MAX_CONTAINER_BYTES`, for a second attempt if `params` or `result` was larger than that."""
+
+_MAX_MEMORY_BYTES = 1 << 20
+"""Maximum bytes of a message to take out of a spool into memory; a larger one gets a spool of its own."""
+
+_MAX_ID_KEY_BYTES = 1024
+"""Maximum bytes of a request id to keep as a dictionary key; of a longer one, a digest is kept."""
 
 _UNLIMITED = 1 << 62
 _FULL_PARSE_DEPTH = 512
@@ -104,6 +119,10 @@ class LazyJSON(SerializedJSON):
     @property
     def is_array(self) -> bool:
         return self._first_byte == b"["
+
+    @property
+    def is_object(self) -> bool:
+        return self._first_byte == b"{"
 
     @property
     def is_number(self) -> bool:
@@ -187,15 +206,34 @@ class ChunkSource:
 def parse(raw_message: Message) -> Any:
     """Parse a JSON-RPC message like `parse_lazy`; return `None` if it is not JSON.
 
-    The members of JSON-RPC are always found, even if other members are very large or have invalid names.
+    The members of JSON-RPC are always found, even if other members are very large or have invalid names. A large batch
+    stays `LazyJSON`; `split_batch` returns its messages.
     """
     try:
         message = parse_lazy(raw_message)
         if _has_lazy_body(message):
             message = parse_lazy(raw_message, max_container_bytes=_MAX_ENVELOPE_BYTES)
-        return _parse_members(raw_message) if isinstance(message, LazyJSON) else message
+        if isinstance(message, LazyJSON) and not message.is_array:
+            return _parse_members(raw_message)
+        return message
     except InvalidJSON:
         return None
+
+
+def split_batch(message: Any) -> list[Any] | None:
+    """Return the messages of a parsed batch, each parsed or `LazyJSON`; `None` if the message is not a batch.
+
+    Raises `InvalidArgument` for more than `MAX_BATCH_MESSAGES` messages.
+    """
+    if isinstance(message, list):
+        if len(message) <= MAX_BATCH_MESSAGES:
+            return message
+    elif isinstance(message, LazyJSON) and message.is_array:
+        with contextlib.suppress(InvalidArgument):
+            return [message.slice(*span) for span in _core.items(message.span, MAX_BATCH_MESSAGES)]
+    else:
+        return None
+    raise InvalidArgument(f"a batch has at most {MAX_BATCH_MESSAGES:,} messages; send them in several smaller batches")
 
 
 def parse_fully(raw_message: Message) -> dict[str, Any]:
@@ -294,8 +332,38 @@ def dump_chunks(value: object) -> bytes | ChunkSource:
 
     folder = next((hole.folder for hole in holes if hole.folder is not None), None)
     if folder is not None:
-        return ChunkSource(chunks, len(skeleton) + sum(map(len, holes)), folder)
+        placeholder_bytes = sum(len(f'"{_HOLE_TOKEN}:{number}"') for number in range(len(holes)))
+        return ChunkSource(chunks, len(skeleton) - placeholder_bytes + sum(map(len, holes)), folder)
     return b"".join(chunks()) if holes else skeleton
+
+
+def dump_line(value: object) -> Line:
+    """Return a value as JSON like `dump`; a large value with spooled parts gets a spool of its own.
+
+    If that spool cannot be written, the line is a `LostMessage`.
+    """
+    data = dump_chunks(value)
+    if isinstance(data, bytes):
+        return data
+    folder = data.folder or tempfile.gettempdir()
+    buffer = LineBuffer(_MAX_MEMORY_BYTES, lambda: Spool(folder))
+    for chunk in data:
+        buffer.append(chunk)
+    return buffer.take()
+
+
+def dump_message(value: object) -> Message:
+    """Return a value as JSON like `dump_line`. Raises `StoreFull` or `StoreUnavailable` if the disk fails."""
+    line = dump_line(value)
+    if isinstance(line, LostMessage):
+        raise line.error
+    return line
+
+
+def dump_size(value: object) -> int:
+    """Return the length of `dump(value)`, without reading spooled parts."""
+    data = dump_chunks(value)
+    return len(data) if isinstance(data, bytes) else data.max_size
 
 
 @contextlib.contextmanager
@@ -327,20 +395,33 @@ def make_error_message(request_id: object, code: int, message: str, data: object
 
 def make_id_key(request_id: object) -> bytes:
     """Return a request id as a dictionary key: 7, 7.0 and 70e-1 have the same key, "7" has another."""
-    if isinstance(request_id, LazyJSON):
-        text = request_id.json()
-        if request_id.is_string:
-            return b'"' + request_id.text()
-        try:
-            number = Decimal(text.decode())
-        except (ArithmeticError, ValueError):
-            return text
-        return str(number.normalize()).encode()
     if isinstance(request_id, str):
-        return b'"' + request_id.encode("utf-8", "surrogatepass")
+        return _bound_key(b'"', [request_id.encode("utf-8", "surrogatepass")])
     if isinstance(request_id, int | float) and not isinstance(request_id, bool):
         return str(Decimal(request_id).normalize()).encode()
-    return dump(request_id)
+    if not isinstance(request_id, LazyJSON):
+        data = dump_chunks(request_id)
+        return _bound_key(b"", [data] if isinstance(data, bytes) else data)
+    if request_id.is_string:
+        return _bound_key(b'"', request_id.text_chunks())
+    key = _bound_key(b"", request_id.json_chunks())
+    with contextlib.suppress(ArithmeticError, ValueError):
+        return str(Decimal(key.decode()).normalize()).encode()
+    return key
+
+
+def _bound_key(prefix: bytes, chunks: Iterable[bytes | memoryview]) -> bytes:
+    """Return the prefix and the chunks, or a digest of them if they are long."""
+    key, digest = bytearray(prefix), None
+    for chunk in chunks:
+        if digest is None:
+            key += chunk
+            if len(key) > _MAX_ID_KEY_BYTES:
+                digest = hashlib.sha256(key)
+        else:
+            digest.update(chunk)
+    # No JSON starts with "#".
+    return bytes(key) if digest is None else b"#" + digest.hexdigest().encode()
 
 
 def get_meta(params: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ __all__ = [
     "CLIENT_NOTIFICATIONS",
     "CLIENT_REQUESTS",
     "LEGACY_VERSION",
+    "MAX_LIST_BYTES",
     "MAX_LIST_PAGES",
     "MODERN_VERSION",
     "PROTOCOL_VERSION_KEY",
@@ -73,6 +74,9 @@ CLIENT_NOTIFICATIONS = frozenset(
 
 MAX_LIST_PAGES = 1000
 """Maximum number of pages of a list to request."""
+
+MAX_LIST_BYTES = 4 << 20
+"""Maximum bytes of a page of a list that forebay reads, and of all pages together that it requests itself."""
 
 _CACHEABLE_METHODS = {"tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 """Methods whose results must state how long they may be cached, since `MODERN_VERSION`."""

@@ -71,6 +71,16 @@ def test_credentials_in_the_url_are_redacted_in_every_encoding() -> None:
     assert endpoint.redact(said) == "Basic ***, ***, ***, ***, full"
 
 
+@pytest.mark.parametrize("spool_above", [100_000, 64_000_000])
+def test_credentials_in_an_error_of_a_large_batch_are_redacted(spool_above: int, tmp_path: Path) -> None:
+    padding = ",".join([json.dumps({"jsonrpc": "2.0", "method": "notifications/other"})] * 5000)
+    arguments = {"status": 200, "body": f"[{padding},{_encode(**_error(TOKEN))}]", "as": JSON}
+    settings: dict[str, Any] = {"headers": HEADERS, "spool_above_bytes": spool_above}
+    with faulty_server() as server, gateway_to(server.url, tmp_path, **settings) as gateway:
+        number = gateway.send_request("tools/call", {"name": "refuses", "arguments": arguments})
+        assert gateway.read_response(number)["error"] == _error("***")["error"]
+
+
 def test_errors_without_secrets_are_forwarded_unchanged() -> None:
     redact = Endpoint("http://localhost/mcp", [("X-Key", "s3cr3t")]).redact
     for kept in (

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -12,7 +13,14 @@ import httpx2
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.proxy.http.connection import Endpoint, OutgoingMessage, OutgoingRequests, UpstreamConnection
 from forebay.proxy.http.headers import make_message_headers, parse_headers
-from forebay.proxy.http.streams import EVENT_STREAM_TYPE, JSON_TYPE, HttpStatusError, LegacyStream, ResponseStreams
+from forebay.proxy.http.streams import (
+    EVENT_STREAM_TYPE,
+    JSON_TYPE,
+    HttpStatusError,
+    LegacyStream,
+    ResponseStreams,
+    redact_errors,
+)
 from forebay.proxy.relay import Relay
 from forebay.proxy.workers import WorkerPool
 from forebay.wire.framing import LineBuffer, Message, Spool
@@ -24,6 +32,15 @@ _log = logging.getLogger("forebay")
 
 _MAX_REQUESTS = 64
 _MAX_LISTENERS = 256
+
+_MAX_UNFINISHED_MESSAGES = 256
+"""Maximum number of messages that are sent or wait for that. Further messages of the client wait in its pipe."""
+
+_MAX_UNFINISHED_BYTES = 64 << 20
+"""Maximum bytes in memory of these messages."""
+
+_READY_TIMEOUT_SECONDS = 30.0
+"""How long the client's next message waits while there are too many unfinished messages."""
 
 _ACCEPT_TIMEOUT_SECONDS = 30.0
 """How long a server may take to accept a notification or a response."""
@@ -68,7 +85,10 @@ class HttpUpstream:
         self._session = _HttpSession(None)
         self._renew_lock = threading.Lock()
         self._is_modern = False
-        self._send_lock = threading.Lock()
+        self._listener_slots = threading.Semaphore(_MAX_LISTENERS)
+        self._send_lock = threading.Condition()
+        self._unfinished_messages = 0
+        self._unfinished_bytes = 0
         self._is_closed = False
         self._stop_event = threading.Event()
         self._is_drained = threading.Event()
@@ -78,15 +98,36 @@ class HttpUpstream:
         with self._send_lock:
             if self._is_closed:
                 raise UpstreamFailed("the gateway is about to end; ask again when it is back")
+            self._unfinished_messages += 1
+            self._unfinished_bytes += _count_memory_bytes(raw)
             self._send_queue.put(raw)
+
+    def wait_ready(self) -> None:
+        """Wait while too many messages are unfinished. Raises `UpstreamFailed` on timeout."""
+        with self._send_lock:
+            if not self._send_lock.wait_for(self._is_ready, _READY_TIMEOUT_SECONDS):
+                raise UpstreamFailed("the server has not answered what it was sent before; ask again in a while")
+
+    def _is_ready(self) -> bool:
+        has_room = (
+            self._unfinished_messages < _MAX_UNFINISHED_MESSAGES and self._unfinished_bytes < _MAX_UNFINISHED_BYTES
+        )
+        return has_room or self._is_closed
+
+    def _finish(self, raw: Message) -> None:
+        with self._send_lock:
+            self._unfinished_messages -= 1
+            self._unfinished_bytes -= _count_memory_bytes(raw)
+            self._send_lock.notify_all()
 
     def run(self, relay: Relay) -> int:
         """Send queued messages until `close` is called; return 0, since a server at a URL has no exit code."""
         self._relay = relay
         relay.redact = self._endpoint.redact
+        relay.redact_line = lambda line: redact_errors(line, self._endpoint.redact)
         self._streams = ResponseStreams(self._endpoint, relay, self._new_buffer, self._stop_event)
         while (raw := self._send_queue.get()) is not None:
-            self._dispatch(self._make_outgoing(raw))
+            self._dispatch(self._make_outgoing(raw), partial(self._finish, raw))
         self._is_drained.set()
         return 0
 
@@ -95,41 +136,55 @@ class HttpUpstream:
         headers = make_message_headers(message, raw, self._find_schema) if isinstance(message, dict) else {}
         return OutgoingMessage(message, raw, headers)
 
-    def _dispatch(self, message: OutgoingMessage) -> None:
+    def _dispatch(self, message: OutgoingMessage, finish: Callable[[], None]) -> None:
+        """Start to send a message; `finish` is called when that is done."""
         if message.is_request:
             self._is_modern = message.is_modern
             self._requests.add(message)
         match message.method:
             case "initialize":
                 # Wait for the response to the handshake, because servers reject all other messages before it.
-                self._request_workers.submit(lambda: self._send_request(message))
+                self._request_workers.submit(lambda: self._send_request(message), finish)
                 self._relay.pending.wait_settled(message.id)
             case "notifications/initialized":
-                self._notify_workers.submit(lambda: self._send_notification(message))
+                self._notify_workers.submit(lambda: self._send_notification(message), finish)
                 self._notify_workers.wait_idle(_ACCEPT_TIMEOUT_SECONDS)
             case "notifications/cancelled":
-                self._cancel(message)
+                self._cancel(message, finish)
             case "subscriptions/listen" if message.is_request:
-                self._listen_workers.submit(lambda: self._send_request(message))
+                # A subscription lasts, so that it must not keep other messages waiting.
+                finish()
+                self._start_listening(message)
             case _ if message.is_request:
-                self._request_workers.submit(lambda: self._send_request(message))
+                self._request_workers.submit(lambda: self._send_request(message), finish)
             case _:
-                self._notify_workers.submit(lambda: self._send_notification(message))
+                self._notify_workers.submit(lambda: self._send_notification(message), finish)
 
-    def _cancel(self, message: OutgoingMessage) -> None:
+    def _start_listening(self, message: OutgoingMessage) -> None:
+        if self._listener_slots.acquire(blocking=False):
+            self._listen_workers.submit(lambda: self._send_request(message), self._listener_slots.release)
+            return
+        self._requests.remove(message)
+        text = f"there are {_MAX_LISTENERS} subscriptions, and no more at once; end one of them first"
+        self._relay.fail_request(message.id, UpstreamFailed(text))
+
+    def _cancel(self, message: OutgoingMessage, finish: Callable[[], None]) -> None:
         """Cancel a request: since `MODERN_VERSION` by closing its stream, before that by a notification."""
         request_id = message.params.get("requestId") if isinstance(message.params, dict) else None
         request = self._requests.get(request_id)
-        if request is not None and request.is_modern:
+        is_modern = self._is_modern if request is None else request.is_modern
+
+        def notify() -> None:
+            self._send_notification(message)
+            if request is not None:
+                request.abort()
+
+        if not is_modern:
+            self._notify_workers.submit(notify, finish)
+            return
+        if request is not None:
             request.abort()
-        elif request is not None or not self._is_modern:
-
-            def notify() -> None:
-                self._send_notification(message)
-                if request is not None:
-                    request.abort()
-
-            self._notify_workers.submit(notify)
+        finish()
 
     def _send_request(self, request: OutgoingMessage) -> None:
         try:
@@ -151,6 +206,8 @@ class HttpUpstream:
             self._exchange(message)
         except UpstreamFailed as error:
             _log.warning("forebay: the server was not told of %s: %s", message.method or "an answer", error)
+        except Exception:
+            _log.exception("forebay: a message could not be sent")
 
     def _exchange(self, message: OutgoingMessage, *, is_retry: bool = False) -> None:
         """Send a message and read the response. If the server has forgotten the session, do so in a new session."""
@@ -250,6 +307,7 @@ class HttpUpstream:
         """Send the queued notifications, abort everything else, and end `run`."""
         with self._send_lock:
             self._is_closed = True
+            self._send_lock.notify_all()
             self._send_queue.put(None)
         if self._is_drained.wait(_CLOSE_TIMEOUT_SECONDS):
             self._notify_workers.wait_idle(_CLOSE_TIMEOUT_SECONDS)
@@ -268,3 +326,7 @@ class HttpUpstream:
             self._endpoint.open(
                 connection, "DELETE", self._endpoint.url, headers, read_timeout=_CLOSE_TIMEOUT_SECONDS
             ).close()
+
+
+def _count_memory_bytes(raw: Message) -> int:
+    return 0 if isinstance(raw, Spool) else len(raw)
