@@ -106,7 +106,7 @@ class Store:
         self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
         self._catalog = Catalog(backend, options.clock)
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
-        self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper.make_space)
+        self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper)
         self._refusals = (0, 0)
         self.journal = journal
 

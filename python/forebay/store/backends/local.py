@@ -17,7 +17,7 @@ from typing import Self
 
 from typing_extensions import Buffer
 
-from forebay.store.backends import TOTAL_COUNTER, ObjectInfo
+from forebay.store.backends import TOTAL_COUNTER, Count, ObjectInfo
 from forebay.store.backends.filesystem import (
     SAFE_OPEN_FLAGS,
     Folders,
@@ -36,7 +36,9 @@ _FILE_PATTERN = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
 _MAX_WRITEV_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE_OPEN_FLAGS
 _READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
-_COUNT_FORMAT = struct.Struct("<q")
+_COUNT_FORMAT = struct.Struct("<qq")
+_USED_BYTES_FORMAT = struct.Struct("<q")
+_COUNTER_PATTERN = re.compile(rf"{TOTAL_COUNTER}|p-[0-9a-f]{{32}}")
 _WRITE_FLAGS = os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS
 
 
@@ -78,7 +80,7 @@ class LocalCounters:
         self._total_fd = open_locked(TOTAL_COUNTER, _WRITE_FLAGS, folder_fd)
         self._folder_fd, self._opened_pid = folder_fd, os.getpid()
 
-    def get(self, name: str) -> int | None:
+    def get(self, name: str) -> Count | None:
         """Return a counter, or `None` if it is not set or is 0."""
         with translate_os_errors, ignore_missing:
             if name == TOTAL_COUNTER:
@@ -90,16 +92,16 @@ class LocalCounters:
                 os.close(fd)
         return None
 
-    def set(self, name: str, value: int) -> None:
-        """Set a counter. A counter that becomes 0 is removed."""
+    def set(self, name: str, count: Count) -> None:
+        """Set a counter. A principal's counter that becomes 0 is removed."""
         with translate_os_errors:
             if name == TOTAL_COUNTER:
-                os.pwrite(self._total_fd, _COUNT_FORMAT.pack(value), 0)
-            elif value:
+                os.pwrite(self._total_fd, _COUNT_FORMAT.pack(*count), 0)
+            elif count.used_bytes:
                 fd = os.open(name, _WRITE_FLAGS, 0o600, dir_fd=self._folder_fd)
                 try:
                     ensure_private(fd)
-                    os.pwrite(fd, _COUNT_FORMAT.pack(value), 0)
+                    os.pwrite(fd, _COUNT_FORMAT.pack(*count), 0)
                 finally:
                     os.close(fd)
             else:
@@ -109,10 +111,7 @@ class LocalCounters:
     def names(self) -> Iterator[str]:
         """Return the names of the counters that are set."""
         with translate_os_errors:
-            for name in list_names(self._folder_fd):
-                with ignore_missing:
-                    if stat.S_ISREG(os.stat(name, dir_fd=self._folder_fd, follow_symlinks=False).st_mode):
-                        yield name
+            return filter(_COUNTER_PATTERN.fullmatch, list_names(self._folder_fd))
 
     def close(self) -> None:
         """Close the file of `TOTAL_COUNTER`."""
@@ -139,9 +138,14 @@ def open_locked(name: str, flags: int, folder_fd: int) -> int:
         os.close(fd)
 
 
-def _read_count(fd: int) -> int | None:
+def _read_count(fd: int) -> Count | None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return None
     stored = os.pread(fd, _COUNT_FORMAT.size, 0)
-    return int(_COUNT_FORMAT.unpack(stored)[0]) if len(stored) == _COUNT_FORMAT.size else None
+    if len(stored) == _USED_BYTES_FORMAT.size:
+        # Written by a version that kept no position.
+        stored += _USED_BYTES_FORMAT.pack(0)
+    return Count(*_COUNT_FORMAT.unpack(stored)) if len(stored) == _COUNT_FORMAT.size else None
 
 
 class LocalBackend:
