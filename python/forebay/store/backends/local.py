@@ -21,10 +21,12 @@ from forebay.store.backends import TOTAL_COUNTER, Count, ObjectInfo
 from forebay.store.backends.filesystem import (
     SAFE_OPEN_FLAGS,
     Folders,
+    close_quietly,
     ensure_private,
     ignore_missing,
     list_names,
     translate_os_errors,
+    unlock,
 )
 from forebay.store.handles import format_date, is_handle
 from forebay.store.payload import EXTENSIONS
@@ -65,9 +67,8 @@ class LocalCounters:
                     self._folders.retry(self._acquire)
                 yield self
             finally:
-                if self._total_fd >= 0:
-                    # Closing the file would not release the lock: a child forked meanwhile has the file open too.
-                    fcntl.flock(self._total_fd, fcntl.LOCK_UN)
+                if self._total_fd >= 0 and not unlock(self._total_fd):
+                    self._total_fd = self._folder_fd = -1
 
     def _acquire(self) -> None:
         folder_fd = self._folders.get_fd(".usage", create=True)
@@ -89,7 +90,7 @@ class LocalCounters:
             try:
                 return _read_count(fd)
             finally:
-                os.close(fd)
+                close_quietly(fd)
         return None
 
     def set(self, name: str, count: Count) -> None:
@@ -103,7 +104,7 @@ class LocalCounters:
                     ensure_private(fd)
                     os.pwrite(fd, _COUNT_FORMAT.pack(*count), 0)
                 finally:
-                    os.close(fd)
+                    close_quietly(fd)
             else:
                 with ignore_missing:
                     os.unlink(name, dir_fd=self._folder_fd)
@@ -121,7 +122,7 @@ class LocalCounters:
     def _close(self) -> None:
         fd, self._total_fd, self._folder_fd = self._total_fd, -1, -1
         if fd >= 0:
-            os.close(fd)
+            close_quietly(fd)
 
 
 def open_locked(name: str, flags: int, folder_fd: int) -> int:
@@ -133,9 +134,9 @@ def open_locked(name: str, flags: int, folder_fd: int) -> int:
             if ensure_private(fd).st_nlink:
                 return fd
         except BaseException:
-            os.close(fd)
+            close_quietly(fd)
             raise
-        os.close(fd)
+        close_quietly(fd)
 
 
 def _read_count(fd: int) -> Count | None:
@@ -156,7 +157,7 @@ class LocalBackend:
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time, is_durable: bool = False) -> None:
         with translate_os_errors:
-            self.folders = Folders(root)
+            self.folders = Folders(root, is_durable=is_durable)
         self.clock = clock
         self.is_durable = is_durable
         self._counters = LocalCounters(self.folders)
@@ -246,10 +247,8 @@ class LocalBackend:
                     is_acquired = False
             yield is_acquired
         finally:
-            if fd >= 0:
-                # Closing alone would not release the lock: a child forked meanwhile has the file open too.
-                fcntl.flock(fd, fcntl.LOCK_UN)
-                os.close(fd)
+            if fd >= 0 and unlock(fd):
+                close_quietly(fd)
 
     def counters(self) -> contextlib.AbstractContextManager[LocalCounters]:
         return self._counters.hold()
@@ -289,16 +288,24 @@ class LocalUpload:
     def _move_into_place(self, name: str) -> None:
         folders, today = self._backend.folders, format_date(self._backend.clock())
         folder_fd = folders.get_current_fd(today)
-        os.rename(self._handle, name, src_dir_fd=self._folder_fd, dst_dir_fd=folder_fd)
         try:
+            os.rename(self._handle, name, src_dir_fd=self._folder_fd, dst_dir_fd=folder_fd)
             if self._backend.is_durable:
                 os.fsync(folder_fd)
                 os.fsync(folders.root_fd)
+            # The folder may have been moved away meanwhile.
+            folders.check_current(today, folder_fd)
         except BaseException:
-            # The caller gets an error, so the object must not stay.
-            with ignore_missing:
-                os.unlink(name, dir_fd=folder_fd)
+            # The caller gets an error, or the object is moved to another folder, so it must not stay in this one.
+            self._withdraw(name, folder_fd)
             raise
+
+    def _withdraw(self, name: str, folder_fd: int) -> None:
+        try:
+            os.rename(name, self._handle, src_dir_fd=folder_fd, dst_dir_fd=self._folder_fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder_fd)
 
     def abort(self) -> None:
         if self._fd >= 0:
@@ -308,7 +315,7 @@ class LocalUpload:
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1
-        os.close(fd)
+        close_quietly(fd)
 
 
 def _write_all(fd: int, view: memoryview) -> None:
@@ -321,10 +328,13 @@ class LocalBlob:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise FileNotFoundError
+        except BaseException:
             self.close()
-            raise FileNotFoundError
+            raise
         self.size = status.st_size
         self.version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -341,7 +351,7 @@ class LocalBlob:
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            close_quietly(fd)
 
     def __enter__(self) -> Self:
         return self
@@ -364,5 +374,5 @@ def _remove_orphan(name: str, folder_fd: int) -> bool:
     except OSError:
         return False
     finally:
-        os.close(fd)
+        close_quietly(fd)
     return True
