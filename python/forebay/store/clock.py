@@ -13,7 +13,7 @@ __all__ = ["check_clock"]
 def check_clock(clock: object) -> Callable[[], float]:
     """Return a clock that raises `InvalidArgument` in place of an error or a time that is none."""
     if isinstance(clock, _CheckedClock) or clock is time.time:
-        return clock  # type: ignore[return-value]
+        return clock
     if not callable(clock):
         raise InvalidArgument("clock is a function that returns seconds, such as time.time")
     return _CheckedClock(clock)

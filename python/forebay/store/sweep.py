@@ -29,6 +29,10 @@ _MAX_CLOCK_DRIFT_SECONDS = 60
 _MAX_COUNTED_PER_SECOND = 1000
 """Maximum number of payloads that the puts to a full store count per second. The next put continues the count."""
 
+_MIN_COUNTED_PER_PUT = 100
+_MAX_COUNTING_SECONDS = 0.05
+"""How long one put to a full store counts, once it has counted `_MIN_COUNTED_PER_PUT` payloads."""
+
 _MIN_SECONDS_BETWEEN_LISTINGS = 1.0
 """Minimum time between two listings of a large store for payloads to evict."""
 
@@ -227,9 +231,12 @@ class Sweeper:
         current, steps = self._paused or self._begin_pass()
         current.expires_before = expires_before
         self._paused = None
-        while self._allowance.take():
+        deadline = time.monotonic() + _MAX_COUNTING_SECONDS
+        count = 0
+        while (count < _MIN_COUNTED_PER_PUT or time.monotonic() < deadline) and self._allowance.take():
             if next(steps, self) is self:
                 return
+            count += 1
         self._paused = current, steps
 
     def _begin_pass(self) -> tuple[_Pass, Iterator[None]]:
