@@ -62,6 +62,7 @@ BARS = [
     Bar("page of 50 stored items", "*", "", seconds=1e-3),
     Bar("20 stored pages", "*", "?*", 0.5),
     Bar("20 stored pages", "*", "", seconds=20e-3),
+    Bar("many handles, *", "*", "?*", 1 / 2),
     Bar("store, *", "*", "?*", 1),
     Bar("added to an inline 1 KB", "*", "", seconds=30e-6),
     Bar("result to a handle", "*", "the store's put", 1 / 1.5),
@@ -80,6 +81,7 @@ BARS = [
 # Rows that compare forebay with itself or with nothing: they are in the table but not in the chart.
 WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "truncate in 2 threads"}
 WITHOUT_PEER |= {"result to a handle", "output_fetch by a client", "execute an operation"}
+WITHOUT_PEER |= {f"many handles, {act}" for act in ("put", "page", "refuse", "sweep one", "list one")}
 WITHOUT_PEER |= {"gateway beside the least", "added by a gateway, a MB", "start before the server's"}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faults import opened, redeem, stored_files
+from faults import error_code, opened, redeem, stored_files
 from forebay import OPERATOR, HandleNotFound, InvalidArgument, Store
 from stores import Clock
 from waiting import wait_until
@@ -192,3 +192,60 @@ def test_a_store_that_is_only_read_also_sweeps(root: Path) -> None:
         reader.fetch(kept)
         wait_until(lambda: len(stored_files(root)) == 1, 30)
     assert set(stored_files(root)) == {kept}
+
+
+def fail() -> float:
+    raise RuntimeError("no time")
+
+
+BAD_CLOCKS: list[Callable[[], object]] = [
+    lambda: float("nan"),
+    lambda: float("inf"),
+    lambda: float("-inf"),
+    lambda: -1.0,
+    lambda: 10**400,
+    lambda: "noon",
+    lambda: None,
+    lambda: True,
+    lambda: 1j,
+    fail,
+]
+
+
+@pytest.mark.parametrize("bad_clock", BAD_CLOCKS)
+def test_a_clock_without_a_time_is_an_invalid_argument(root: Path, bad_clock: Callable[[], float]) -> None:
+    times: list[Callable[[], float]] = [lambda: NOW]
+    with opened(root, clock=lambda: times[-1]()) as store:
+        handle = store.put([1], ttl=DAY).output_handle
+        times.append(bad_clock)
+        for act in (lambda: store.put([2]), store.sweep, lambda: list(store.list())):
+            with pytest.raises(InvalidArgument, match="the clock of this store"):
+                act()
+        for read in READS:
+            with pytest.raises(InvalidArgument, match="the clock of this store"):
+                read(store, handle)
+        with pytest.raises(InvalidArgument):
+            opened(root, clock=bad_clock)
+        times.pop()
+        assert redeem(store, handle) == b"[1]"
+        assert handles(store) == {handle}
+
+
+def test_a_clock_that_fails_after_the_commit_does_not_undo_the_put(root: Path) -> None:
+    calls = 0
+
+    def clock() -> float:
+        nonlocal calls
+        calls += 1
+        return NOW if calls <= limit else float("nan")
+
+    limit = 1000
+    with opened(root, clock=clock) as store:
+        store.put([0])
+        for number in range(8):
+            before = handles(store)
+            calls, limit = 0, number
+            code = error_code(lambda: store.put([1]))
+            calls, limit = 0, 1000
+            assert len(handles(store) - before) == (not code)
+        assert code == ""

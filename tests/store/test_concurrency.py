@@ -14,9 +14,10 @@ from pathlib import Path
 
 import forebay
 import pytest
-from faults import assert_tidy, digest, opened, redeem, spawnable, stored_files
+from faults import assert_tidy, digest, error_code, opened, redeem, spawnable, stored_files
 from forebay import OPERATOR, ForebayError, HandleNotFound, Store
 from forebay.store.backends.local import LocalBackend
+from forebay.store.handles import Principal
 
 PROCESSES = 8
 THREADS = 8
@@ -253,3 +254,32 @@ def test_a_background_sweep_does_not_wait_for_another_sweep(tmp_path: Path, monk
             assert swept.wait(30)
             with ThreadPoolExecutor(1) as pool:
                 pool.submit(store.close).result(timeout=30)
+
+
+@pytest.mark.parametrize("principal", ["ann", OPERATOR])
+def test_a_delete_that_another_process_overtakes_is_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, principal: Principal
+) -> None:
+    root = tmp_path / "store"
+    delete = LocalBackend.delete
+
+    def delete_second(backend: LocalBackend, handle: str) -> bool:
+        monkeypatch.setattr(LocalBackend, "delete", delete)
+        stored_files(root)[handle].unlink()
+        return delete(backend, handle)
+
+    with opened(root) as store:
+        handle = store.put(b"payload", principal="ann").output_handle
+        monkeypatch.setattr(LocalBackend, "delete", delete_second)
+        with pytest.raises(HandleNotFound, match="call the tool again"):
+            store.delete(handle, principal=principal)
+        assert [event["event"] for event in store.journal.recent(1)] == ["output_handle_created"]
+    assert_tidy(root)
+
+
+def test_one_of_many_deletes_succeeds(tmp_path: Path) -> None:
+    with opened(tmp_path / "store") as store, ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            handle = store.put(b"payload").output_handle
+            codes = list(pool.map(lambda _: error_code(lambda: store.delete(handle)), range(8)))  # noqa: B023
+            assert sorted(codes) == ["", *["output_handle_not_found"] * 7]

@@ -300,6 +300,44 @@ def test_a_store_moves_to_the_folder_that_replaced_its_root(root: Path, tmp_path
     assert_tidy(root)
 
 
+def test_a_put_to_a_root_that_was_moved_away_is_refused(root: Path, tmp_path: Path) -> None:
+    with opened(root) as store:
+        before = store.put(b"before").output_handle
+        root.rename(tmp_path / "away")
+        with pytest.raises(StoreUnavailable, match="was moved away; move it back"):
+            store.put(b"meanwhile")
+        assert set(stored_files(tmp_path / "away")) == {before}
+        assert not root.exists()
+        (tmp_path / "away").rename(root)
+        store.put(b"after")
+        assert redeem(store, before) == b"before"
+    assert_tidy(root)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_root_moved_away_just_before_the_commit_is_noticed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    rename = os.rename
+
+    def move_and_rename(source: str, target: str, **folders: int) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        root.rename(tmp_path / "away")
+        if replaced:
+            root.mkdir(mode=0o700)
+        rename(source, target, **folders)
+
+    with opened(root) as store:
+        before = store.put(b"before").output_handle
+        monkeypatch.setattr(os, "rename", move_and_rename)
+        acknowledged: list[str] = []
+        code = error_code(lambda: acknowledged.append(store.put(b"meanwhile").output_handle))
+        assert (code == "") == replaced
+        assert set(stored_files(tmp_path / "away")) == {before}
+        assert set(stored_files(root)) == set(acknowledged)
+        assert list((tmp_path / "away" / ".partial").iterdir()) == []
+
+
 @pytest.mark.parametrize("moved", ["the root", "the day"])
 def test_a_put_goes_to_the_folder_that_other_processes_see(root: Path, tmp_path: Path, moved: str) -> None:
     with opened(root) as store:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from faults import counters, expected_counters
 from forebay import OPERATOR, HandleNotFound, StoreFull, StoreUnavailable
-from forebay.store.backends.local import LocalBackend, LocalBlob
+from forebay.store.backends import Blob
+from forebay.store.frames import Footer
+from forebay.store.reader import Catalog
 from stores import Clock, events, noise, payload_files, store_at, whole
 
 
@@ -131,14 +133,14 @@ def test_expired_payloads_are_removed_before_older_ones(tmp_path: Path) -> None:
 
 def test_an_evicting_store_reads_a_footer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    opens = LocalBackend.open
+    reads = Catalog.read_footer
 
-    def watched(self: LocalBackend, handle: str) -> LocalBlob:
+    def watched(self: Catalog, handle: str, blob: Blob) -> Footer:
         read.append(handle)
-        return opens(self, handle)
+        return reads(self, handle, blob)
 
     with store_at(tmp_path / "store", quota_bytes=40_000, on_full="evict") as store:
-        monkeypatch.setattr(LocalBackend, "open", watched)
+        monkeypatch.setattr(Catalog, "read_footer", watched)
         for number in range(60):
             store.put(noise(2000, number))
         assert len(events(store, "output_handle_evicted")) > 40

@@ -54,7 +54,7 @@ def stray_files(root: Path) -> list[str]:
 
 def counters(root: Path) -> dict[str, int]:
     """Return the counters that are not zero."""
-    values = {path.name: struct.unpack("<q", path.read_bytes())[0] for path in (root / ".usage").iterdir()}
+    values = {path.name: struct.unpack_from("<q", path.read_bytes())[0] for path in (root / ".usage").iterdir()}
     return {name: value for name, value in values.items() if value}
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from forebay.arguments import check_text, short_repr
 from forebay.errors import InvalidArgument, StoreUnavailable
 from forebay.store.backends.local import LocalBackend
 from forebay.store.handles import OPERATOR
@@ -34,7 +35,9 @@ def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Sto
 def resolve_root(url: str | os.PathLike[str] | None) -> Path:
     """Return the folder that `open_store` opens for this argument."""
     if isinstance(url, os.PathLike):
-        return Path(url).absolute()
+        path = os.fsdecode(url)
+        _check_path(path)
+        return Path(path).absolute()
     if url is None:
         home = os.environ.get("FOREBAY_HOME")
         if home:
@@ -45,6 +48,7 @@ def resolve_root(url: str | os.PathLike[str] | None) -> Path:
         import platformdirs
 
         return platformdirs.user_data_path("forebay", appauthor=False)
+    check_text("the address of a store", url)
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -55,3 +59,13 @@ def resolve_root(url: str | os.PathLike[str] | None) -> Path:
         hint = f"; did you mean {Path(url).as_uri()}?" if url.startswith("/") and "\0" not in url else ""
         raise InvalidArgument(f"a store is file:///path, or nothing for the default, not {url!r}{hint}")
     return Path(path)
+
+
+def _check_path(path: str) -> None:
+    """Raise `InvalidArgument` for a path that the system cannot have."""
+    try:
+        is_valid = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        is_valid = False
+    if not is_valid:
+        raise InvalidArgument(f"no folder can have the path {short_repr(path)}; pass another one")

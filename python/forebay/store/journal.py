@@ -11,9 +11,11 @@ from typing import Any
 import orjson
 
 from forebay.arguments import check_integer
+from forebay.errors import InvalidArgument
 from forebay.store.backends.filesystem import (
     SAFE_OPEN_FLAGS,
     Folders,
+    close_quietly,
     ensure_private,
     ignore_missing,
     list_names,
@@ -47,13 +49,13 @@ class Journal:
 
     def record(self, event: str, /, *, principal: str | None = None, **details: object) -> None:
         """Append an event."""
-        now = self._clock()
-        line = orjson.dumps(
-            {"event": event, **details, "principal": principal, "ts": format_timestamp(now)},
-            option=orjson.OPT_APPEND_NEWLINE,
-        )
-        # The recorded operation must not fail because of the journal.
-        with self._lock, contextlib.suppress(OSError):
+        # The recorded operation must not fail because of the journal, nor of a clock without a valid time.
+        with self._lock, contextlib.suppress(OSError, InvalidArgument):
+            now = self._clock()
+            line = orjson.dumps(
+                {"event": event, **details, "principal": principal, "ts": format_timestamp(now)},
+                option=orjson.OPT_APPEND_NEWLINE,
+            )
             day = format_date(now)
             if day != self._day or self._needs_rotation():
                 self._rotate(day)
@@ -76,12 +78,14 @@ class Journal:
         while True:
             name = f"{day}.{number}.jsonl" if number else f"{day}.jsonl"
             fd = os.open(name, _APPEND_FLAGS, 0o600, dir_fd=folder_fd)
+            # Before anything else can fail, so that the descriptor is closed then.
+            self._fd = fd
             if ensure_private(fd).st_size < self._max_file_bytes:
                 break
-            os.close(fd)
+            self._close()
             number += 1
-        self._fd, self._day = fd, day
         _terminate_last_line(fd)
+        self._day = day
         # The file in use must stay, even if the clock was set back and files of later days count as newer.
         for old in [old for old in self._list_file_names()[self._max_files :] if old != name]:
             with ignore_missing:
@@ -157,7 +161,7 @@ class Journal:
                     with open(fd, "rb", closefd=False) as file:
                         return file.read().splitlines()
             finally:
-                os.close(fd)
+                close_quietly(fd)
         return []
 
     def close(self) -> None:
@@ -167,7 +171,7 @@ class Journal:
     def _close(self) -> None:
         fd, self._fd, self._day = self._fd, -1, ""
         if fd >= 0:
-            os.close(fd)
+            close_quietly(fd)
 
 
 def _terminate_last_line(fd: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, cast, get_args
 
 from forebay.errors import InvalidArgument
+from forebay.store.clock import check_clock
 from forebay.store.handles import SHORT_HANDLE_LENGTH, check_handle_length
 from forebay.store.redaction import PayloadRedaction, TextRedaction, make_redactions
 
@@ -71,8 +72,7 @@ class Options:
                 continue
             if not _is_number(value) or not 0 <= value < math.inf:
                 raise InvalidArgument(f"{name} is a number, not negative, and not {value!r}")
-        if not callable(self.clock):
-            raise InvalidArgument("clock is a function that returns seconds, such as time.time")
+        object.__setattr__(self, "clock", check_clock(self.clock))
         object.__setattr__(self, "redact", make_redactions(self.redact))
         check_handle_length(self.handle_length)
 

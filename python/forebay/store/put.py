@@ -42,6 +42,7 @@ from forebay.store.payload import (
 )
 from forebay.store.quota import Quota, QuotaExceeded
 from forebay.store.redaction import apply_redactions
+from forebay.store.sweep import Sweeper
 from forebay.store.threads import fork_safe_lock
 
 __all__ = ["PayloadWriter", "PutRequest"]
@@ -99,14 +100,14 @@ class PayloadWriter:
         quota: Quota,
         journal: Journal,
         options: Options,
-        make_space: Callable[[str | None, int], None],
+        sweeper: Sweeper,
     ) -> None:
         self._backend = backend
         self._quota = quota
         self._journal = journal
         self._options = options
         self._redactions = options.redactions
-        self._make_space = make_space
+        self._sweeper = sweeper
         self._lock = fork_safe_lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
@@ -180,7 +181,9 @@ class PayloadWriter:
             footer = build_footer(meta, findings.items, findings.lines, written.frames)
             upload.write([*parts, footer])
             extension = choose_extension(meta["mime_type"], findings.nature)
-            self._commit(upload, request.principal, written.stored_bytes + len(footer), extension)
+            stored_bytes = written.stored_bytes + len(footer)
+            self._commit(upload, request.principal, stored_bytes, extension)
+            self._sweeper.note_stored(handle, stored_bytes, request.principal, created_at)
         finally:
             upload.abort()
         return _make_descriptor(meta, written.first_chunk)
@@ -189,8 +192,8 @@ class PayloadWriter:
         """Return the times at which a payload is created and expires."""
         created_at = self._options.clock()
         expires_at = created_at + (self._options.ttl if ttl is None else ttl)
-        if not is_valid_time(created_at) or not is_valid_time(expires_at):
-            raise InvalidArgument("this payload would expire, or was made, in no year there is; mend ttl or clock")
+        if not is_valid_time(expires_at):
+            raise InvalidArgument("this payload would expire after the year 9999; pass a shorter ttl")
         return created_at, expires_at
 
     def _start_outline(self, data: Buffer | None) -> Future[str] | None:
@@ -206,7 +209,7 @@ class PayloadWriter:
         else:
             shortage = self._quota.explain_shortage(principal, size)
             if shortage is not None:
-                self._make_space(principal, size)
+                self._sweeper.make_space(principal, size)
                 shortage = self._quota.explain_shortage(principal, size)
         if shortage is not None:
             raise StoreFull(shortage)
@@ -217,7 +220,7 @@ class PayloadWriter:
                 upload.commit(extension)
                 return
             # Another writer may take the freed space first; the next attempt frees more.
-            self._make_space(principal, size)
+            self._sweeper.make_space(principal, size)
         with self._quota.reserve(principal, size):
             upload.commit(extension)
 

@@ -20,7 +20,16 @@ from forebay.store.frames import Footer, read_footer
 from forebay.store.handles import OPERATOR, Principal, is_handle
 from forebay.store.threads import fork_safe_lock
 
-__all__ = ["ArrayView", "Catalog", "PayloadFile", "PayloadReader", "ValueView", "View", "read_value"]
+__all__ = [
+    "ArrayView",
+    "Catalog",
+    "PayloadFile",
+    "PayloadReader",
+    "ValueView",
+    "View",
+    "make_not_found_error",
+    "read_value",
+]
 
 _MAX_IN_MEMORY_BYTES = 16 << 20
 """Maximum size of a payload that is read into memory. A larger one is written to a temporary file and mapped."""
@@ -281,16 +290,16 @@ class Catalog:
     def open(self, handle: str, principal: Principal) -> PayloadReader:
         """Open a payload. Raises `HandleNotFound` if it does not exist, has expired or belongs to someone else."""
         if not is_handle(handle):
-            raise _make_not_found_error(handle)
+            raise make_not_found_error(handle)
         try:
             blob = self._backend.open(handle)
         except KeyError:
-            raise _make_not_found_error(handle) from None
+            raise make_not_found_error(handle) from None
         try:
             footer = self.read_footer(handle, blob)
             is_owner = principal is OPERATOR or footer.meta["principal"] == principal
             if not is_owner or footer.meta["expires_at"] <= self._clock():
-                raise _make_not_found_error(handle)
+                raise make_not_found_error(handle)
         except BaseException:
             blob.close()
             raise
@@ -336,7 +345,7 @@ def _get_payload_size(entry: tuple[object, Buffer]) -> int:
     return min(memoryview(entry[1]).nbytes, _MAX_CACHED_PAYLOAD_BYTES)
 
 
-def _make_not_found_error(handle: object) -> HandleNotFound:
+def make_not_found_error(handle: object) -> HandleNotFound:
     # A model may send any value; only a short text is repeated in full.
     text = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else short_repr(handle)
     return HandleNotFound(

@@ -22,7 +22,16 @@ from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, bu
 from forebay.store.payload import Payload
 from forebay.store.put import PayloadWriter, PutRequest
 from forebay.store.quota import Quota
-from forebay.store.reader import ArrayView, Catalog, PayloadFile, PayloadReader, ValueView, View, read_value
+from forebay.store.reader import (
+    ArrayView,
+    Catalog,
+    PayloadFile,
+    PayloadReader,
+    ValueView,
+    View,
+    make_not_found_error,
+    read_value,
+)
 from forebay.store.search import SearchPage, SearchRequest, search_payload
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.threads import BlockingChunks, start_in_thread
@@ -106,7 +115,7 @@ class Store:
         self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
         self._catalog = Catalog(backend, options.clock)
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
-        self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper.make_space)
+        self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper)
         self._refusals = (0, 0)
         self.journal = journal
 
@@ -178,7 +187,9 @@ class Store:
 
         def delete_stored(future: "Future[Descriptor]") -> None:
             if not future.cancelled() and future.exception() is None:
-                self.delete(future.result().output_handle, principal=principal)
+                # It may be gone already: expired, or evicted.
+                with contextlib.suppress(HandleNotFound):
+                    self.delete(future.result().output_handle, principal=principal)
 
         # Not in a pool: `put` waits for chunks, which may be produced by threads of the same pool.
         future = start_in_thread(put)
@@ -385,7 +396,7 @@ class Store:
                 yield StoredOutput.from_reader(reader)
 
     def delete(self, handle: str, *, principal: Principal = None) -> None:
-        """Delete a payload before it expires."""
+        """Delete a payload before it expires. Raises `HandleNotFound` if another process was first."""
         try:
             with self._open_reader(handle, principal) as reader:
                 meta, size = reader.footer.meta, reader.stored_bytes
@@ -395,8 +406,9 @@ class Store:
             # The principal of a damaged payload is unknown, so the counters stay too high until the next sweep.
             meta, size = {"principal": None}, 0
         self._catalog.forget(handle)
-        if self._quota.release(meta["principal"], size, lambda: self._backend.delete(handle)):
-            self.journal.record("output_handle_deleted", principal=meta["principal"], handle=handle)
+        if not self._quota.release(meta["principal"], size, lambda: self._backend.delete(handle)):
+            raise make_not_found_error(handle)
+        self.journal.record("output_handle_deleted", principal=meta["principal"], handle=handle)
 
     def sweep(self) -> SweepReport:
         """Remove expired payloads and the leftovers of crashed writers."""

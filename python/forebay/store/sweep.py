@@ -2,13 +2,17 @@
 
 import dataclasses
 import logging
+import math
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 
 from forebay.errors import ForebayError, HandleCorrupt
+from forebay.store.allowance import Allowance
 from forebay.store.backends import Backend, ObjectInfo
+from forebay.store.eviction import Candidate, EvictionOrder
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.quota import Quota
@@ -21,6 +25,22 @@ _log = logging.getLogger("forebay")
 
 _MAX_CLOCK_DRIFT_SECONDS = 60
 """Allowed drift between wall clock and monotonic clock. More drift means that someone has set the wall clock."""
+
+_MAX_COUNTED_PER_SECOND = 1000
+"""Maximum number of payloads that the puts to a full store count per second. The next put continues the count."""
+
+_MIN_COUNTED_PER_PUT = 100
+_MAX_COUNTING_SECONDS = 0.05
+"""How long one put to a full store counts, once it has counted `_MIN_COUNTED_PER_PUT` payloads."""
+
+_MIN_SECONDS_BETWEEN_LISTINGS = 1.0
+"""Minimum time between two listings of a large store for payloads to evict."""
+
+_MAX_LISTING_SHARE = 0.1
+"""Maximum share of the time that puts spend on listing a large store while there are payloads to evict."""
+
+_MAX_NEW_CANDIDATES = 1000
+"""Maximum number of newly stored payloads to remember until the next eviction. A listing finds the others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,6 +67,18 @@ class _Entry:
     is_corrupt: bool = False
 
 
+class _Pass:
+    """One walk over all payloads: removes the expired ones and recounts the others."""
+
+    def __init__(self) -> None:
+        self.expires_before = -math.inf
+        """The time up to which payloads are expired; it may be set again while the walk continues."""
+        self.order = EvictionOrder()
+        self.entries: dict[str, _Entry] = {}
+        self.expired = self.freed_bytes = self.stored_bytes = 0
+        self.corrupt: list[str] = []
+
+
 class Sweeper:
     """Sweeper of a store: removes expired payloads, on demand and in the background, in any number of processes."""
 
@@ -63,6 +95,12 @@ class Sweeper:
         self._thread: threading.Thread | None = None
         self._started_pid = 0
         self._is_counted = False
+        self._allowance = Allowance(_MAX_COUNTED_PER_SECOND)
+        self._paused: tuple[_Pass, Iterator[None]] | None = None
+        self._order = EvictionOrder()
+        self._listed_at = -math.inf
+        self._listing_seconds = 0.0
+        self._new_candidates: deque[tuple[str | None, Candidate]] = deque(maxlen=_MAX_NEW_CANDIDATES)
 
     def start(self) -> None:
         """Start the background sweep, if it is not running yet."""
@@ -78,18 +116,18 @@ class Sweeper:
     def ensure_counted(self) -> None:
         """Count the stored bytes, unless they have been counted before."""
         if not self._is_counted:
-            with self._lock:
-                if not self._quota.is_counted():
-                    self._sweep(wait=True)
-                self._is_counted = True
+            if not self._quota.is_counted():
+                with self._lock:
+                    if not self._quota.is_counted():
+                        self._sweep(wait=True)
+            self._is_counted = True
 
     def _run_in_background(self) -> None:
         last_error = ""
         while not self._wake.wait(min(self._options.sweep_interval, threading.TIMEOUT_MAX)):
             try:
                 # Not waiting: if another process is sweeping, this one need not.
-                with self._lock:
-                    self._sweep(wait=False)
+                self._sweep(wait=False)
                 last_error = ""
             except ForebayError as error:
                 # Logged once, not every time: a store may be read-only for this process.
@@ -105,8 +143,7 @@ class Sweeper:
 
     def sweep(self) -> SweepReport:
         """Remove expired payloads and the leftovers of crashed writers, and recount the stored bytes."""
-        with self._lock:
-            report = self._sweep(wait=True)
+        report = self._sweep(wait=True)
         assert report is not None  # noqa: S101 - only without `wait`
         return report
 
@@ -116,78 +153,147 @@ class Sweeper:
 
     def _sweep_locked(self) -> SweepReport:
         orphans = self._backend.remove_leftovers()
-        now = self._options.clock()
-        # After a jump of the clock nothing expires in this sweep; the next sweep trusts the clock again.
-        has_jumped = self._has_clock_jumped(now)
-        self._last_clocks = (now, time.monotonic())
-        expired = freed_bytes = 0
-        for stored in self._backend.list():
-            entry = self._read_entry(stored)
-            if entry.expires_at <= now and not has_jumped and self._remove(stored, entry, "output_handle_expired"):
-                expired += 1
-                freed_bytes += stored.size
-        if expired:
+        swept = self._complete_pass(self._get_expiry_limit(is_sweep=True))
+        if swept.expired:
             # This also removes day folders that are empty now.
             self._backend.remove_leftovers()
-        remaining = self._recount()
         return SweepReport(
-            expired=expired,
+            expired=swept.expired,
             orphans=orphans,
-            corrupt=tuple(stored.handle for entry, stored in remaining if entry.is_corrupt),
-            kept=len(remaining),
-            freed_bytes=freed_bytes,
-            stored_bytes=sum(stored.size for _, stored in remaining),
+            corrupt=tuple(swept.corrupt),
+            kept=len(swept.entries),
+            freed_bytes=swept.freed_bytes,
+            stored_bytes=swept.stored_bytes,
         )
 
-    def _recount(self) -> list[tuple[_Entry, ObjectInfo]]:
-        """Set the counters from the stored objects, and return the objects with their entries."""
-        entries: list[tuple[_Entry, ObjectInfo]] = []
+    def _get_expiry_limit(self, *, is_sweep: bool) -> float:
+        """Return the time up to which payloads are expired. After a jump of the clock nothing expires in this sweep."""
+        now = self._options.clock()
+        has_jumped = self._has_clock_jumped(now)
+        # The next sweep trusts the clock again; or the next put, if there are no background sweeps.
+        if is_sweep or self._options.sweep_interval == 0:
+            self._last_clocks = (now, time.monotonic())
+        return -math.inf if has_jumped else now
 
-        def list_objects() -> Iterator[tuple[str | None, int]]:
-            for stored in self._backend.list():
-                entry = self._read_entry(stored)
-                entries.append((entry, stored))
-                yield entry.principal, stored.size
+    def _complete_pass(self, expires_before: float) -> _Pass:
+        started_at = time.monotonic()
+        current = _Pass()
+        current.expires_before = expires_before
+        for _ in self._walk(current):
+            pass
+        self._paused = None
+        self._listed_at = time.monotonic()
+        self._listing_seconds = self._listed_at - started_at
+        return current
 
-        self._quota.recount(list_objects)
-        self._entries = {stored.handle: entry for entry, stored in entries}
-        return entries
+    def _walk(self, current: _Pass) -> Iterator[None]:
+        """Remove expired payloads and recount the others, in steps of about the same work."""
+        recount = self._quota.begin_recount()
+        is_evicting = self._options.on_full == "evict"
+        for stored in self._backend.list():
+            entry = self._read_entry(stored)
+            if entry is not None and entry.expires_at <= current.expires_before:
+                if self._remove(stored.handle, stored.size, entry.principal, "output_handle_expired"):
+                    current.expired += 1
+                    current.freed_bytes += stored.size
+            elif entry is not None:
+                recount.add(entry.principal, stored.size)
+                current.entries[stored.handle] = entry
+                current.stored_bytes += stored.size
+                if entry.is_corrupt:
+                    current.corrupt.append(stored.handle)
+                if is_evicting:
+                    current.order.add(entry.principal, Candidate(entry.created_at, stored.handle, stored.size))
+            yield
+        yield from recount.apply()
+        self._entries, self._order = current.entries, current.order
 
     def make_space(self, principal: str | None, size: int) -> None:
         """Remove expired payloads, then with `on_full="evict"` the principal's oldest payloads until `size` bytes fit.
 
-        Nothing is evicted if `size` bytes do not fit even after evicting all payloads of the principal.
+        In a large store a call looks only at some payloads, and the next call continues. Nothing is evicted if `size`
+        bytes do not fit even after evicting all payloads of the principal.
         """
         with self._lock:
-            now = self._options.clock()
-            has_jumped = self._has_clock_jumped(now)
-            if self._options.sweep_interval == 0:
-                # Trust the clock again next time, because there are no background sweeps that would do so.
-                self._last_clocks = (now, time.monotonic())
-            candidates: list[tuple[_Entry, ObjectInfo]] = []
-            # Recount first: objects that a user or a crash has removed may still be counted.
-            for entry, stored in self._recount():
-                if entry.expires_at <= now and not has_jumped:
-                    self._remove(stored, entry, "output_handle_expired")
-                elif entry.principal == principal:
-                    candidates.append((entry, stored))
-            evictable = sum(stored.size for _, stored in candidates)
-            if (
-                self._options.on_full != "evict"
-                or self._quota.explain_shortage(principal, size - evictable) is not None
-            ):
+            expires_before = self._get_expiry_limit(is_sweep=False)
+            is_evicting = self._options.on_full == "evict"
+            if not self._quota.is_counted() or (is_evicting and self._is_listing_due(self._listing_seconds)):
+                self._complete_pass(expires_before)
+            elif not is_evicting:
+                self._continue_pass(expires_before)
+            # Other processes may have stored payloads since the last listing.
+            if is_evicting and not self._evict(principal, size) and self._is_listing_due(0):
+                self._complete_pass(expires_before)
+                self._evict(principal, size)
+
+    def _continue_pass(self, expires_before: float) -> None:
+        """Continue the walk over all payloads, or begin a new one, as far as the allowance goes."""
+        current, steps = self._paused or self._begin_pass()
+        current.expires_before = expires_before
+        self._paused = None
+        deadline = time.monotonic() + _MAX_COUNTING_SECONDS
+        count = 0
+        while (count < _MIN_COUNTED_PER_PUT or time.monotonic() < deadline) and self._allowance.take():
+            if next(steps, self) is self:
                 return
-            for entry, stored in sorted(candidates, key=lambda candidate: candidate[0].created_at):
-                if self._quota.explain_shortage(principal, size) is None:
-                    return
-                self._remove(stored, entry, "output_handle_evicted")
+            count += 1
+        self._paused = current, steps
+
+    def _begin_pass(self) -> tuple[_Pass, Iterator[None]]:
+        current = _Pass()
+        return current, self._walk(current)
+
+    def _is_listing_due(self, listing_seconds: float) -> bool:
+        """Return whether to list the payloads again: always in a small store, else after some time."""
+        interval = max(_MIN_SECONDS_BETWEEN_LISTINGS, listing_seconds / _MAX_LISTING_SHARE)
+        return len(self._entries) <= _MAX_COUNTED_PER_SECOND or time.monotonic() - self._listed_at >= interval
+
+    def _evict(self, principal: str | None, size: int) -> bool:
+        """Evict the oldest payloads of a principal until `size` bytes fit, and return whether they do."""
+        while self._new_candidates:
+            self._order.add(*self._new_candidates.popleft())
+        chosen: list[Candidate] = []
+        freed_bytes = 0
+        while self._quota.explain_shortage(principal, size - freed_bytes) is not None:
+            candidate = self._order.pop_oldest(principal)
+            if candidate is None:
+                self._put_back(principal, chosen)
+                return False
+            # A payload may have been added twice: when it was stored, and by a listing.
+            if candidate not in chosen[-1:] and self._exists(candidate.handle):
+                chosen.append(candidate)
+                freed_bytes += candidate.size
+        for number, candidate in enumerate(chosen):
+            if self._quota.explain_shortage(principal, size) is None:
+                self._put_back(principal, chosen[number:])
+                return True
+            self._remove(candidate.handle, candidate.size, principal, "output_handle_evicted")
+        return self._quota.explain_shortage(principal, size) is None
+
+    def _put_back(self, principal: str | None, candidates: list[Candidate]) -> None:
+        for candidate in candidates:
+            self._order.add(principal, candidate)
+
+    def _exists(self, handle: str) -> bool:
+        try:
+            self._backend.open(handle).close()
+        except KeyError:
+            return False
+        return True
+
+    def note_stored(self, handle: str, size: int, principal: str | None, created_at: float) -> None:
+        """Take note of a payload that this process has stored, so that it can be evicted before the next listing."""
+        # Without the lock: this put need not wait for the listing of another.
+        if self._options.on_full == "evict":
+            self._new_candidates.append((principal, Candidate(created_at, handle, size)))
 
     def _has_clock_jumped(self, now: float) -> bool:
         """Return whether the wall clock was set since the last sweep."""
         wall, monotonic = self._last_clocks
         return abs((now - wall) - (time.monotonic() - monotonic)) >= _MAX_CLOCK_DRIFT_SECONDS
 
-    def _read_entry(self, object_info: ObjectInfo) -> _Entry:
+    def _read_entry(self, object_info: ObjectInfo) -> _Entry | None:
+        """Return the metadata of a payload, or `None` if another process has removed it."""
         entry = self._entries.get(object_info.handle)
         if entry is not None and not entry.is_corrupt:
             return entry
@@ -195,18 +301,17 @@ class Sweeper:
             with self._backend.open(object_info.handle) as blob:
                 meta = self._catalog.read_footer(object_info.handle, blob).meta
         except KeyError:
-            # Another process removed the object.
-            return _Entry(None, object_info.modified_at, object_info.modified_at)
+            return None
         except HandleCorrupt:
             # The expiry of a damaged payload cannot be read, so it expires after the default time to live.
             return _Entry(None, object_info.modified_at, object_info.modified_at + self._options.ttl, is_corrupt=True)
         entry = self._entries[object_info.handle] = _Entry(meta["principal"], meta["created_at"], meta["expires_at"])
         return entry
 
-    def _remove(self, object_info: ObjectInfo, entry: _Entry, event: str) -> bool:
-        self._catalog.forget(object_info.handle)
-        self._entries.pop(object_info.handle, None)
-        if not self._quota.release(entry.principal, object_info.size, lambda: self._backend.delete(object_info.handle)):
+    def _remove(self, handle: str, size: int, principal: str | None, event: str) -> bool:
+        self._catalog.forget(handle)
+        self._entries.pop(handle, None)
+        if not self._quota.release(principal, size, lambda: self._backend.delete(handle)):
             return False
-        self._journal.record(event, principal=entry.principal, handle=object_info.handle, size_bytes=object_info.size)
+        self._journal.record(event, principal=principal, handle=handle, size_bytes=size)
         return True

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
 
-__all__ = ["TOTAL_COUNTER", "Backend", "Blob", "Counters", "ObjectInfo", "Upload"]
+__all__ = ["TOTAL_COUNTER", "Backend", "Blob", "Count", "Counters", "ObjectInfo", "Upload"]
 
 TOTAL_COUNTER = "total"
 """Name of the counter of all stored bytes; the other counters belong to principals."""
@@ -19,6 +19,14 @@ class ObjectInfo(NamedTuple):
     handle: str
     size: int
     modified_at: float
+
+
+class Count(NamedTuple):
+    """The value of a counter."""
+
+    used_bytes: int
+    position: int
+    """Bytes that were ever added to or removed from the whole store, as of the last such change of this counter."""
 
 
 class Blob(Protocol):
@@ -50,12 +58,12 @@ class Upload(Protocol):
 
 
 class Counters(Protocol):
-    """Integers shared by all users of a store."""
+    """Counts shared by all users of a store."""
 
-    def get(self, name: str) -> int | None:
+    def get(self, name: str) -> Count | None:
         """Return a counter, or `None` if it is not set."""
 
-    def set(self, name: str, value: int) -> None: ...
+    def set(self, name: str, count: Count) -> None: ...
     def names(self) -> Iterator[str]:
         """Return the names of the counters that are set."""
 

@@ -5,6 +5,7 @@ Symbolic links are never followed, so that a link planted in the folder cannot l
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -15,7 +16,16 @@ from typing import TypeVar
 from forebay.errors import ForebayError, StoreFull, StoreUnavailable
 from forebay.store.threads import fork_safe_lock
 
-__all__ = ["SAFE_OPEN_FLAGS", "Folders", "ensure_private", "ignore_missing", "list_names", "translate_os_errors"]
+__all__ = [
+    "SAFE_OPEN_FLAGS",
+    "Folders",
+    "close_quietly",
+    "ensure_private",
+    "ignore_missing",
+    "list_names",
+    "translate_os_errors",
+    "unlock",
+]
 
 _T = TypeVar("_T")
 
@@ -29,11 +39,13 @@ _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Folders:
     """Open descriptors of a root folder and of the folders in it.
 
-    Other processes may remove or replace a folder at any time; `refresh` notices that.
+    Other processes may remove or replace a folder at any time; `refresh` notices that. With `is_durable`, a root that
+    is created survives a power cut.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_durable: bool = False) -> None:
         self.root = root
+        self._is_durable = is_durable
         self._lock = fork_safe_lock()
         self._fds: dict[str, int] = {}
         # Descriptors of removed folders stay open: another thread may be about to use one, and the system soon reuses
@@ -42,7 +54,7 @@ class Folders:
         self._days: list[str] = []
         self.version = 0
         """Incremented whenever this object notices that folders were added, removed or replaced."""
-        self._root_fd = _open_root(root)
+        self._root_fd = _open_root(root, is_durable=is_durable)
         try:
             self.refresh()
         except BaseException:
@@ -72,11 +84,24 @@ class Folders:
         The folder of an open descriptor may have been moved away and replaced, alone or with the root.
         """
         fd = self.get_fd(name, create=True)
+        if not self.is_current(name, fd):
+            self.refresh()
+            fd = self.get_fd(name, create=True)
+            self.check_current(name, fd)
+        return fd
+
+    def is_current(self, name: str, fd: int) -> bool:
+        """Return whether an open folder is the one that others find under the path of the root."""
         with ignore_missing:
-            if os.path.samestat(os.fstat(fd), os.stat(f"{self.root}/{name}", follow_symlinks=False)):
-                return fd
-        self.refresh()
-        return self.get_fd(name, create=True)
+            return os.path.samestat(os.fstat(fd), os.stat(f"{self.root}/{name}", follow_symlinks=False))
+        return False
+
+    def check_current(self, name: str, fd: int) -> None:
+        """Raise `StoreUnavailable` if the root was moved away, or `FileNotFoundError` if only the folder was."""
+        if not self.is_current(name, fd):
+            if os.fstat(self.root_fd).st_nlink and not os.path.lexists(self.root):
+                raise StoreUnavailable(f"{self.root} was moved away; move it back, or open the store again")
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     @property
     def days(self) -> list[str]:
@@ -94,7 +119,7 @@ class Folders:
         """Drop the descriptors of folders that were removed or replaced, and list the day folders again."""
         with self._lock:
             if self._is_root_replaced():
-                root_fd = _open_root(self.root)
+                root_fd = _open_root(self.root, is_durable=self._is_durable)
                 self._stale_fds += self._root_fd, *self._fds.values()
                 self._root_fd, self._fds = root_fd, {}
                 self.version += 1
@@ -140,7 +165,26 @@ class Folders:
             self._root_fd, self._fds, self._stale_fds, self._days = -1, {}, [], []
             for fd in fds:
                 if fd >= 0:
-                    os.close(fd)
+                    close_quietly(fd)
+
+
+def close_quietly(fd: int) -> None:
+    """Close a descriptor. The system frees it even if that fails, so there is nothing left to do then."""
+    with contextlib.suppress(OSError):
+        os.close(fd)
+
+
+def unlock(fd: int) -> bool:
+    """Release the lock of an open file. If that fails, close the file, which releases the lock too, and return false.
+
+    Closing alone is not enough: a child forked meanwhile has the file open too, and would keep the lock.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    except OSError:
+        close_quietly(fd)
+        return False
+    return True
 
 
 def list_names(folder_fd: int) -> list[str]:
@@ -152,7 +196,7 @@ def list_names(folder_fd: int) -> list[str]:
     try:
         return os.listdir(fd)
     finally:
-        os.close(fd)
+        close_quietly(fd)
 
 
 def ensure_private(fd: int) -> os.stat_result:
@@ -163,12 +207,9 @@ def ensure_private(fd: int) -> os.stat_result:
     return status
 
 
-def _open_root(root: Path) -> int:
+def _open_root(root: Path, *, is_durable: bool) -> int:
     try:
-        root.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            root.mkdir(mode=0o700)
-            root.chmod(0o700)
+        _create_root(root, is_durable=is_durable)
     except OSError as error:
         reason = error.strerror or error
         raise StoreUnavailable(
@@ -177,14 +218,37 @@ def _open_root(root: Path) -> int:
     if root.is_symlink():
         raise StoreUnavailable(f"{root} is a symbolic link; name the folder it leads to, or another one")
     fd = os.open(root, _DIRECTORY_FLAGS)
-    status = os.fstat(fd)
-    if status.st_uid != os.geteuid():
-        os.close(fd)
-        raise StoreUnavailable(f"{root} belongs to another user; name a folder of your own, here or in FOREBAY_HOME")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        os.close(fd)
-        raise StoreUnavailable(f"{root} can be written to by others; run: chmod 700 {root}")
+    try:
+        status = os.fstat(fd)
+        if status.st_uid != os.geteuid():
+            raise StoreUnavailable(
+                f"{root} belongs to another user; name a folder of your own, here or in FOREBAY_HOME"
+            )
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise StoreUnavailable(f"{root} can be written to by others; run: chmod 700 {root}")
+    except BaseException:
+        close_quietly(fd)
+        raise
     return fd
+
+
+def _create_root(root: Path, *, is_durable: bool) -> None:
+    missing = [folder for folder in (root, *root.parents) if not os.path.lexists(folder)]
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+        root.chmod(0o700)
+    if is_durable:
+        for folder in missing:
+            _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        close_quietly(fd)
 
 
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

@@ -17,14 +17,16 @@ from typing import Self
 
 from typing_extensions import Buffer
 
-from forebay.store.backends import TOTAL_COUNTER, ObjectInfo
+from forebay.store.backends import TOTAL_COUNTER, Count, ObjectInfo
 from forebay.store.backends.filesystem import (
     SAFE_OPEN_FLAGS,
     Folders,
+    close_quietly,
     ensure_private,
     ignore_missing,
     list_names,
     translate_os_errors,
+    unlock,
 )
 from forebay.store.handles import format_date, is_handle
 from forebay.store.payload import EXTENSIONS
@@ -36,7 +38,9 @@ _FILE_PATTERN = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
 _MAX_WRITEV_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE_OPEN_FLAGS
 _READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
-_COUNT_FORMAT = struct.Struct("<q")
+_COUNT_FORMAT = struct.Struct("<qq")
+_USED_BYTES_FORMAT = struct.Struct("<q")
+_COUNTER_PATTERN = re.compile(rf"{TOTAL_COUNTER}|p-[0-9a-f]{{32}}")
 _WRITE_FLAGS = os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS
 
 
@@ -63,9 +67,8 @@ class LocalCounters:
                     self._folders.retry(self._acquire)
                 yield self
             finally:
-                if self._total_fd >= 0:
-                    # Closing the file would not release the lock: a child forked meanwhile has the file open too.
-                    fcntl.flock(self._total_fd, fcntl.LOCK_UN)
+                if self._total_fd >= 0 and not unlock(self._total_fd):
+                    self._total_fd = self._folder_fd = -1
 
     def _acquire(self) -> None:
         folder_fd = self._folders.get_fd(".usage", create=True)
@@ -78,7 +81,7 @@ class LocalCounters:
         self._total_fd = open_locked(TOTAL_COUNTER, _WRITE_FLAGS, folder_fd)
         self._folder_fd, self._opened_pid = folder_fd, os.getpid()
 
-    def get(self, name: str) -> int | None:
+    def get(self, name: str) -> Count | None:
         """Return a counter, or `None` if it is not set or is 0."""
         with translate_os_errors, ignore_missing:
             if name == TOTAL_COUNTER:
@@ -87,21 +90,21 @@ class LocalCounters:
             try:
                 return _read_count(fd)
             finally:
-                os.close(fd)
+                close_quietly(fd)
         return None
 
-    def set(self, name: str, value: int) -> None:
-        """Set a counter. A counter that becomes 0 is removed."""
+    def set(self, name: str, count: Count) -> None:
+        """Set a counter. A principal's counter that becomes 0 is removed."""
         with translate_os_errors:
             if name == TOTAL_COUNTER:
-                os.pwrite(self._total_fd, _COUNT_FORMAT.pack(value), 0)
-            elif value:
+                os.pwrite(self._total_fd, _COUNT_FORMAT.pack(*count), 0)
+            elif count.used_bytes:
                 fd = os.open(name, _WRITE_FLAGS, 0o600, dir_fd=self._folder_fd)
                 try:
                     ensure_private(fd)
-                    os.pwrite(fd, _COUNT_FORMAT.pack(value), 0)
+                    os.pwrite(fd, _COUNT_FORMAT.pack(*count), 0)
                 finally:
-                    os.close(fd)
+                    close_quietly(fd)
             else:
                 with ignore_missing:
                     os.unlink(name, dir_fd=self._folder_fd)
@@ -109,10 +112,7 @@ class LocalCounters:
     def names(self) -> Iterator[str]:
         """Return the names of the counters that are set."""
         with translate_os_errors:
-            for name in list_names(self._folder_fd):
-                with ignore_missing:
-                    if stat.S_ISREG(os.stat(name, dir_fd=self._folder_fd, follow_symlinks=False).st_mode):
-                        yield name
+            return filter(_COUNTER_PATTERN.fullmatch, list_names(self._folder_fd))
 
     def close(self) -> None:
         """Close the file of `TOTAL_COUNTER`."""
@@ -122,7 +122,7 @@ class LocalCounters:
     def _close(self) -> None:
         fd, self._total_fd, self._folder_fd = self._total_fd, -1, -1
         if fd >= 0:
-            os.close(fd)
+            close_quietly(fd)
 
 
 def open_locked(name: str, flags: int, folder_fd: int) -> int:
@@ -134,14 +134,19 @@ def open_locked(name: str, flags: int, folder_fd: int) -> int:
             if ensure_private(fd).st_nlink:
                 return fd
         except BaseException:
-            os.close(fd)
+            close_quietly(fd)
             raise
-        os.close(fd)
+        close_quietly(fd)
 
 
-def _read_count(fd: int) -> int | None:
+def _read_count(fd: int) -> Count | None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return None
     stored = os.pread(fd, _COUNT_FORMAT.size, 0)
-    return int(_COUNT_FORMAT.unpack(stored)[0]) if len(stored) == _COUNT_FORMAT.size else None
+    if len(stored) == _USED_BYTES_FORMAT.size:
+        # Written by a version that kept no position.
+        stored += _USED_BYTES_FORMAT.pack(0)
+    return Count(*_COUNT_FORMAT.unpack(stored)) if len(stored) == _COUNT_FORMAT.size else None
 
 
 class LocalBackend:
@@ -152,7 +157,7 @@ class LocalBackend:
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time, is_durable: bool = False) -> None:
         with translate_os_errors:
-            self.folders = Folders(root)
+            self.folders = Folders(root, is_durable=is_durable)
         self.clock = clock
         self.is_durable = is_durable
         self._counters = LocalCounters(self.folders)
@@ -242,10 +247,8 @@ class LocalBackend:
                     is_acquired = False
             yield is_acquired
         finally:
-            if fd >= 0:
-                # Closing alone would not release the lock: a child forked meanwhile has the file open too.
-                fcntl.flock(fd, fcntl.LOCK_UN)
-                os.close(fd)
+            if fd >= 0 and unlock(fd):
+                close_quietly(fd)
 
     def counters(self) -> contextlib.AbstractContextManager[LocalCounters]:
         return self._counters.hold()
@@ -285,16 +288,24 @@ class LocalUpload:
     def _move_into_place(self, name: str) -> None:
         folders, today = self._backend.folders, format_date(self._backend.clock())
         folder_fd = folders.get_current_fd(today)
-        os.rename(self._handle, name, src_dir_fd=self._folder_fd, dst_dir_fd=folder_fd)
         try:
+            os.rename(self._handle, name, src_dir_fd=self._folder_fd, dst_dir_fd=folder_fd)
             if self._backend.is_durable:
                 os.fsync(folder_fd)
                 os.fsync(folders.root_fd)
+            # The folder may have been moved away meanwhile.
+            folders.check_current(today, folder_fd)
         except BaseException:
-            # The caller gets an error, so the object must not stay.
-            with ignore_missing:
-                os.unlink(name, dir_fd=folder_fd)
+            # The caller gets an error, or the object is moved to another folder, so it must not stay in this one.
+            self._withdraw(name, folder_fd)
             raise
+
+    def _withdraw(self, name: str, folder_fd: int) -> None:
+        try:
+            os.rename(name, self._handle, src_dir_fd=folder_fd, dst_dir_fd=self._folder_fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder_fd)
 
     def abort(self) -> None:
         if self._fd >= 0:
@@ -304,7 +315,7 @@ class LocalUpload:
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1
-        os.close(fd)
+        close_quietly(fd)
 
 
 def _write_all(fd: int, view: memoryview) -> None:
@@ -317,10 +328,13 @@ class LocalBlob:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise FileNotFoundError
+        except BaseException:
             self.close()
-            raise FileNotFoundError
+            raise
         self.size = status.st_size
         self.version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -337,7 +351,7 @@ class LocalBlob:
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            close_quietly(fd)
 
     def __enter__(self) -> Self:
         return self
@@ -360,5 +374,5 @@ def _remove_orphan(name: str, folder_fd: int) -> bool:
     except OSError:
         return False
     finally:
-        os.close(fd)
+        close_quietly(fd)
     return True
