@@ -14,6 +14,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -23,6 +24,7 @@ from starlette.types import ASGIApp
 
 from forebay.adapters.sdk_internals import PerOwnerLimitSessionManager
 from forebay.http.limits import ConnectionShareLimit, RateLimit, TokenBuckets, get_principal_share
+from forebay.http.request_headers import HeaderCheck
 from forebay.http.tokens import JWTVerifier, RevocationMiddleware, TokenFile
 
 __all__ = ["MCP_PATH", "make_app", "shorten_session_ids"]
@@ -55,7 +57,7 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
         Route("/health", endpoint=_get_health, methods=["GET"]),
         *_make_metadata_routes(settings),
     ]
-    app = Starlette(routes=routes, lifespan=lambda _: sessions.run())
+    app = Starlette(routes=routes, lifespan=lambda _: sessions.run(), middleware=[Middleware(HeaderCheck)])
     # A redirect for a trailing slash would lead to any host that the caller's Host header names.
     app.router.redirect_slashes = False
     return app
