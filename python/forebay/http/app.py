@@ -1,8 +1,9 @@
 """The ASGI application of `forebay serve --http`: `/mcp`, `/health`, authentication and limits."""
 
+import functools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcp.server import Server
@@ -27,7 +28,7 @@ from forebay.http.limits import ConnectionShareLimit, RateLimit, TokenBuckets, g
 from forebay.http.request_headers import HeaderCheck
 from forebay.http.tokens import JWTVerifier, RevocationMiddleware, TokenFile
 
-__all__ = ["MCP_PATH", "make_app", "shorten_session_ids"]
+__all__ = ["MCP_PATH", "get_session_ender", "make_app", "shorten_session_ids"]
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
@@ -58,9 +59,20 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
         *_make_metadata_routes(settings),
     ]
     app = Starlette(routes=routes, lifespan=lambda _: sessions.run(), middleware=[Middleware(HeaderCheck)])
+    app.state.sessions = sessions
     # A redirect for a trailing slash would lead to any host that the caller's Host header names.
     app.router.redirect_slashes = False
     return app
+
+
+def get_session_ender(request: object, session_id: str | None) -> Callable[[], Awaitable[None]] | None:
+    """Return a function that ends a session, or `None` if it does not belong to an application of `make_app`."""
+    if not isinstance(request, Request) or session_id is None:
+        return None
+    sessions = getattr(request.app.state, "sessions", None)
+    if not isinstance(sessions, PerOwnerLimitSessionManager):
+        return None
+    return functools.partial(sessions.end_session, session_id)
 
 
 async def _get_health(_: Request) -> Response:
