@@ -34,7 +34,7 @@ ReceivedItem = SessionMessage | Exception
 
 
 class ServerEnded(Exception):
-    """Item in a stream that marks the end of the server process. Messages of a restarted server may follow."""
+    """Item in a stream that marks the end of the server process or session. Messages of the next one may follow."""
 
 
 class IncomingStream:
