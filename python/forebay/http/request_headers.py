@@ -49,8 +49,8 @@ class HeaderCheck:
 def find_fault(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
     """Return an error message if headers, with names in lower case, are ambiguous or malformed."""
     values: dict[str, list[str]] = {}
-    for name, value in headers:
-        values.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+    for raw_name, raw_value in headers:
+        values.setdefault(raw_name.decode("latin-1"), []).append(raw_value.decode("latin-1"))
     for name in _SINGLE_HEADERS:
         if len(values.get(name.lower(), ())) > 1:
             return f"there is more than one {name} header; send one"
