@@ -149,7 +149,7 @@ def call_wrap(client: StdioClient, root: Path, ledger: Ledger, stop: threading.E
     rng = random.Random(1)  # noqa: S311
     while not stop.is_set():
         if rng.random() < 0.02:
-            client.call("dies")
+            client.call("dies", after=1)
         arguments, text = make_text(rng)
         result = client.call("text", **arguments)
         if result.get("isError"):

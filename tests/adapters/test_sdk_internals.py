@@ -28,7 +28,7 @@ PRIVATE_ATTRIBUTES = {
     "_srctx",
     "_stamp",
 }
-PRIVATE_INHERITED = {"_admit_session", "_session_owners"}
+PRIVATE_INHERITED = {"_admit_session", "_discard_session", "_server_instances", "_session_owners"}
 """Private names of SDK classes that subclasses in the package override or use."""
 
 PRIVATE_MODULES = {"mcp.client._transport", "mcp.shared._httpx_utils", "mcp.shared._stream_protocols"}

@@ -317,6 +317,7 @@ headers = {Authorization = "Bearer hunter2"}
 openapi = "api.yaml"
 base_url = "https://example.com"
 auth = {bearer = "${TOKEN}", basic = ["user", "hunter2"]}
+cross_host_redirects = true
 [upstreams.far]
 openapi = "https://example.com/openapi.json"
 [upstreams.mine]
@@ -333,6 +334,7 @@ def test_upstreams_of_every_type(tmp_path: Path) -> None:
     assert (files.cwd, files.prefix) == (str(tmp_path / "data"), "fs_")
     assert (api.openapi, api.auth) == (str(tmp_path / "api.yaml"), {"bearer": SECRET, "basic": ("user", SECRET)})
     assert settings.upstreams["far"].openapi == "https://example.com/openapi.json"
+    assert (api.cross_host_redirects, settings.upstreams["far"].cross_host_redirects) == (True, False)
 
 
 def test_what_is_explained_has_no_secrets(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ Message = dict[str, Any]
 
 JSON, EVENTS = "application/json", "text/event-stream"
 
+ELICITATION = b'{"jsonrpc":"2.0","id":"e1","method":"elicitation/create","params":{}}'
+
 
 class Server(ThreadingHTTPServer):
     """Record of received requests, and switches for misbehaviour."""
@@ -29,6 +31,8 @@ class Server(ThreadingHTTPServer):
         self.called: list[str] = []
         self.sessions = 0
         self.has_stream = False
+        self.asks_and_forgets = False
+        """Whether the stream outside of requests carries a request to the client, before the session is forgotten."""
         self.is_slow = False
         """Whether the handshake takes long."""
         self.is_mute = False
@@ -92,7 +96,14 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.is_legacy:
             self.legacy_stream()
             return
-        if last.startswith("call "):
+        if self.headers.get("mcp-session-id", f"s{self.server.sessions}") != f"s{self.server.sessions}":
+            self.reply(404, b"no such session", "text/plain")
+        elif self.server.asks_and_forgets:
+            self.server.asks_and_forgets = False
+            self.server.sessions += 1
+            self.begin_events()
+            self.event(ELICITATION, b"id: asked\nretry: 10\n")
+        elif last.startswith("call "):
             self.begin_events()
             self.event(json.dumps(result(json.loads(last.removeprefix("call ")), "resumed")).encode())
         elif self.server.has_stream:
@@ -217,7 +228,7 @@ def resumes(handler: Handler, message: Message, _: dict[str, Any]) -> None:
 @tool
 def elicits(handler: Handler, message: Message, _: dict[str, Any]) -> None:
     handler.begin_events()
-    handler.event(b'{"jsonrpc":"2.0","id":"e1","method":"elicitation/create","params":{}}')
+    handler.event(ELICITATION)
     assert handler.server.has_response.wait(30)
     handler.event(body_of(message, json.dumps(handler.server.responses[-1]["result"])))
 
@@ -237,6 +248,22 @@ def waits(handler: Handler, _message: Message, arguments: dict[str, Any]) -> Non
 def forgets(handler: Handler, message: Message, _: dict[str, Any]) -> None:
     handler.server.sessions += 1
     plain(handler, message, {})
+
+
+@tool
+def asks_and_forgets(handler: Handler, message: Message, _: dict[str, Any]) -> None:
+    handler.begin_events()
+    handler.event(ELICITATION)
+    handler.server.sessions += 1
+    handler.event(body_of(message))
+
+
+@tool
+def asks_and_breaks_off(handler: Handler, message: Message, _: dict[str, Any]) -> None:
+    """Break off a stream that could be resumed, if the session were not forgotten."""
+    handler.begin_events()
+    handler.event(ELICITATION, f"retry: 10\nid: call {json.dumps(message['id'])}\n".encode())
+    handler.server.sessions += 1
 
 
 @tool

@@ -103,9 +103,10 @@ def get_request_params(request: "FastMCPRequestContext") -> Mapping[str, Any]:
 
 
 class PerOwnerLimitSessionManager(StreamableHTTPSessionManager):
-    """Session manager that also limits the open sessions of each authenticated client.
+    """Session manager that also limits the open sessions of each authenticated client, and can end a session.
 
-    The SDK has no public hook that refuses a new session, and no public list of sessions by owner.
+    The SDK has no public hook that refuses a new session, no public list of sessions by owner, and no public way to end
+    a session.
     """
 
     def __init__(self, server: Server[Any], *, max_sessions_per_owner: int, **options: Any) -> None:
@@ -118,6 +119,12 @@ class PerOwnerLimitSessionManager(StreamableHTTPSessionManager):
             if open_sessions >= self._max_sessions_per_owner:
                 return None
         return super()._admit_session(requestor)
+
+    async def end_session(self, session_id: str) -> None:
+        """Close all streams of a session; its id is unknown from now on."""
+        transport = self._server_instances.get(session_id)
+        if transport is not None:
+            await self._discard_session(session_id, transport)
 
 
 async def send_request(

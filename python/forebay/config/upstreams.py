@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay.arguments import did_you_mean
-from forebay.config.option_types import HEADERS, PREFIX, TEXT, URL, expand_variables
+from forebay.config.option_types import FLAG, HEADERS, PREFIX, TEXT, URL, expand_variables
 from forebay.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["UPSTREAM_KEYS", "UpstreamConfig", "check_prefixes", "parse_upstream"
 UPSTREAM_KEYS = {
     "command": ("args", "env", "cwd"),
     "url": ("headers",),
-    "openapi": ("base_url", "headers", "auth"),
+    "openapi": ("base_url", "headers", "auth", "cross_host_redirects"),
     "python": (),
 }
 """The types of upstreams, and the other keys that each type may have. Every type may have a `prefix`."""
@@ -43,6 +43,8 @@ class UpstreamConfig:
     base_url: str | None = None
     auth: Mapping[str, str | tuple[str, str]] = dataclasses.field(default_factory=dict, repr=False)
     """A key or token, or user and password, by the name of the security scheme."""
+    cross_host_redirects: bool = False
+    """Whether the API may redirect calls to other hosts. These get no credentials and no bodies."""
     python: str | None = None
     """The name of a Python module."""
     folder: str | None = None
@@ -95,6 +97,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "openapi": TEXT.parse,
     "base_url": URL.parse,
     "auth": _parse_auth,
+    "cross_host_redirects": FLAG.parse,
     "python": TEXT.parse,
     "prefix": PREFIX.parse,
 }

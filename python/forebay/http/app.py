@@ -1,8 +1,9 @@
 """The ASGI application of `forebay serve --http`: `/mcp`, `/health`, authentication and limits."""
 
+import functools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcp.server import Server
@@ -14,6 +15,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -23,9 +25,10 @@ from starlette.types import ASGIApp
 
 from forebay.adapters.sdk_internals import PerOwnerLimitSessionManager
 from forebay.http.limits import ConnectionShareLimit, RateLimit, TokenBuckets, get_principal_share
+from forebay.http.request_headers import HeaderCheck
 from forebay.http.tokens import JWTVerifier, RevocationMiddleware, TokenFile
 
-__all__ = ["MCP_PATH", "make_app", "shorten_session_ids"]
+__all__ = ["MCP_PATH", "get_session_ender", "make_app", "shorten_session_ids"]
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
@@ -55,10 +58,21 @@ def make_app(server: Server[Any], settings: "Settings") -> Starlette:
         Route("/health", endpoint=_get_health, methods=["GET"]),
         *_make_metadata_routes(settings),
     ]
-    app = Starlette(routes=routes, lifespan=lambda _: sessions.run())
+    app = Starlette(routes=routes, lifespan=lambda _: sessions.run(), middleware=[Middleware(HeaderCheck)])
+    app.state.sessions = sessions
     # A redirect for a trailing slash would lead to any host that the caller's Host header names.
     app.router.redirect_slashes = False
     return app
+
+
+def get_session_ender(request: object, session_id: str | None) -> Callable[[], Awaitable[None]] | None:
+    """Return a function that ends a session, or `None` if it does not belong to an application of `make_app`."""
+    if not isinstance(request, Request) or session_id is None:
+        return None
+    sessions = getattr(request.app.state, "sessions", None)
+    if not isinstance(sessions, PerOwnerLimitSessionManager):
+        return None
+    return functools.partial(sessions.end_session, session_id)
 
 
 async def _get_health(_: Request) -> Response:

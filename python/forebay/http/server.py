@@ -11,18 +11,17 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import h11
 import uvicorn
 from mcp.server import Server
 from sse_starlette.sse import AppStatus
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from forebay.errors import InvalidArgument
 from forebay.http.app import MCP_PATH, make_app
+from forebay.http.connection import HTTPConnection
 
-__all__ = ["HTTPConnection", "run_http"]
+__all__ = ["run_http"]
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
@@ -172,67 +171,3 @@ def _restore_signal_handlers() -> Iterator[None]:
     finally:
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)
-
-
-_UNAVAILABLE_RESPONSE = (
-    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
-)
-_TIMEOUT_RESPONSE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-
-
-class HTTPConnection(H11Protocol):
-    """Uvicorn connection with a deadline for reading a request and a limit on open connections."""
-
-    def __init__(self, *args: Any, read_timeout: float, max_connections: int, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._read_timeout, self._max_connections = read_timeout, max_connections
-        self._deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        if len(self.connections) > self._max_connections:
-            self._close(_UNAVAILABLE_RESPONSE)
-        else:
-            self._start_deadline()
-
-    def data_received(self, data: bytes) -> None:
-        # Ignore data that arrives after the connection was closed.
-        if not self.transport.is_closing():
-            super().data_received(data)
-
-    def handle_events(self) -> None:
-        super().handle_events()
-        self._update_deadline()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_deadline()
-        super().connection_lost(exc)
-
-    def _update_deadline(self) -> None:
-        """Start the deadline at the first byte of a request, and cancel it after the last byte of the body."""
-        if not self._is_reading_request() or self.transport.is_closing():
-            self._cancel_deadline()
-        elif self._deadline is None:
-            self._start_deadline()
-
-    def _is_reading_request(self) -> bool:
-        state = self.conn.their_state
-        return state is h11.SEND_BODY or (state is h11.IDLE and bool(self.conn.trailing_data[0]))
-
-    def _start_deadline(self) -> None:
-        self._deadline = self.loop.call_later(self._read_timeout, self._on_deadline)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _on_deadline(self) -> None:
-        has_response = self.conn.their_state is h11.SEND_BODY and self.cycle.response_started
-        # No 408 if the client has sent nothing yet: it would take the 408 for the response to its next request.
-        self._close(_TIMEOUT_RESPONSE if self._is_reading_request() and not has_response else b"")
-
-    def _close(self, response: bytes) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(response)
-            self.transport.close()

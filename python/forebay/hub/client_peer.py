@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 import contextvars
 import itertools
+import logging
 import secrets
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import anyio
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
@@ -19,11 +18,14 @@ from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
 from forebay.adapters.sdk_internals import get_allowed_log_levels, get_request_channel
 from forebay.hub.calls import CLIENT_CAPABILITIES
+from forebay.hub.notification_queue import NotificationQueue
 
 if TYPE_CHECKING:
     from forebay.hub.calls import PausableTimeout
 
 __all__ = ["ClientPeer", "ClientRequest", "get_current_capabilities"]
+
+_log = logging.getLogger("forebay")
 
 _current_capabilities: contextvars.ContextVar[Any] = contextvars.ContextVar("capabilities", default=None)
 
@@ -54,25 +56,16 @@ class ClientRequest:
         """The progress token sent to the server. It replaces a client's token that may not be unique at the server."""
         self.timeout: PausableTimeout | None = None
         """The timeout for the server's response."""
-        self._queued: deque[tuple[str, _Params]] = deque()
-        self._sender: asyncio.Task[None] | None = None
+        # Only progress and log messages are queued, so nothing can overflow.
+        self._notifications = NotificationQueue(get_request_channel(session).notify, on_overflow=lambda: None)
 
     def notify(self, method: str, params: _Params) -> None:
-        """Queue a notification. Notifications are sent in order, because progress must increase."""
-        self._queued.append((method, params))
-        if self._sender is None or self._sender.done():
-            self._sender = asyncio.create_task(self._send_queued())
-
-    async def _send_queued(self) -> None:
-        while self._queued:
-            # The client may be gone.
-            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
-                await get_request_channel(self.session).notify(*self._queued.popleft())
+        """Queue progress or a log message."""
+        self._notifications.put(method, params)
 
     async def flush(self) -> None:
         """Wait until all queued notifications are sent, because the client ignores those that follow the response."""
-        if self._sender is not None:
-            await self._sender
+        await self._notifications.flush()
 
 
 class ClientPeer:
@@ -83,8 +76,11 @@ class ClientPeer:
         connection: Connection | None = None,
         capabilities: Mapping[str, Any] | None = None,
         answer_timeout: float | None = None,
+        end_session: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._connection = connection
+        self._end_session = end_session
+        self._end_task: asyncio.Future[None] | None = None
         self._answer_timeout = answer_timeout
         # Each peer has a bus of its own, so that events reach only the listeners of this peer.
         self._bus = InMemorySubscriptionBus()
@@ -196,6 +192,15 @@ class ClientPeer:
         """Send the client a notification that belongs to none of its requests."""
         if method not in _UNFORWARDED_METHODS:
             await self._notify(method, params)
+
+    def on_overflow(self) -> None:
+        """End the session of a client that does not read: it must not miss notifications without knowing it."""
+        if self._end_session is None:
+            # On stdio there is no session to end without ending the program.
+            _log.error("forebay: the client does not read its notifications; all are dropped from now on")
+        elif self._end_task is None:
+            _log.warning("forebay: the session of a client is ended, because it does not read its notifications")
+            self._end_task = asyncio.ensure_future(self._end_session())
 
     async def notify_tools_changed(self) -> None:
         """Tell the client that the list of tools changed."""

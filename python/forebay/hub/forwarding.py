@@ -20,6 +20,7 @@ from mcp_types import (
 
 from forebay.adapters.mcp import get_principal
 from forebay.adapters.sdk_internals import get_server_connection, send_notification
+from forebay.http.app import get_session_ender
 from forebay.hub.client_peer import ClientPeer
 from forebay.hub.paused_calls import PausedCalls
 from forebay.hub.requests import UpstreamCallFailed, UpstreamRequest, resolve_inputs
@@ -95,13 +96,14 @@ class Forwarding:
                 yield tenant
         else:
             connection: ClientConnection = get_server_connection(ctx.session)
-            tenant = connection.state.get(_TENANT_KEY) or self._new_tenant(connection, {})
+            tenant = connection.state.get(_TENANT_KEY) or self._new_tenant(ctx, connection, {})
             await tenant.start()
             yield tenant
 
-    def _new_tenant(self, connection: ClientConnection, capabilities: dict[str, Any]) -> Tenant:
+    def _new_tenant(self, ctx: _Context, connection: ClientConnection, capabilities: dict[str, Any]) -> Tenant:
+        end_session = get_session_ender(ctx.request, connection.session_id)
         tenant = connection.state[_TENANT_KEY] = self._make_tenant(
-            ClientPeer(connection, capabilities, self._paused_calls.answer_timeout)
+            ClientPeer(connection, capabilities, self._paused_calls.answer_timeout, end_session)
         )
         connection.exit_stack.push_async_callback(tenant.close)
         return tenant
@@ -111,7 +113,7 @@ class Forwarding:
         capabilities = (ctx.params or {}).get("capabilities")
         tenant = connection.state.get(_TENANT_KEY)
         if tenant is None:
-            tenant = self._new_tenant(connection, capabilities if isinstance(capabilities, dict) else {})
+            tenant = self._new_tenant(ctx, connection, capabilities if isinstance(capabilities, dict) else {})
         await tenant.start()
         return _merge_capabilities(await call_next(ctx), tenant)
 

@@ -21,6 +21,7 @@ from mcp_types import (
 from forebay.adapters.sdk_internals import ReadStream, WriteStream
 from forebay.hub.client_peer import ClientPeer, get_current_capabilities
 from forebay.hub.in_flight import InFlight, OpenSubscriptions
+from forebay.hub.notification_queue import NotificationQueue
 from forebay.hub.streams import ServerEnded
 
 __all__ = ["InterceptedStream"]
@@ -43,8 +44,7 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
         self._answer_tasks: dict[RequestId, asyncio.Task[None]] = {}
         self._open_subscriptions = OpenSubscriptions()
         self._in_flight = InFlight()
-        self._notifications: asyncio.Queue[JSONRPCNotification] = asyncio.Queue()
-        self._notifier = asyncio.create_task(self._forward_notifications())
+        self._notifications = NotificationQueue(client.forward_notification, client.on_overflow)
         self.initialize_result: dict[str, Any] = {}
         """The server's result of `initialize` or `server/discover`."""
 
@@ -90,7 +90,7 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
                     return True
             case JSONRPCNotification() if not self._client.forward_to_client_request(message.method, message.params):
                 if not self._open_subscriptions.is_duplicate(message):
-                    self._notifications.put_nowait(message)
+                    self._notifications.put(message.method, message.params)
             case JSONRPCResponse(result={"capabilities": dict()} as result):
                 self.initialize_result = self.initialize_result or result
         return False
@@ -115,16 +115,8 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
         with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._write_stream.send(SessionMessage(answer))
 
-    async def _forward_notifications(self) -> None:
-        """Forward queued notifications in order."""
-        while True:
-            message = await self._notifications.get()
-            # The client may be gone.
-            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
-                await self._client.forward_notification(message.method, message.params)
-
     async def aclose(self) -> None:
-        self._notifier.cancel()
+        self._notifications.close()
         self._cancel_answers()
         await self._read_stream.aclose()
 

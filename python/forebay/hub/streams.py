@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import orjson
-from anyio.abc import ObjectSendStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
 from pydantic_core import PydanticSerializationError, from_json
@@ -24,15 +24,24 @@ __all__ = ["IncomingStream", "OutgoingStream", "ServerEnded"]
 _LARGE_MESSAGE_BYTES = 1 << 20
 """Messages above this size are parsed lazily, because the SDK's parser needs seven times their size in memory."""
 
+_MAX_UNREAD_MESSAGES = 256
+"""Number of unread messages at which reader threads wait, so that a server cannot fill the memory with them."""
+
+_CLOSED_POLL_SECONDS = 0.5
+"""How often a waiting reader thread checks whether the stream is closed."""
+
 ReceivedItem = SessionMessage | Exception
 
 
 class ServerEnded(Exception):
-    """Item in a stream that marks the end of the server process. Messages of a restarted server may follow."""
+    """Item in a stream that marks the end of the server process or session. Messages of the next one may follow."""
 
 
 class IncomingStream:
-    """Adapter that passes messages from reader threads to `stream`, an SDK stream in the current event loop."""
+    """Adapter that passes messages from reader threads to `stream`, an SDK stream in the current event loop.
+
+    If messages arrive faster than they are received from `stream`, `send` blocks.
+    """
 
     def __init__(
         self,
@@ -42,7 +51,11 @@ class IncomingStream:
         self._on_message = on_message
         self._on_unreadable = on_unreadable
         self._loop = asyncio.get_running_loop()
-        self._send, self.stream = anyio.create_memory_object_stream[ReceivedItem](math.inf)
+        self._room = threading.Semaphore(_MAX_UNREAD_MESSAGES)
+        self._is_closed = False
+        # The semaphore bounds this stream; `send_nowait` must not fail.
+        self._send, received = anyio.create_memory_object_stream[ReceivedItem](math.inf)
+        self.stream = _ReleasingStream(received, self._room.release, self._close)
 
     def send(self, line: Message, related_request_id: RequestId | None = None) -> None:
         """Parse a message and put it into the stream; if it is unreadable, put the exception there.
@@ -52,7 +65,16 @@ class IncomingStream:
         item = _parse_line(line, related_request_id)
         if isinstance(item, Exception):
             self._on_unreadable(line)
+        self._wait_for_room()
         self._schedule(lambda: self._put(item))
+
+    def _wait_for_room(self) -> None:
+        while not self._is_closed and not self._room.acquire(timeout=_CLOSED_POLL_SECONDS):
+            if self._loop.is_closed():
+                return
+
+    def _close(self) -> None:
+        self._is_closed = True
 
     def _put(self, item: ReceivedItem) -> None:
         if self._on_message is not None and isinstance(item, SessionMessage):
@@ -65,6 +87,7 @@ class IncomingStream:
 
     def end(self) -> None:
         """Close the stream."""
+        self._close()
         self._schedule(self._send.close)
 
     def _schedule(self, callback: Callable[[], None]) -> None:
@@ -76,6 +99,37 @@ class IncomingStream:
         # The event loop may be closed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(run)
+
+
+class _ReleasingStream(ObjectReceiveStream[ReceivedItem]):
+    """Stream that calls `on_received` with numbers of received messages, and `on_closed` when its reader closes it.
+
+    The numbers are large, because waking a waiting thread for each message would be slow.
+    """
+
+    def __init__(
+        self,
+        stream: ObjectReceiveStream[ReceivedItem],
+        on_received: Callable[[int], None],
+        on_closed: Callable[[], None],
+    ) -> None:
+        self._stream = stream
+        self._on_received = on_received
+        self._on_closed = on_closed
+        self._received_count = 0
+
+    async def receive(self) -> ReceivedItem:
+        item = await self._stream.receive()
+        # The marker is not counted.
+        self._received_count += not isinstance(item, ServerEnded)
+        if self._received_count >= _MAX_UNREAD_MESSAGES // 2:
+            self._on_received(self._received_count)
+            self._received_count = 0
+        return item
+
+    async def aclose(self) -> None:
+        self._on_closed()
+        await self._stream.aclose()
 
 
 def _parse_line(line: Message, related_request_id: RequestId | None) -> ReceivedItem:

@@ -89,6 +89,11 @@ class HubRelay(Relay):
         self._incoming.notify_server_ended()
         super().on_upstream_end(error)
 
+    def cancel_server_requests(self, reason: str) -> None:
+        del reason
+        # The server's requests are open in the stream, not here.
+        self._incoming.notify_server_ended()
+
     def _deliver_result(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         """Pass a large result to its sink and return a response with a placeholder.
 

@@ -117,6 +117,7 @@ class Upstreams:
                 security=config.auth,
                 headers=config.headers,
                 timeout=self._timeout,
+                cross_host_redirects=config.cross_host_redirects,
             )
             self._apis.append(api)
             self._operations += api

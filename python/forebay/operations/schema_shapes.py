@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 import jsonschema_rs
 from jsonschema_rs.canonical.json import to_string
 
+from forebay.operations.patterns import remove_foreign_patterns
 from forebay.operations.validation import Schema, map_schemas, modernize
 
 __all__ = ["MISSING", "SchemaShapes", "Shape", "canonicalize", "get_json_type"]
@@ -90,7 +91,8 @@ class SchemaShapes:
             self._pointers[id(keywords)] = pointer
             return keywords
 
-        self._root = map_schemas(modernize(schema), register)
+        readable, _ = remove_foreign_patterns(schema)
+        self._root = map_schemas(modernize(readable), register)
         if references and schema_ids != {root_id}:
             raise ValueError("a schema in it has an $id of its own")
         for reference in references:

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import jsonschema_rs
 
+from forebay.operations.patterns import remove_foreign_patterns
+
 __all__ = [
     "Problem",
     "Schema",
@@ -45,6 +47,9 @@ wrong values this takes seconds and gigabytes.
 
 MAX_MESSAGE_CHARACTERS = 200
 
+MAX_NAMED_PATTERNS = 5
+"""Maximum number of patterns that a warning names."""
+
 MAX_COUNTED_VALUES = 1_000_000
 """Number of values at which `count_values` stops."""
 
@@ -68,7 +73,10 @@ def has_rules(schema: Schema | None) -> bool:
 
 
 class Validator:
-    """A compiled schema. An invalid schema is logged once and accepts everything."""
+    """A compiled schema. An invalid schema is logged once and accepts everything.
+
+    If only some patterns are invalid, these are logged once and ignored.
+    """
 
     def __init__(self, schema: Schema | None, label: str = "a value") -> None:
         self._validator: Any = None
@@ -76,10 +84,7 @@ class Validator:
             return
         try:
             modern = modernize(schema) if is_openapi_3_0(schema) else schema
-            # A schema must not make this process fetch anything.
-            self._validator = jsonschema_rs.validator_for(
-                modern if isinstance(modern, bool) else dict(modern), offline=True
-            )
+            self._validator = _compile(modern, label)
         except (ValueError, RecursionError) as error:
             _log.warning("forebay: %s is not checked: its schema cannot be understood: %.200s", label, error)
 
@@ -120,6 +125,30 @@ class Validator:
             self._validator.validate(value)
         except jsonschema_rs.ValidationError as error:
             yield error
+
+
+def _compile(schema: Schema, label: str) -> Any:
+    """Return a validator; without the patterns that it cannot compile, which a warning names."""
+    try:
+        return _compile_exactly(schema)
+    except ValueError:
+        readable, removed = remove_foreign_patterns(schema)
+        if not removed:
+            raise
+        validator = _compile_exactly(readable)
+    others = f" and {len(removed) - MAX_NAMED_PATTERNS} more" if len(removed) > MAX_NAMED_PATTERNS else ""
+    _log.warning(
+        "forebay: %s is not checked for patterns that cannot be understood; write them as ECMAScript does: %s%s",
+        label,
+        ", ".join(text[:MAX_MESSAGE_CHARACTERS] for text in removed[:MAX_NAMED_PATTERNS]),
+        others,
+    )
+    return validator
+
+
+def _compile_exactly(schema: Schema) -> Any:
+    # A schema must not make this process fetch anything.
+    return jsonschema_rs.validator_for(schema if isinstance(schema, bool) else dict(schema), offline=True)
 
 
 def _encode_bytes(value: Any) -> Any:

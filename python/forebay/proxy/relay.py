@@ -437,12 +437,18 @@ class Relay:
         """Fail all requests to a server that has ended, and cancel its requests to the client."""
         self._internal_requests.fail(error)
         # Take all requests before sending anything: requests that arrive afterwards are for the next server.
-        cancellations, requests = self._server_requests.cancel_all(), self.pending.take_all()
+        cancellations = self._server_requests.cancel_all("the server has ended")
+        requests = self.pending.take_all()
         for cancellation in cancellations:
             self._client.send(cancellation)
         for pending in requests:
             self._client.send(self._request_handler.make_error_response(pending, error))
             self.has_reported_failure.set()
+
+    def cancel_server_requests(self, reason: str) -> None:
+        """Cancel the requests of the server to the client, whose answers nobody would receive."""
+        for cancellation in self._server_requests.cancel_all(reason):
+            self._client.send(cancellation)
 
     def expire_requests(self, timeout: float) -> None:
         """Fail the requests that have waited longer than the timeout in seconds, and cancel them at the server."""

@@ -456,12 +456,12 @@ class ServerRequests:
             client_id, server_id = self._open_requests.pop(key, (None, None))
         return raw if client_id is server_id else dump_message({**message, "id": server_id})
 
-    def cancel_all(self) -> list[bytes]:
-        """Abandon all requests that an ended server made; return the cancellations to send to the client."""
+    def cancel_all(self, reason: str) -> list[bytes]:
+        """Abandon all requests of a server or session that has ended; return the cancellations for the client."""
         with self._lock:
             requests, self._open_requests = self._open_requests, {}
             self._abandoned_keys.add(requests)
-        return [make_cancellation(client_id, "the server has ended") for client_id, _ in requests.values()]
+        return [make_cancellation(client_id, reason) for client_id, _ in requests.values()]
 
 
 def make_cancellation(request_id: object, reason: str) -> bytes:

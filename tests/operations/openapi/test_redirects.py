@@ -9,12 +9,61 @@ from forebay.operations import CallError, OperationRegistry, from_openapi
 from http_api import API, Answer, document, single_operation
 from openapi_secrets import PLAIN_SECRET, call, secured_document
 
+FOLLOW: dict[str, Any] = {"cross_host_redirects": True}
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("location", ["{other}/y", "//{host}/y", "//user@{host}/y", "/back"])
+def test_redirect_to_another_host_is_not_followed(api: API, other_host: API, location: str, status: int) -> None:
+    api.answers["/x"] = Answer(
+        status=status, headers=[("Location", location.format(other=other_host.url, host=other_host.host))]
+    )
+    api.answers["/back"] = Answer(status=status, headers=[("Location", f"{other_host.url}/y")])
+    with pytest.raises(CallError, match=r"another host.*base_url.*cross_host_redirects") as caught:
+        call(api, [{"in_header": []}], {"in_header": PLAIN_SECRET})
+    assert caught.value.details == {"status": status}
+    assert other_host.requests == []
+
+
+def test_document_is_not_fetched_from_another_host(api: API, other_host: API) -> None:
+    api.answers["/openapi.json"] = Answer(status=302, headers=[("Location", f"{other_host.url}/openapi.json")])
+    with pytest.raises(CallError, match="another host"):
+        asyncio.run(from_openapi(f"{api.url}/openapi.json"))
+    assert other_host.requests == []
+
+
+@pytest.mark.parametrize(
+    ("target", "is_followed"),
+    [("https://api.test/y", True), ("https://api.test:8443/y", False), ("https://other.test/y", False)],
+)
+def test_redirect_from_http_to_https_stays_on_the_host(target: str, is_followed: bool) -> None:
+    seen: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        is_first = request.url.scheme == "http"
+        return httpx2.Response(302, headers={"Location": target}) if is_first else httpx2.Response(200, json={})
+
+    async def run() -> None:
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+            source = document(single_operation("/x"), "http://api.test")
+            operations = await from_openapi(source, client, headers={"X-Own": PLAIN_SECRET})
+            await operations.register_into(OperationRegistry()).execute("api.op", {})
+
+    if is_followed:
+        asyncio.run(run())
+        assert "x-own" not in seen[1].headers
+    else:
+        with pytest.raises(CallError, match="another host"):
+            asyncio.run(run())
+    assert len(seen) == 1 + is_followed
+
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_redirect_to_another_host_drops_credentials(api: API, other_host: API, status: int) -> None:
     api.answers["/x"] = Answer(status=status, headers=[("Location", f"{other_host.url}/y?key={PLAIN_SECRET}&page=2")])
     requirements: list[dict[str, Any]] = [{name: [] for name in ("in_header", "in_query", "in_cookie", "bearer")}]
-    call(api, requirements, dict.fromkeys(requirements[0], PLAIN_SECRET), headers={"X-Own": PLAIN_SECRET})
+    call(api, requirements, dict.fromkeys(requirements[0], PLAIN_SECRET), headers={"X-Own": PLAIN_SECRET}, **FOLLOW)
     assert api.last.target == f"/x?key={PLAIN_SECRET}"
     [request] = other_host.requests
     assert request.target == "/y?page=2"
@@ -32,7 +81,7 @@ def test_redirect_to_another_host_drops_credentials_of_the_client(api: API, othe
             headers={"X-Client": PLAIN_SECRET}, auth=("ann", PLAIN_SECRET), cookies={"session": PLAIN_SECRET}
         )
         async with client:
-            operations = await from_openapi(secured_document(api, []), client)
+            operations = await from_openapi(secured_document(api, []), client, **FOLLOW)
             await operations.register_into(OperationRegistry()).execute("api.op", {})
 
     asyncio.run(run())
@@ -72,7 +121,7 @@ def test_redirect_is_relative_to_the_request_url(api: API, location: str, target
 
 def test_redirect_to_a_bare_host_drops_the_query(api: API, other_host: API) -> None:
     api.answers["/x"] = Answer(status=302, headers=[("Location", f"//{other_host.host}")])
-    call(api, [{"in_query": []}], {"in_query": PLAIN_SECRET})
+    call(api, [{"in_query": []}], {"in_query": PLAIN_SECRET}, **FOLLOW)
     assert [request.target for request in other_host.requests] == ["/"]
 
 
@@ -110,7 +159,7 @@ def test_body_is_not_redirected_to_another_host(api: API, other_host: API, statu
     paths = single_operation("/x", method, requestBody={"content": {"application/json": {}}})
 
     async def run() -> None:
-        async with await from_openapi(document(paths, api.url)) as operations:
+        async with await from_openapi(document(paths, api.url), **FOLLOW) as operations:
             await operations.register_into(OperationRegistry()).execute("api.op", {"body": {"password": PLAIN_SECRET}})
 
     with pytest.raises(CallError, match=r"sent on to 127\.0\.0\.1.*base_url"):

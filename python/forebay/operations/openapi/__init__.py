@@ -121,6 +121,7 @@ async def from_openapi(
     include: Include | None = None,
     store: "Store | None" = None,
     store_over: int = 1_000_000,
+    cross_host_redirects: bool = False,
 ) -> HTTPOperations:
     """Build the operations of an API from its OpenAPI document: a dict, a string, bytes, a `Path` or a URL.
 
@@ -134,6 +135,8 @@ async def from_openapi(
     - With a `store`, a body larger than `store_over` bytes is streamed into the store, and the data of the envelope is
       the store's descriptor as a dict. Stored bodies are not parsed, so the operations have no output schema. The
       store's quotas apply instead of `max_body_bytes`.
+    - A redirect to another host is an error, unless `cross_host_redirects` is true. Credentials and bodies are never
+      sent to another host.
 
     Raises `InvalidArgument` for an unusable document, `CallError` if the document cannot be fetched.
     """
@@ -142,7 +145,9 @@ async def from_openapi(
     is_own_client = client is None
     client = client or new_client()
     try:
-        document = await _load_document(document_or_url, client, extra_headers, timeout)
+        document = await _load_document(
+            document_or_url, client, extra_headers, timeout, cross_host_redirects=cross_host_redirects
+        )
         # A base URL of the user's client replaces the document's servers too, as `base_url` does.
         base = base_url or str(client.base_url)
         # In a thread, because reading a large document, or a small one with many aliases, takes seconds.
@@ -162,7 +167,16 @@ async def from_openapi(
         operations = [
             Operation(
                 description.spec,
-                HTTPCall(description, client, schemes, extra_headers, timeout, limits, large_bodies),
+                HTTPCall(
+                    description,
+                    client,
+                    schemes,
+                    extra_headers,
+                    timeout,
+                    limits,
+                    large_bodies,
+                    cross_host_redirects=cross_host_redirects,
+                ),
             )
             for description in descriptions
         ]
@@ -195,7 +209,12 @@ def _is_string_mapping(headers: object) -> bool:
 
 
 async def _load_document(
-    source: object, client: httpx2.AsyncClient, headers: Mapping[str, str], timeout: float | None
+    source: object,
+    client: httpx2.AsyncClient,
+    headers: Mapping[str, str],
+    timeout: float | None,
+    *,
+    cross_host_redirects: bool,
 ) -> Document:
     if not is_url(source):
         return Document(await read_document(source))
@@ -203,7 +222,8 @@ async def _load_document(
     label = "fetching the document"
     async with DeadlineScope(deadline_after(timeout), label):
         request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
-        async with send(client, request, AppliedSecurity.from_headers(headers), label) as response:
+        applied = AppliedSecurity.from_headers(headers)
+        async with send(client, request, applied, label, cross_host_redirects=cross_host_redirects) as response:
             if response.status_code >= 400:
                 raise CallError(
                     "EXECUTION_ERROR", f"{label} was answered {response.status_code}", {"status": response.status_code}

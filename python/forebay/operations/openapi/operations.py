@@ -242,6 +242,8 @@ class HTTPCall:
         timeout: float | None,
         limits: ResponseLimits,
         large_bodies: LargeBodyStore | None,
+        *,
+        cross_host_redirects: bool = False,
     ) -> None:
         self._operation = operation
         self._client = client
@@ -250,6 +252,7 @@ class HTTPCall:
         self._timeout = timeout
         self._limits = limits
         self._large_bodies = large_bodies
+        self._cross_host_redirects = cross_host_redirects
 
     def __repr__(self) -> str:
         return f"<Call {self._operation.method} {self._operation.base_url}{self._operation.path}>"
@@ -261,7 +264,9 @@ class HTTPCall:
         async with DeadlineScope(earliest_deadline(context.deadline, deadline_after(self._timeout)), operation_id):
             applied = await self._security.apply(requirement)
             request = self._build_request(arguments or {}, applied)
-            async with send(self._client, request, applied, operation_id) as response:
+            async with send(
+                self._client, request, applied, operation_id, cross_host_redirects=self._cross_host_redirects
+            ) as response:
                 if response.status_code >= 400:
                     raise await read_error(
                         response, applied, self._limits, requirement, alternatives, operation_id=operation_id

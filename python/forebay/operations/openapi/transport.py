@@ -89,15 +89,23 @@ def new_request(
 
 @asynccontextmanager
 async def send(
-    client: httpx2.AsyncClient, request: httpx2.Request, applied_security: AppliedSecurity, label: str
+    client: httpx2.AsyncClient,
+    request: httpx2.Request,
+    applied_security: AppliedSecurity,
+    label: str,
+    *,
+    cross_host_redirects: bool = False,
 ) -> AsyncIterator[httpx2.Response]:
     """Send a request and yield the response with its body unread.
 
+    Redirects to another host are followed only with `cross_host_redirects`, and without credentials and bodies.
     Raises `CallError` if the connection fails, also while the body is read. `label` names the call in errors.
     """
     response: httpx2.Response | None = None
     try:
-        response = await _send_following_redirects(client, request, applied_security, label)
+        response = await _send_following_redirects(
+            client, request, applied_security, label, cross_host_redirects=cross_host_redirects
+        )
         yield response
     except httpx2.TimeoutException:
         # Only a client passed in by the user has a timeout; the client of `new_client` relies on the deadline.
@@ -118,7 +126,12 @@ def _format_address(url: httpx2.URL) -> str:
 
 
 async def _send_following_redirects(
-    client: httpx2.AsyncClient, request: httpx2.Request, applied_security: AppliedSecurity, label: str
+    client: httpx2.AsyncClient,
+    request: httpx2.Request,
+    applied_security: AppliedSecurity,
+    label: str,
+    *,
+    cross_host_redirects: bool,
 ) -> httpx2.Response:
     # If httpx followed redirects, it would send all headers except Authorization to the other host.
     is_trusted, has_body = True, bool(request.content)
@@ -139,6 +152,14 @@ async def _send_following_redirects(
         # The body is kept if the method is, whatever the status: a 301 keeps the body of a PUT.
         has_body = has_body and redirect.method == request.method
         if redirect.url.origin != request.url.origin:
+            if not cross_host_redirects and not _is_upgrade(request.url, redirect.url):
+                raise CallError(
+                    "EXECUTION_ERROR",
+                    f"{label} was redirected to another host, {_format_address(redirect.url)}, which is not followed; "
+                    "if that is where the API is, give it as base_url; if any host may answer, set "
+                    "cross_host_redirects",
+                    {"status": response.status_code},
+                )
             if has_body:
                 raise CallError(
                     "EXECUTION_ERROR",
@@ -154,6 +175,12 @@ async def _send_following_redirects(
             _remove_credentials(redirect, applied_security)
         request = redirect
     raise httpx2.TooManyRedirects(f"more than {_MAX_REDIRECTS} redirects", request=request)
+
+
+def _is_upgrade(url: httpx2.URL, target: httpx2.URL) -> bool:
+    """Return whether a redirect leads from http to https on the same host, both on their default ports."""
+    is_https = (url.scheme, target.scheme) == ("http", "https")
+    return is_https and url.host == target.host and url.port is None and target.port is None
 
 
 def _add_call_cookies(request: httpx2.Request, jar_request: httpx2.Request) -> None:

@@ -273,6 +273,7 @@ class OutgoingMessage:
         self.method: str = method if isinstance(method, str) else ""
         self.params = fields.get("params")
         self.is_request = bool(self.method) and "id" in fields
+        self.is_response = isinstance(message, dict) and "method" not in fields
         self.id: object = fields.get("id") if self.is_request else None
         self.is_modern = protocol_version(self.params) is not None
         self._lock = threading.Lock()

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "LegacyStream",
     "ResponseStreams",
     "get_media_type",
+    "is_session_lost",
     "redact_errors",
 ]
 
@@ -61,6 +62,11 @@ class HttpStatusError(UpstreamFailed):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+def is_session_lost(response: httpx2.Response, headers: Mapping[str, str]) -> bool:
+    """Return whether a response says that the server has forgotten the session that the request headers name."""
+    return response.status_code == 404 and "mcp-session-id" in headers
 
 
 class ResponseStreams:
@@ -135,8 +141,17 @@ class ResponseStreams:
             events.discard()
         return is_answered
 
-    def resume(self, message: OutgoingMessage, events: EventParser, make_headers: _MakeHeaders) -> None:
-        """Resume a broken stream after its last event. Raises `UpstreamFailed` if the server does not support that."""
+    def resume(
+        self,
+        message: OutgoingMessage,
+        events: EventParser,
+        make_headers: _MakeHeaders,
+        on_session_lost: Callable[[], None],
+    ) -> None:
+        """Resume a broken stream after its last event. Raises `UpstreamFailed` if the server does not support that.
+
+        `on_session_lost` is called if the server has forgotten the session.
+        """
         tries = 0
         while not message.is_modern and events.last_event_id and tries < _MAX_RESUMES:
             last_event_id = events.last_event_id
@@ -147,7 +162,7 @@ class ResponseStreams:
             with self._endpoint.borrow_connection() as connection:
                 message.use_connection(connection)
                 try:
-                    if self._try_resume(message, events, make_headers(), connection):
+                    if self._try_resume(message, events, make_headers(), connection, on_session_lost):
                         return
                 finally:
                     message.use_connection(None)
@@ -155,23 +170,38 @@ class ResponseStreams:
         raise UpstreamFailed("the server's stream ended before its answer; it may have done what it was asked to")
 
     def _try_resume(
-        self, message: OutgoingMessage, events: EventParser, headers: dict[str, str], connection: UpstreamConnection
+        self,
+        message: OutgoingMessage,
+        events: EventParser,
+        headers: dict[str, str],
+        connection: UpstreamConnection,
+        on_session_lost: Callable[[], None],
     ) -> bool:
         with self._open_stream(connection, {**headers, "last-event-id": events.last_event_id}) as response:
+            if is_session_lost(response, headers):
+                on_session_lost()
             if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
                 raise UpstreamFailed(
                     "the server's stream broke off and cannot be resumed; it may have done what it was asked to"
                 )
             return self._read_events(response, events, message, connection)
 
-    def listen(self, make_headers: _MakeHeaders, should_listen: Callable[[], bool]) -> None:
-        """Read the server's stream for messages outside of requests, if there is one, while `should_listen()`."""
+    def listen(
+        self, make_headers: _MakeHeaders, should_listen: Callable[[], bool], on_session_lost: Callable[[], None]
+    ) -> None:
+        """Read the server's stream for messages outside of requests, if there is one, while `should_listen()`.
+
+        `on_session_lost` is called if the server has forgotten the session.
+        """
         events, tries = EventParser(self._new_buffer()), 0
         while should_listen() and not self._stop_event.is_set():
             tries += 1
             with contextlib.suppress(UpstreamFailed), self._endpoint.borrow_connection() as connection:
+                headers = make_headers()
                 resume_headers = {"last-event-id": events.last_event_id} if events.last_event_id else {}
-                with self._open_stream(connection, {**make_headers(), **resume_headers}) as response:
+                with self._open_stream(connection, {**headers, **resume_headers}) as response:
+                    if is_session_lost(response, headers):
+                        on_session_lost()
                     if response.status_code >= 500:
                         raise UpstreamFailed("the server cannot be listened to just now")
                     if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:

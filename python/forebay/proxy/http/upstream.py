@@ -19,6 +19,7 @@ from forebay.proxy.http.streams import (
     HttpStatusError,
     LegacyStream,
     ResponseStreams,
+    is_session_lost,
     redact_errors,
 )
 from forebay.proxy.relay import Relay
@@ -216,7 +217,9 @@ class HttpUpstream:
             if is_retry:
                 raise UpstreamFailed("the server forgets its sessions at once; ask again in a while")
             self._renew_session(session)
-            self._exchange(message, is_retry=True)
+            # The new session has not asked what a response to the lost one answers.
+            if not message.is_response:
+                self._exchange(message, is_retry=True)
         elif message.method == "notifications/initialized" and self._session.legacy_stream is None:
             threading.Thread(target=self._listen, args=(self._session,), daemon=True).start()
 
@@ -227,7 +230,7 @@ class HttpUpstream:
         headers = self._make_headers(message, session)
         try:
             with self._post(message, self._endpoint.url, headers) as (response, connection):
-                if response.status_code == 404 and "mcp-session-id" in headers:
+                if is_session_lost(response, headers):
                     return False
                 if message.method == "initialize" and response.is_success:
                     self._session = _HttpSession(response.headers.get("mcp-session-id"))
@@ -238,7 +241,12 @@ class HttpUpstream:
             self._initialize_legacy(message, error)
             return True
         if broken_stream is not None:
-            self._streams.resume(message, broken_stream, lambda: self._make_headers(message, session))
+            self._streams.resume(
+                message,
+                broken_stream,
+                lambda: self._make_headers(message, session),
+                lambda: self._on_session_lost(session),
+            )
         return True
 
     @contextlib.contextmanager
@@ -288,6 +296,7 @@ class HttpUpstream:
         with self._renew_lock:
             if self._session is lost_session:
                 _log.info("forebay: the server has forgotten the session, and is told again what it knew")
+                self._relay.cancel_server_requests("the server has forgotten the session")
                 try:
                     self._relay.replay_session(self._resend)
                 except UpstreamTimeout as error:
@@ -295,13 +304,23 @@ class HttpUpstream:
             if self._session is lost_session:
                 raise UpstreamFailed("the server has forgotten the session; connect to it again")
 
+    def _on_session_lost(self, session: _HttpSession) -> None:
+        """Cancel the requests of a session that the server has forgotten. The next message opens a new session."""
+        with self._renew_lock:
+            if self._session is session:
+                self._relay.cancel_server_requests("the server has forgotten the session")
+
     def _resend(self, raw: Message) -> None:
         self._exchange(self._make_outgoing(raw), is_retry=True)
 
     def _listen(self, session: _HttpSession) -> None:
         """Read the server's stream for messages outside of requests, as long as the session lasts."""
         with contextlib.suppress(UpstreamFailed):
-            self._streams.listen(lambda: self._make_headers(None, session), lambda: self._session is session)
+            self._streams.listen(
+                lambda: self._make_headers(None, session),
+                lambda: self._session is session,
+                lambda: self._on_session_lost(session),
+            )
 
     def close(self) -> None:
         """Send the queued notifications, abort everything else, and end `run`."""

@@ -1,0 +1,139 @@
+"""Which connections the server closes when it has too many, and that a refused upload still gets its answer."""
+
+import contextlib
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from listening_harness import ALICE, BOB, JSON, HttpServer, run_server, write_token_file
+from wires import MODERN, MODERN_META
+
+MAX_CONNECTIONS = 8
+BODY_LIMIT_BYTES = 100_000
+LARGE_BODY = b" " * (24 << 20)
+"""More than the socket buffers of both sides hold."""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[HttpServer]:
+    options = {"max_connections": MAX_CONNECTIONS, "body_limit_bytes": BODY_LIMIT_BYTES}
+    with run_server(tmp_path, token_file=write_token_file(tmp_path), **options) as server:
+        yield server
+        assert "Traceback" not in server.log
+
+
+def hold(server: HttpServer, opened: contextlib.ExitStack, count: int, sent: bytes) -> list[socket.socket]:
+    """Open connections, send the same bytes on each, and keep them open."""
+    connections = [opened.enter_context(server.connect()) for _ in range(count)]
+    for connection in connections:
+        # The server may have closed an earlier one already.
+        with contextlib.suppress(OSError):
+            connection.sendall(sent)
+    return connections
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /",
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 9\r\n\r\n",
+    ],
+)
+def test_connections_without_a_token_do_not_keep_others_out(sent: bytes, small: HttpServer) -> None:
+    with contextlib.ExitStack() as opened:
+        hold(small, opened, 40 * MAX_CONNECTIONS, sent)
+        for _ in range(3):
+            assert small.list_tools(ALICE).status == 200
+
+
+@pytest.mark.slow
+def test_thousands_of_idle_connections_do_not_keep_others_out(tmp_path: Path) -> None:
+    with run_server(tmp_path, token_file=write_token_file(tmp_path)) as server, contextlib.ExitStack() as opened:
+        hold(server, opened, 3000, b"")
+        assert server.list_tools(ALICE).status == 200
+
+
+@pytest.mark.slow
+def test_idle_connections_of_one_principal_do_not_keep_another_out(small: HttpServer) -> None:
+    request = f"POST /mcp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {BOB}\r\ncontent-length: 0\r\n\r\n"
+    with contextlib.ExitStack() as opened:
+        for _ in range(MAX_CONNECTIONS):
+            (connection,) = hold(small, opened, 1, request.encode())
+            assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
+        assert small.list_tools(ALICE).status == 200
+
+
+@pytest.mark.slow
+def test_a_connection_with_a_token_outlives_those_without(small: HttpServer) -> None:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", small.port, timeout=30)) as connection:
+        for _ in range(2):
+            connection.request("GET", "/mcp", None, {"authorization": f"Bearer {ALICE}"})
+            response = connection.getresponse()
+            response.read()
+            assert response.status == 406
+            with contextlib.ExitStack() as opened:
+                hold(small, opened, 5 * MAX_CONNECTIONS, b"")
+
+
+@pytest.mark.slow
+def test_calls_in_flight_are_never_closed_for_a_new_connection(tmp_path: Path) -> None:
+    params = {"name": "slow", "arguments": {"seconds": 3}, "_meta": MODERN_META}
+    call = http_post(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params},
+        "mcp-method: tools/call\r\nmcp-name: slow",
+    )
+    with run_server(tmp_path, max_connections=3) as server, contextlib.ExitStack() as opened:
+        calls = hold(server, opened, 3, call)
+        server.wait_for(r"(?s)(slow has begun.*){3}")
+        for _ in range(3):
+            assert server.send_raw(b"").startswith(b"HTTP/1.1 503 ")
+        for connection in calls:
+            assert b"at last" in read_to_text(connection, b"at last")
+
+
+def http_post(message: dict[str, object], headers: str) -> bytes:
+    body = json.dumps(message).encode()
+    lines = [f"{name}: {value}" for name, value in JSON.items()]
+    lines += ["host: localhost", f"mcp-protocol-version: {MODERN}", headers, f"content-length: {len(body)}"]
+    return "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body
+
+
+def read_to_text(connection: socket.socket, text: bytes) -> bytes:
+    received = b""
+    while text not in received and (chunk := connection.recv(65536)):
+        received += chunk
+    return received
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framing", ["content-length", "chunked"])
+@pytest.mark.parametrize("connection_header", ["keep-alive", "close"])
+@pytest.mark.parametrize(("token", "status"), [(ALICE, 413), ("unknown" * 5, 401)])
+def test_a_body_over_the_limit_is_answered_not_reset(
+    token: str, status: int, connection_header: str, framing: str, small: HttpServer
+) -> None:
+    headers = JSON | {"authorization": f"Bearer {token}", "connection": connection_header}
+    for _ in range(3):
+        body = LARGE_BODY if framing == "content-length" else iter([LARGE_BODY[: 1 << 20]] * 24)
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", small.port, timeout=30)) as connection:
+            connection.request("POST", "/mcp", body, headers, encode_chunked=framing == "chunked")
+            assert connection.getresponse().status == status
+
+
+@pytest.mark.slow
+def test_a_malformed_request_with_a_large_body_is_answered_not_reset(small: HttpServer) -> None:
+    for fault in ("content-length: 5\r\ncontent-length: 6", "content-length: 99999999\r\nhost: user@localhost"):
+        lines = ["POST /mcp HTTP/1.1", *(["host: x"] if "host" not in fault else []), fault, "", ""]
+        with small.connect() as connection:
+            connection.sendall("\r\n".join(lines).encode() + LARGE_BODY)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
