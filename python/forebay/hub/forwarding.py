@@ -31,7 +31,7 @@ from forebay.operations.errors import CallError
 from forebay.operations.responses import needs_result_wrapper
 from forebay.operations.spec import OperationSpec
 from forebay.outputs.result import error_result, strip_server_fields
-from forebay.wire.protocol import CLIENT_NOTIFICATIONS, add_result_fields, is_modern
+from forebay.wire.protocol import add_result_fields, is_modern
 
 __all__ = ["Forwarding"]
 
@@ -120,7 +120,7 @@ class Forwarding:
     async def _forward_notification(self, ctx: _Context, tenant: Tenant) -> None:
         """Forward a client notification to all upstreams, unless our connections send their own."""
         is_ours = ctx.method in ("notifications/initialized", "notifications/cancelled")
-        if is_ours or ctx.method not in CLIENT_NOTIFICATIONS:
+        if is_ours or not ctx.method.startswith("notifications/"):
             # A method that is not a notification's could be a call to a server that is less strict than the protocol.
             return
         for upstream in tenant.upstreams.values():
