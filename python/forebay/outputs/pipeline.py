@@ -104,6 +104,7 @@ class Pipeline:
 
     def __init__(self, store: Store, fetch_with: str) -> None:
         self._store = store
+        self._redactions = store.options.redactions
         self._fetch_with = fetch_with
 
     def is_inline(
@@ -139,7 +140,7 @@ class Pipeline:
             return {**error_result(error), **_keep_protocol_fields(result, {})}
         except Exception:
             _log.exception("forebay: the result of %.64s could not be taken apart", call.tool)
-            if self._store.options.redactions:
+            if self._redactions:
                 failure = RedactionFailed("the result could not be redacted")
                 return {**error_result(failure), **_keep_protocol_fields(result, {})}
             # The tool has already run, so a bug here must not lose its result.
@@ -155,7 +156,7 @@ class Pipeline:
             payload = extract_payload(original_result, include_meta=True)
             tool_meta, block_fields = {}, {}
         mime_type = payload.mime_type
-        if self._store.options.redactions:
+        if self._redactions:
             try:
                 tool_meta = self._redact(tool_meta)
                 block_fields = {key: self._redact(value) for key, value in block_fields.items()}
@@ -200,7 +201,7 @@ class Pipeline:
             )
         except ForebayError as failure:
             _log.warning("forebay: the error of %.64s was not stored: %s", call.tool, failure)
-            return {"code": code, "message": str(failure)} if self._store.options.redactions else None
+            return {"code": code, "message": str(failure)} if self._redactions else None
         descriptor = dataclasses.replace(descriptor, fetch_with=call.fetch_with or self._fetch_with)
         message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
         budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES
@@ -209,11 +210,11 @@ class Pipeline:
 
     def _redact(self, value: Any) -> Any:
         """Return a value that is shown beside the descriptor without its secrets."""
-        return parse_lazy(apply_redactions(encode(value), self._store.options.redactions))
+        return parse_lazy(apply_redactions(encode(value), self._redactions))
 
     def _report_failure(self, error: ForebayError, payload: ResultPayload) -> Result:
         """Return an error result for a payload that could not be stored, with a preview unless there are redactions."""
-        if self._store.options.redactions:
+        if self._redactions:
             return error_result(error, note=HAS_RUN_NOTE)
         start = payload.data.head() if isinstance(payload.data, ChunkSource) else payload.data
         limit = _FAILURE_PREVIEW_BYTES

@@ -11,7 +11,7 @@ __all__ = ["check_clock"]
 
 
 def check_clock(clock: object) -> Callable[[], float]:
-    """Return a clock that raises `InvalidArgument` in place of an error or a time that is none."""
+    """Return a clock that raises `InvalidArgument` if the given one raises or returns no valid time."""
     if isinstance(clock, _CheckedClock) or clock is time.time:
         return clock
     if not callable(clock):
