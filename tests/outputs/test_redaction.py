@@ -193,3 +193,11 @@ def test_what_cannot_be_redacted_beside_the_descriptor_is_not_shown(tmp_path: Pa
         response = Pipeline(store, "output_fetch").store_result(result, ToolCall("tool"))
         assert "redaction_failed" in response["content"][0]["text"]
         assert "secret" not in json.dumps(response)
+
+
+def test_redacted_fields_that_grow_stay_within_the_message(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", redact="z") as store:
+        result = {"content": [{"type": "text", "text": "text"}], "_meta": {"note": "z" * 400}}
+        response, stored = store_result(store, result)
+        assert len(json.dumps(response)) <= 4096
+        assert json.loads(stored)["_meta"] == {"note": REDACTED * 400}

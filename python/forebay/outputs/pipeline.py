@@ -150,19 +150,21 @@ class Pipeline:
         fetch_with = call.fetch_with or self._fetch_with
         result = parse_result(original_result)
         tool_meta, block_fields = select_tool_meta(result), extract_block_fields(result)
+        if self._redactions:
+            # Before they are measured: a replacement may be longer than the secret.
+            try:
+                tool_meta = self._redact(tool_meta)
+                block_fields = {key: self._redact(value) for key, value in block_fields.items()}
+            except RedactionFailed as error:
+                return {**error_result(error, note=HAS_RUN_NOTE), **_keep_protocol_fields(result, {})}
         if escaped_size(encode([tool_meta, block_fields]), 0, is_ascii=call.is_ascii) <= _MAX_META_BYTES:
             payload = extract_payload(original_result)
         else:
             payload = extract_payload(original_result, include_meta=True)
             tool_meta, block_fields = {}, {}
         mime_type = payload.mime_type
-        if self._redactions:
-            try:
-                tool_meta = self._redact(tool_meta)
-                block_fields = {key: self._redact(value) for key, value in block_fields.items()}
-                mime_type = mime_type if self._redact(mime_type) == mime_type else None
-            except RedactionFailed as error:
-                return {**error_result(error, note=HAS_RUN_NOTE), **_keep_protocol_fields(result, {})}
+        if self._redactions and mime_type is not None and self._redact(mime_type) != mime_type:
+            mime_type = None
         protocol_fields = _keep_protocol_fields(result, tool_meta)
         if call.contract is not None and not _is_too_large_for_memory(payload):
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
