@@ -1,7 +1,7 @@
 """No message that a client can send, in any spelling, calls a tool that the capability filter denies."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,50 @@ def test_no_spelling_calls_a_denied_tool(store: Store, message: Any, spell: Any)
     session.send(dump_pairs(message, spell))
     assert DENIED not in map(str, session.server.calls)
     assert not any(DENIED in simplify(name) for name in session.server.calls)
+
+
+LINE_BREAKS = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+
+
+def wrap_deeply(value: str) -> str:
+    return "[" * 70 + value + "]" * 70
+
+
+def wrap_with_invalid_key(value: str) -> str:
+    return '{"\\ud800":' + value + "}"
+
+
+def wrap_with_large_neighbour(value: str) -> str:
+    return "[" + value + ',"' + "\\n" * 600_000 + '"' + ",1" * 600_000 + "]"
+
+
+@pytest.mark.parametrize("line_break", LINE_BREAKS)
+@pytest.mark.parametrize("wrap", [wrap_deeply, wrap_with_invalid_key, wrap_with_large_neighbour])
+@pytest.mark.parametrize(
+    "carrier",
+    [
+        '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"read","arguments":%s}}',
+        '{"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":%s}}',
+        '{"jsonrpc":"2.0","method":"notifications/initialized","params":{"_meta":{"a":%s}}}',
+        '{"jsonrpc":"2.0","id":2,"result":{"a":%s}}',
+        '[{"jsonrpc":"2.0","id":2,"error":{"a":%s}}]',
+    ],
+)
+def test_a_call_between_line_breaks_of_an_unparsed_value_is_refused(
+    store: Store, carrier: str, wrap: Callable[[str], str], line_break: str
+) -> None:
+    session = Session(store)
+    session.send(carrier % wrap(line_break + dump_pairs(CALL, json.dumps) + line_break))
+    assert session.server.calls == []
+    assert events(store, "capability_denied")
+
+
+@pytest.mark.parametrize("wrap", [wrap_deeply, wrap_with_invalid_key, wrap_with_large_neighbour])
+def test_an_unparsed_value_without_line_breaks_reaches_the_server(store: Store, wrap: Callable[[str], str]) -> None:
+    session = Session(store)
+    arguments = wrap('{ "text" : "\u2028" }')
+    session.send(f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"read","arguments":{arguments}}}}}')
+    assert session.server.calls == [ALLOWED]
 
 
 @pytest.mark.parametrize("method", ["tools/call", "Tools/Call", "tools/call ", "tools\\/call"])

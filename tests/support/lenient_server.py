@@ -1,5 +1,6 @@
 """A server that understands more than the protocol allows, and records every tool that it ran."""
 
+import contextlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +22,11 @@ class LenientServer:
 
     def send(self, raw: Message) -> None:
         data = b"".join(raw.chunks()) if isinstance(raw, Spool) else bytes(raw)
-        self._receive(json.loads(data.decode("utf-8", "surrogatepass"), object_pairs_hook=list))
+        text = data.decode("utf-8", "surrogateescape")
+        # Some readers end a line at a carriage return or at U+2028, too.
+        for line in {text, *text.splitlines()}:
+            with contextlib.suppress(json.JSONDecodeError):
+                self._receive(json.loads(line, object_pairs_hook=list, strict=False))
 
     def _receive(self, message: Any) -> None:
         """Handle a message; objects are lists of pairs, so that no duplicate is lost."""

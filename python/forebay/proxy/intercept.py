@@ -33,6 +33,7 @@ from forebay.wire.messages import (
     dump_message,
     dump_size,
     get_meta,
+    is_unambiguous,
     make_error_message,
     make_result_message,
     parse_fully,
@@ -191,17 +192,19 @@ _CALL_PARAMS = {"name", "arguments", "_meta", "task", "inputResponses", "request
 """Parameters of `tools/call` in any version. A server that ignores case could take others for `name`."""
 
 
-def find_refusal(message: Any) -> CapabilityDisabled | None:
+def find_refusal(message: Any, raw: Message) -> CapabilityDisabled | None:
     """Return why a message must not reach a server whose tools are filtered, or `None`.
 
-    The server gets requests and notifications of the protocol, and responses, in one reading only. Anything else could
-    be a call to a server that is less strict than the protocol.
+    `raw` is the message as the server would get it. The server gets requests and notifications of the protocol, and
+    responses, in one reading only. Anything else could be a call to a server that is less strict than the protocol.
     """
     if not isinstance(message, dict):
         return _refuse("this is not a JSON-RPC message")
     method, params = message.get("method"), message.get("params", {})
     if unknown := message.keys() - _MESSAGE_MEMBERS:
         return _refuse(f"{short_repr(min(unknown))} is not one of JSON-RPC's members", method)
+    if not is_unambiguous(raw):
+        return _refuse("this is not valid JSON in one line", method)
     if "method" not in message:
         return None
     if not isinstance(method, str) or method not in (CLIENT_REQUESTS if "id" in message else CLIENT_NOTIFICATIONS):

@@ -143,13 +143,13 @@ class Relay:
         if not self._wait_upstream(message):
             return
         if self._policy.capabilities.is_active:
-            if (refusal := find_refusal(message)) is not None:
-                self._refuse(message, refusal)
-                return
             # Serialize the message again: the server might parse the client's bytes differently and see another call.
             line = dump_line(message)
             if isinstance(line, LostMessage):
                 self._refuse_lost(line)
+                return
+            if (refusal := find_refusal(message, line)) is not None:
+                self._refuse(message, refusal)
                 return
             raw = line
         if not isinstance(message, dict):

@@ -38,6 +38,7 @@ __all__ = [
     "dump_message",
     "dump_size",
     "get_meta",
+    "is_unambiguous",
     "make_error_message",
     "make_id_key",
     "make_result_message",
@@ -358,6 +359,23 @@ def dump_message(value: object) -> Message:
     if isinstance(line, LostMessage):
         raise line.error
     return line
+
+
+def is_unambiguous(message: Message) -> bool:
+    """Return whether a message is valid JSON without line breaks, so that every reader sees this one message.
+
+    `LazyJSON` is not validated, and many readers end a line at a carriage return, too.
+    """
+    indexer = _core.ItemIndexer()
+    try:
+        for chunk in message.chunks() if isinstance(message, Spool) else [bytes(message)]:
+            if b"\r" in chunk or b"\n" in chunk:
+                return False
+            indexer.feed(chunk)
+        indexer.finish()
+    except InvalidJSON:
+        return False
+    return True
 
 
 def dump_size(value: object) -> int:
