@@ -434,7 +434,10 @@ def test_an_unlisted_name_is_refused_behind_a_filter(tmp_path: Path, name: str) 
         assert policy.refuse_disabled(name) is None
 
 
-def test_a_name_that_matches_a_pattern_need_not_be_listed(tmp_path: Path) -> None:
-    with contextlib.closing(make_policy(tmp_path, disable_tools=["crawl"], capabilities={"made_*": "core"})) as policy:
-        assert policy.refuse_disabled("made_later") is None
-        assert policy.refuse_disabled("Made_later") is not None
+def test_an_unlisted_name_is_callable_only_if_it_is_configured_in_full(tmp_path: Path) -> None:
+    capabilities = {"made_*": "core", "unlisted": "core", "crawl*": "crawl", "*": "core"}
+    with contextlib.closing(make_policy(tmp_path, disable_tools=["crawl"], capabilities=capabilities)) as policy:
+        assert policy.refuse_disabled("unlisted") is None
+        for name in ("made_later", "Crawl", "CRAWL", "crawl ", " crawl", "made_*", "*", "unlisted*"):
+            assert policy.must_list_tools(name)
+            assert policy.refuse_disabled(name) is not None

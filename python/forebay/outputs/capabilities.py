@@ -43,6 +43,8 @@ _MAX_TOOL_NAME_LENGTH = 256
 _MAX_KNOWN_CAPABILITIES = 10_000
 """Maximum number of capabilities to remember, because a server may declare new ones in every list."""
 
+_WILDCARDS = frozenset("*?[")
+
 _CAPABILITY_KEYS = (("_meta", META_KEY), ("_meta", "capability"), ("annotations", "capability"))
 """Where a tool may declare its capability, in order of precedence."""
 
@@ -154,8 +156,11 @@ class CapabilityFilter:
                     )
 
     def knows_tool(self, tool: str) -> bool:
-        """Return whether a tool was listed or matches a configured pattern. If not, its capability is not known yet."""
-        return tool in self._declared_capabilities or self._find_configured(tool) is not None
+        """Return whether a tool was listed, or has a capability by its full name. If not, calls of it are refused.
+
+        A pattern with wildcards is not enough: `*` also matches every variant of the name of a disabled tool.
+        """
+        return tool in self._declared_capabilities or (tool in self._capability_patterns and not _WILDCARDS & {*tool})
 
     def get_capability(self, tool: str) -> str:
         """Return the capability of a tool, or the default if none is configured or declared."""
