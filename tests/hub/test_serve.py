@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,14 @@ def test_an_unreachable_upstream_does_not_affect_the_others(tmp_path: Path) -> N
         # Also for a client that has not listed the tool yet.
         assert "output_handle" in parse_text(client.call("pid", output_mode="handle"))
         assert "pid" in tool_names(client)
+
+
+def test_a_tool_disabled_by_its_prefixed_name_is_disabled_while_no_other_tool_has_its_name(tmp_path: Path) -> None:
+    upstreams = {"files": upstream_command("adverse_server.py"), "other": {"command": sys.executable, "args": ["-c", ""]}}
+    options = {"capabilities": {"files_pid": "admin"}, "disable_tools": ["admin"]}
+    with serving(write_config(tmp_path, upstreams, **options)) as client:
+        assert "pid" not in tool_names(client)
+        assert parse_text(client.call("pid"))["error"]["code"] == "CAPABILITY_DISABLED"
 
 
 def test_calls_in_flight_and_child_processes_end_before_shutdown(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_an_unused_pattern_is_logged_once(caplog: pytest.LogCaptureFixture) -> N
     capabilities = CapabilityFilter(
         disable_tools=["admin"], capabilities=patterns, hidden_tools=["crawl", "cra*", "zzz"]
     )
-    capabilities.upstream_name = lambda tool: tool.removeprefix("up_")
+    capabilities.find_other_names = lambda tool: [tool.removeprefix("up_")]
     for _ in range(2):
         capabilities.learn_tools([{"name": "admin_wipe"}, {"name": "crawl"}, {"name": "up_theirs"}], is_complete=True)
     assert [record.getMessage() for record in caplog.records] == [

@@ -84,7 +84,7 @@ class HubServer:
             known_capabilities=settings.upstreams,
         )
         self.policy = middleware.policy
-        self.policy.capabilities.upstream_name = self._get_upstream_tool_name
+        self.policy.capabilities.find_other_names = self._find_other_tool_names
         self.server: Server[Any] = Server(
             "forebay",
             version=forebay.__version__,
@@ -150,9 +150,13 @@ class HubServer:
         """Return the upstream's name as the capability of a tool that declares none."""
         return self._get_origin(tool)[0]
 
-    def _get_upstream_tool_name(self, tool: str) -> str:
-        """Return a tool's name at its upstream, without the prefix added here."""
-        return self._get_origin(tool)[1]
+    def _find_other_tool_names(self, tool: str) -> tuple[str, str]:
+        """Return a tool's name at its upstream, and the name that it gets here if another upstream uses that name.
+
+        A pattern for the latter also holds while the other upstream is not connected.
+        """
+        upstream, name = self._get_origin(tool)
+        return name, f"{upstream}_{name}"
 
     def _get_origin(self, tool: str) -> tuple[str, str]:
         return self._origins.get(self._operation_ids.get(tool, ""), (CORE, tool))

@@ -97,8 +97,8 @@ class CapabilityFilter:
         self._capability_patterns = _check_patterns(capabilities or {})
         self._hidden_patterns = _check_names("hidden_tools", hidden_tools)
         self._default = default
-        self.upstream_name: Callable[[str], str] = lambda tool: tool
-        """A function from the listed name of a tool to its name on its own server. Patterns may match either."""
+        self.find_other_names: Callable[[str], Collection[str]] = lambda _: ()
+        """A function from the listed name of a tool to the other names that patterns may match."""
         self._declared_capabilities: dict[str, str | None] = {}
         self._unreadable_tools: set[str] = set()
         self._known_capabilities = {CORE, *known_capabilities, *self._capability_patterns.values()} | (
@@ -145,7 +145,7 @@ class CapabilityFilter:
 
     def _warn_about_unused_patterns(self) -> None:
         """Log patterns that match no tool: a typo would leave a tool enabled or listed without notice."""
-        names = {*self._declared_capabilities, *map(self.upstream_name, self._declared_capabilities)}
+        names = {name for tool in self._declared_capabilities for name in (tool, *self.find_other_names(tool))}
         # An entry of `hidden_tools` is either a capability or a pattern of tool names.
         hidden = [pattern for pattern in self._hidden_patterns if pattern not in self._known_capabilities]
         for option, patterns in (("capabilities", [*self._capability_patterns]), ("hidden_tools", hidden)):
@@ -177,7 +177,7 @@ class CapabilityFilter:
         )
 
     def _matches_pattern(self, tool: str, pattern: str) -> bool:
-        return any(fnmatch.fnmatchcase(name, pattern) for name in (tool, self.upstream_name(tool)))
+        return any(fnmatch.fnmatchcase(name, pattern) for name in (tool, *self.find_other_names(tool)))
 
     def find_denial(self, tool: str) -> CapabilityDisabled | None:
         """Return the error for a call of a disabled tool, or `None` if the tool may be called.
