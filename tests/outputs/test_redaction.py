@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.pipeline import Pipeline, ToolCall
 from forebay.store import Store
 from forebay.wire.framing import Spool
 from forebay.wire.messages import LazyJSON, dump, parse_lazy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from stores import store_at
+from stores import events, store_at
 
 SECRETS = {
     r"sk-[a-z0-9]+": "sk-abc123",
@@ -108,7 +109,7 @@ texts = st.lists(
     st.one_of(
         st.sampled_from([*SECRETS.values()]),
         st.text(printable, max_size=5),
-        st.sampled_from(['"', "\\", "\n", " ", "é"]),
+        st.sampled_from(['"', "\\", "\n", " ", "é", "\x1b[1m", "\x08", "\x0c", "\x7f"]),
     ),
     max_size=8,
 ).map(lambda pieces: "some text: " + "".join(pieces))
@@ -137,6 +138,7 @@ def store_result(store: Store, result: Any, folder: Path | None = None) -> tuple
 @pytest.mark.parametrize("is_spooled", [False, True])
 @given(texts)
 @example("some text: " + "".join(SECRETS.values()))
+@example("some text: \x1b[1m" + "".join(SECRETS.values()))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_shape_hides_the_same_secrets(
     store: Store, tmp_path: Path, shape: str, is_spooled: bool, text: str
@@ -180,6 +182,16 @@ def test_fields_beside_the_descriptor_are_redacted(store: Store) -> None:
     assert block["annotations"] == {"audience": [REDACTED]}
     assert block["_meta"][REDACTED] == 1
     assert "sk-abc123" not in json.dumps(response)
+
+
+def test_a_mime_type_is_redacted_under_contract(store: Store) -> None:
+    resource = {"uri": "a:b", "mimeType": "text/sk-abc123", "text": "a line\n" * 5000}
+    call = ToolCall("tool", contract=ResponseLimits())
+    result = {"content": [{"type": "resource", "resource": resource}]}
+    response = Pipeline(store, "output_fetch").store_result(result, call)
+    assert json.loads(response["content"][0]["text"])["hasMore"] is True
+    assert [entry.mime_type for entry in store.list()] == ["text/plain"]
+    assert "sk-abc123" not in json.dumps(events(store, "output_handle_created"))
 
 
 def test_what_cannot_be_redacted_beside_the_descriptor_is_not_shown(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ impl<'a> Base64Text<'a> {
         }
         let chars: Vec<u8> = body.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
         let decoded = decoder.decode(&chars).ok()?;
-        simdutf8::basic::from_utf8(&decoded).ok().filter(|text| is_printable(text))?;
+        simdutf8::basic::from_utf8(&decoded).ok().filter(|text| is_text(text))?;
         // Without `=` and with whole groups, only the alphabet hints at what a decoder expects.
         let has_padding = chars.ends_with(b"=") || (chars.len().is_multiple_of(4) && !is_url_safe);
         let engine = match (is_url_safe, has_padding) {
@@ -72,14 +72,15 @@ fn starts_as_text(decoder: &GeneralPurpose, body: &[u8]) -> bool {
     let mut bytes = [0; PROBE_CHARS];
     let Ok(len) = decoder.decode_slice(probe, &mut bytes) else { return false };
     match std::str::from_utf8(&bytes[..len]) {
-        Ok(text) => is_printable(text),
+        Ok(text) => is_text(text),
         // The probe may cut a character.
         Err(error) => error.error_len().is_none(),
     }
 }
 
-fn is_printable(text: &str) -> bool {
-    text.bytes().all(|byte| !byte.is_ascii_control() || matches!(byte, b'\t' | b'\n' | b'\r'))
+/// Whether the store would take a payload for text, such as a log with escape sequences for a terminal.
+fn is_text(text: &str) -> bool {
+    memchr::memchr(0, text.as_bytes()).is_none()
 }
 
 /// Splits a `data:` URL after `;base64,`. Another text has an empty prefix.
