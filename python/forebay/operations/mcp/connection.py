@@ -276,7 +276,9 @@ def fail_unreadable_response(session: ClientSession, error: Exception) -> None:
     """
     if not isinstance(error, ValidationError):
         return
-    problem = error.errors(include_url=False)[0]
+    problems = error.errors(include_url=False)
+    # The input of these types is the whole message; that of others may be one member.
+    problem = next((problem for problem in problems if problem["type"] in ("json_invalid", "missing")), problems[0])
     message = problem["input"]
     reason = problem["msg"] if problem["type"] == "json_invalid" else "it is neither a result nor an error"
     failure = ErrorData(code=PARSE_ERROR, message=f"its answer cannot be read: {reason:.200}")
