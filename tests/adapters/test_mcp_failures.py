@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from forebay.adapters.mcp import Forebay
 from mcp import Client
+from mcp.server import MCPServer
+from mcp.shared.exceptions import MCPError
 from mcp_harness import get_text, parse_text, serve
 
 
@@ -78,3 +80,23 @@ def test_a_mistake_of_ours_costs_nobody_their_result(
         assert "could not be taken apart" in caplog.text
 
     serve(test, tmp_path / "store", era, output_mode="auto")
+
+
+def test_a_large_protocol_error_is_stored_without_secrets_and_keeps_its_code(era: str, tmp_path: Path) -> None:
+    server = MCPServer("tests")
+
+    @server.tool()
+    def refuses(size: int) -> str:
+        raise MCPError(code=-32001, message="no", data={"why": "SECRET " * size})
+
+    async def test(client: Client, middleware: Forebay) -> None:
+        with pytest.raises(MCPError) as small:
+            await client.call_tool("refuses", {"size": 2})
+        assert (small.value.code, small.value.data) == (-32001, {"why": "SECRET SECRET "})
+        with pytest.raises(MCPError) as large:
+            await client.call_tool("refuses", {"size": 9000})
+        assert large.value.code == -32001
+        assert "SECRET" not in str(large.value.data)
+        assert middleware.store.get(large.value.data["output_handle"], "/message") == b'"no"'
+
+    serve(test, tmp_path / "store", era, server, output_mode="auto", redact="SECRET")

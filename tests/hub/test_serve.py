@@ -237,6 +237,28 @@ def test_an_upstream_cannot_imitate_a_stored_result(tmp_path: Path) -> None:
         assert client.call("says", result=small) == small
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_a_large_error_of_an_upstream_is_stored_without_secrets(era: str, tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"raw": upstream_command("raw_server.py", "stdio")}, redact=["SECRET"])
+    with serving(path, era) as client:
+        for error in (
+            {"code": 7, "message": "SECRET " * 9000},
+            {"code": 7, "message": "no", "data": ["SECRET " * 9000]},
+        ):
+            response = client.request("tools/call", {"name": "refuses", "arguments": {"error": error}})
+            assert response["error"]["code"] == 7
+            assert "SECRET" not in json.dumps(response)
+            assert client.call("output_fetch", output_handle=response["error"]["data"]["output_handle"])
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_response_of_another_version_of_json_rpc_fails_its_call(era: str, tmp_path: Path) -> None:
+    with serving(write_config(tmp_path, {"raw": upstream_command("raw_server.py", "stdio")}), era) as client:
+        for line in ('{"jsonrpc":"1.0","id":ID,"result":{"content":[]}}', '{"jsonrpc":null,"id":ID,"error":{}}'):
+            response = client.request("tools/call", {"name": "writes", "arguments": {"lines": [line]}})
+            assert "its answer cannot be read" in response["error"]["message"]
+
+
 def test_a_result_of_20_mb_needs_at_most_twice_its_size_in_memory(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, spool_above_bytes=1 << 20)
     with serving(path) as client:
@@ -282,7 +304,10 @@ def test_an_unreachable_upstream_does_not_affect_the_others(tmp_path: Path) -> N
 
 
 def test_a_tool_disabled_by_its_prefixed_name_is_disabled_while_no_other_tool_has_its_name(tmp_path: Path) -> None:
-    upstreams = {"files": upstream_command("adverse_server.py"), "other": {"command": sys.executable, "args": ["-c", ""]}}
+    upstreams = {
+        "files": upstream_command("adverse_server.py"),
+        "other": {"command": sys.executable, "args": ["-c", ""]},
+    }
     options = {"capabilities": {"files_pid": "admin"}, "disable_tools": ["admin"]}
     with serving(write_config(tmp_path, upstreams, **options)) as client:
         assert "pid" not in tool_names(client)

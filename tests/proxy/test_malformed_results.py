@@ -124,3 +124,112 @@ def test_an_error_that_cannot_be_stored_is_forwarded_unless_it_may_hold_secrets(
         received, message = answer(redacting, {"error": error})
         assert received["error"]["code"] == 1
         assert b"a line" not in message
+
+
+TOOL_OUTPUT = {"content": [{"type": "text", "text": TEXT}]}
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"results": TOOL_OUTPUT},
+        {"result": None, "stray": TEXT},
+        {"result": {"content": []}, "stray": TEXT},
+        {"result": {"content": []}, "error": {"code": 1, "message": TEXT}},
+        {"error": {"code": 1, "message": "m"}, "stray": TEXT},
+        {"jsonrpc": TEXT, "result": {"content": []}},
+    ],
+    ids=["no result", "null", "beside a result", "result and error", "beside an error", "version"],
+)
+def test_a_large_response_with_unknown_members_is_stored_whole(store: Store, response: dict[str, Any]) -> None:
+    received, message = answer(store, response)
+    assert len(message) <= 4096
+    assert received["result"]["isError"] is ("error" in response)
+    stored = read_json(store, json.loads(received["result"]["content"][0]["text"])["output_handle"])
+    assert stored == response
+
+
+def test_a_small_unknown_member_stays_beside_a_stored_result(store: Store) -> None:
+    received, _ = answer(store, {"result": TOOL_OUTPUT, "stray": 1})
+    assert received["stray"] == 1
+    assert "output_handle" in received["result"]["content"][0]["text"]
+
+
+def test_an_unknown_member_is_forwarded_in_inline_mode(store: Store) -> None:
+    received, _ = answer(store, {"result": {"content": []}, "stray": TEXT}, output_mode="inline")
+    assert received["stray"] == TEXT
+
+
+@pytest.mark.parametrize("fields", [{"task": {"taskId": "1"}}, {"resultType": "x"}, {"resultType": TEXT}, {"task": {}}])
+@pytest.mark.parametrize("output", [TOOL_OUTPUT, {"structuredContent": {"a": TEXT}}])
+def test_tool_output_beside_fields_of_the_protocol_is_stored(
+    store: Store, fields: dict[str, Any], output: dict[str, Any]
+) -> None:
+    received, message = answer(store, {"result": {**output, **fields}})
+    assert len(message) <= 4096
+    assert received["result"].get("resultType", "complete") == "complete"
+    stored = read_json(store, json.loads(received["result"]["content"][0]["text"])["output_handle"])
+    assert stored == {**output, **fields}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"task": {"taskId": "1", "text": TEXT}, "content": []},
+        {"resultType": "input_required", "inputRequests": {"a": TEXT}},
+        {"resultType": "x", "data": TEXT},
+    ],
+)
+def test_a_large_result_without_tool_output_is_forwarded(store: Store, result: dict[str, Any]) -> None:
+    assert answer(store, {"result": result}, output_mode="handle")[0]["result"] == result
+
+
+RELATED_TASK = "io.modelcontextprotocol/related-task"
+
+
+def test_a_related_task_shows_no_secret_and_only_a_short_id(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store", redact=r"sk-\d+") as store:
+        for related in ({"taskId": "1", "more": "sk-1"}, {"taskId": TEXT}, {"taskId": ["sk-1"]}, "sk-1", [TEXT]):
+            received, message = answer(store, {"result": {**TOOL_OUTPUT, "_meta": {RELATED_TASK: related}}})
+            assert len(message) <= 4096
+            assert b"sk-1" not in message
+        received, _ = answer(store, {"result": {**TOOL_OUTPUT, "_meta": {RELATED_TASK: {"taskId": "1"}}}})
+        assert received["result"]["_meta"] == {RELATED_TASK: {"taskId": "1"}}
+
+
+@pytest.mark.parametrize("error", [r'{"\ud800" 1,"message":%s}', r'{"code":{"\ud800" 1},"message":%s,"\ud800":1}'])
+def test_an_error_that_cannot_be_parsed_is_stored_without_secrets(tmp_path: Path, error: str) -> None:
+    with store_at(tmp_path / "store", redact="line") as store:
+        client = Peer()
+        relay = Relay(OutputPolicy(store, output_mode="auto", output_inline_limit_bytes=LIMIT), client, Peer())
+        relay.receive_from_client(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tool"}}')
+        relay.receive_from_server(b'{"jsonrpc":"2.0","id":7,"error":%s}' % (error % json.dumps(TEXT)).encode())
+        assert relay.wait_idle(20)
+        (received,) = client.received
+        assert received["error"]["code"] == -32603
+        assert "line" not in json.dumps(received["error"]["data"]["preview"])
+
+
+def test_a_mistake_of_ours_shows_nothing_that_was_to_be_redacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_with_bug(*_args: object, **_options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("forebay.outputs.pipeline.Pipeline.is_inline", fail_with_bug)
+    with store_at(tmp_path / "plain") as store:
+        assert answer(store, {"result": TOOL_OUTPUT})[0]["result"] == TOOL_OUTPUT
+    with store_at(tmp_path / "redacting", redact="line") as store:
+        received, message = answer(store, {"result": TOOL_OUTPUT})
+        assert json.loads(received["result"]["content"][0]["text"])["error"]["code"] == "redaction_failed"
+        assert b"a line" not in message
+
+
+def test_the_log_shows_nothing_of_what_cannot_be_redacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for options in ({}, {"redact": "SECRET"}):
+        caplog.clear()
+        with store_at(tmp_path / str(len(options)), **options) as store:
+            relay = Relay(OutputPolicy(store), Peer(), Peer())
+            relay.receive_from_server(b'{"jsonrpc":"2.0","id":7,"result":{"content":NaN,"text":"SECRET"}}')
+        assert "the server wrote what is no message" in caplog.text
+        assert ("SECRET" in caplog.text) == (not options)

@@ -44,7 +44,7 @@ from forebay.store.handles import (
     make_client_principal,
     make_subject_principal,
 )
-from forebay.store.payload import encode
+from forebay.store.payload import encode, escaped_size
 from forebay.wire.protocol import PageCursors, next_cursor
 
 __all__ = ["Forebay", "get_connection", "get_lasting_connection", "get_principal", "get_task_owners"]
@@ -149,7 +149,10 @@ class Forebay:
         sink = ResultSink(policy.pipeline, call, mode)
         context = policy.make_context(call.principal, call.handle_length, is_ascii=call.is_ascii, limits=mode.contract)
         with context, sink:
-            result = await call_next(ctx)
+            try:
+                result = await call_next(ctx)
+            except MCPError as error:
+                raise await _store_large_error(policy, error, mode, call) from None
         if find_task_id(result) is not None:
             policy.tasks.remember(result, name, mode, get_task_owners(ctx))
         if sink.replacement is not None:
@@ -185,7 +188,10 @@ class Forebay:
         tool, mode = known_call or (ctx.method, policy.resolve_mode("", {})[0])
         call = replace(self._make_call(ctx, tool), contract=mode.contract)
         with ResultSink(policy.pipeline, call, mode) as sink:
-            response = await call_next(ctx)
+            try:
+                response = await call_next(ctx)
+            except MCPError as error:
+                raise await _store_large_error(policy, error, mode, call) from None
         result, replacement = get_task_result(ctx.method, response), sink.replacement
         if not isinstance(response, dict) or not isinstance(result, dict):
             return response
@@ -288,6 +294,20 @@ class Forebay:
         if is_modern and self._server_info is not None:
             shaped["_meta"] = {SERVER_INFO_META_KEY: self._server_info, **(shaped.get("_meta") or {})}
         return shaped
+
+
+async def _store_large_error(policy: OutputPolicy, error: MCPError, mode: Mode, call: ToolCall) -> MCPError:
+    """Return a protocol error, or one that refers to it if it is too large and was stored."""
+    try:
+        data = error.error.model_dump(mode="json", exclude_none=True)
+        size = escaped_size(encode(data), 0, is_ascii=call.is_ascii)
+    except (TypeError, ValueError):
+        # The error cannot be serialized; the server itself must report that.
+        return error
+    if not mode.exceeds_limit(size):
+        return error
+    stored = await _run_in_thread(policy.pipeline.store_error, data, call)
+    return error if stored is None else MCPError(**stored)
 
 
 def _get_current_principal() -> str | None:

@@ -104,7 +104,12 @@ class HubRelay(Relay):
         sink = self._sinks.pop(make_id_key(pending.id), None)
         envelope = message.get("result")
         result = get_task_result(pending.method, envelope)
-        if sink is None or not isinstance(result, dict | LazyJSON):
+        if sink is None:
+            return None
+        if message.get("error") is not None and sink.mode.exceeds_limit(len(raw)):
+            error = sink.pipeline.store_error(message["error"], sink.call)
+            return None if error is None else dump_message({**message, "error": error})
+        if not isinstance(result, dict | LazyJSON):
             return None
 
         def set_result(result: object) -> dict[str, Any]:

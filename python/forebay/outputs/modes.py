@@ -56,6 +56,11 @@ class Mode:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise InvalidArgument(f"{_LIMIT_NAME} is a number of bytes, such as 32768, not {short_repr(limit)}")
 
+    def exceeds_limit(self, size: int) -> bool:
+        """Return whether a response that is not a result, such as an error, is too large to be forwarded."""
+        is_stored = self.contract is not None or self.output_mode != "inline"
+        return is_stored and size > self.output_inline_limit_bytes
+
 
 class ToolModes:
     """The configured mode of each tool, by name or pattern such as `*_list`; the first match wins."""

@@ -68,8 +68,13 @@ _MAX_SERVER_INFO_BYTES = 128
 _MAX_IN_MEMORY_BYTES = 64 << 20
 """Spooled payloads above this size are not read into memory for the response contract."""
 
-_PROTOCOL_META_KEYS = (SERVER_INFO_KEY, "io.modelcontextprotocol/related-task")
-"""Keys of `_meta` that belong to the protocol. They name the server, and the task that a result belongs to."""
+_RELATED_TASK_KEY = "io.modelcontextprotocol/related-task"
+"""Key of `_meta` for the task that a result belongs to."""
+
+_MAX_TASK_ID_LENGTH = 256
+
+_OUTPUT_KEYS = ("content", "structuredContent")
+"""Keys of a result that hold the output of a tool."""
 
 _RESOURCE_LINK_VERSION = "2025-06-18"
 """The first protocol version that has `resource_link` blocks."""
@@ -164,7 +169,7 @@ class Pipeline:
             tool_meta, block_fields = {}, {}
         mime_type = payload.mime_type
         if self._redactions and mime_type is not None and self._redact(mime_type) != mime_type:
-            mime_type = None
+            payload = dataclasses.replace(payload, mime_type=None)
         protocol_fields = _keep_protocol_fields(result, tool_meta)
         if call.contract is not None and not _is_too_large_for_memory(payload):
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
@@ -173,7 +178,7 @@ class Pipeline:
         try:
             descriptor = self._store.put(
                 payload.to_input(),
-                mime_type=mime_type,
+                mime_type=payload.mime_type,
                 source_tool=call.tool[:1024],
                 principal=call.principal,
                 handle_length=call.handle_length,
@@ -227,7 +232,10 @@ class Pipeline:
 def _get_error_code(error: Any) -> int:
     members: Any = error
     if isinstance(error, LazyJSON):
-        members = {name: value.parse() for name, value in error.members(("code",)).items()}
+        try:
+            members = {name: value.parse() for name, value in error.members(("code",)).items()}
+        except InvalidJSON:
+            return INTERNAL_ERROR
     code = members.get("code") if isinstance(members, dict) else None
     return code if isinstance(code, int) else INTERNAL_ERROR
 
@@ -237,22 +245,30 @@ def _is_too_large_for_memory(payload: ResultPayload) -> bool:
 
 
 def _is_protocol_result(result: Result | LazyJSON) -> bool:
-    """Return whether a result is a task, a request for input or an extension's result, not tool output."""
+    """Return whether a result is a task, a request for input or an extension's result, without tool output."""
     if isinstance(result, LazyJSON):
+        names = ("resultType", "task", *_OUTPUT_KEYS)
         try:
-            result = {name: member.parse() for name, member in result.members(("resultType", "task")).items()}
+            result = {name: member.parse() for name, member in result.members(names).items()}
         except InvalidJSON:
             return False
+    if any(result.get(key) for key in _OUTPUT_KEYS):
+        return False
     return result.get("resultType", "complete") != "complete" or isinstance(result.get("task"), Mapping)
 
 
 def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields to keep in a replaced result: `resultType`, the protocol's keys of `_meta`, and `tool_meta`."""
     result = parse_result(result)
-    fields: dict[str, Any] = {key: result[key] for key in ("resultType",) if key in result}
+    fields: dict[str, Any] = {"resultType": "complete"} if "resultType" in result else {}
     meta = result.get("_meta")
     if isinstance(meta, dict):
-        kept = {key: value for key, value in meta.items() if key in _PROTOCOL_META_KEYS}
+        kept = {SERVER_INFO_KEY: meta[SERVER_INFO_KEY]} if SERVER_INFO_KEY in meta else {}
+        match meta.get(_RELATED_TASK_KEY):
+            case {"taskId": str(task_id)} if len(task_id) <= _MAX_TASK_ID_LENGTH:
+                # Other members only from `tool_meta`: there they are short and redacted.
+                members = tool_meta.get(_RELATED_TASK_KEY)
+                kept[_RELATED_TASK_KEY] = {**(members if isinstance(members, dict) else {}), "taskId": task_id}
         fields["_meta"] = {**tool_meta, **kept}
     return fields
 

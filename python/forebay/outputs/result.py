@@ -203,8 +203,12 @@ def extract_payload(result: Mapping[str, Any] | LazyJSON, *, include_meta: bool 
 
 def _has_known_keys(result: Mapping[str, Any]) -> bool:
     """Return whether a result has only the protocol's keys. Other keys would be lost if only the payload was stored."""
-    is_valid = isinstance(result.get("isError"), bool | None) and _has_valid_meta(result)
+    is_valid = isinstance(result.get("isError"), bool | None) and _has_valid_meta(result) and _is_complete(result)
     return is_valid and result.keys() <= set(_RESULT_KEYS)
+
+
+def _is_complete(result: Mapping[str, Any]) -> bool:
+    return bool(result.get("resultType", "complete") == "complete")
 
 
 def _has_valid_meta(result_or_block: Mapping[str, Any]) -> bool:
@@ -217,7 +221,8 @@ def _extract_sole_block(result: Mapping[str, Any]) -> ResultPayload | None:
 
 
 def _strip_protocol_fields(result: Mapping[str, Any]) -> dict[str, Any]:
-    stripped = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
+    dropped = ("_meta", "resultType") if _is_complete(result) else ("_meta",)
+    stripped = {key: value for key, value in result.items() if key not in dropped}
     meta = result.get("_meta")
     if tool_meta := select_tool_meta(result) if isinstance(meta, Mapping) else meta:
         stripped["_meta"] = tool_meta

@@ -279,6 +279,9 @@ class ResponseHandler:
 
     def _handle_call(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         envelope, policy = message.get("result"), self._policy
+        body_key = "error" if envelope is None else "result"
+        if pending.mode.exceeds_limit(dump_size({**message, body_key: 0})):
+            return self._store_message(pending, message, raw)
         if find_task_id(envelope) is not None:
             policy.tasks.remember(envelope, pending.tool, pending.mode)
         result = get_task_result(pending.method, envelope)
@@ -301,10 +304,24 @@ class ResponseHandler:
             return None
         filled = set_task_result(pending.method, envelope, self._set_server_info(stored))
         response = dump_message({**message, "result": self._set_server_info(filled)})
+        return self._record_stored(pending, response, len(raw), started)
+
+    def _store_message(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
+        """Store a response that is too large outside of its result or error, with all members but its id."""
+        started = time.perf_counter()
+        members = {key: value for key, value in message.items() if key != "id" and (key, value) != ("jsonrpc", "2.0")}
+        stored = self._policy.pipeline.store_result(members, make_tool_call(pending, self._policy))
+        if stored is members:
+            return None
+        result = {**stored, "isError": bool(stored.get("isError")) or message.get("error") is not None}
+        return self._record_stored(pending, _make_response(pending, result, self._server_info), len(raw), started)
+
+    def _record_stored(self, pending: PendingRequest, response: Message, original_size: int, started: float) -> Message:
+        """Record and return a response that refers to a stored result."""
         _log.info(
             "forebay: %s answered %d bytes, of which the client gets %d (%.1f ms)",
             (pending.tool or pending.method)[:64],
-            len(raw),
+            original_size,
             len(response),
             (time.perf_counter() - started) * 1e3,
         )
@@ -313,8 +330,7 @@ class ResponseHandler:
 
     def _handle_error(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         """Store an error that is too large, and keep its code."""
-        is_large = pending.mode.output_mode != "inline" and len(raw) > pending.mode.output_inline_limit_bytes
-        if message.get("error") is None or not is_large:
+        if message.get("error") is None or not pending.mode.exceeds_limit(len(raw)):
             return None
         error = self._policy.pipeline.store_error(message["error"], make_tool_call(pending, self._policy))
         return None if error is None else dump_message({**message, "error": error})

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 import forebay
 from forebay import _core
-from forebay.errors import CapabilityDisabled, InvalidArgument, UpstreamFailed, UpstreamTimeout
+from forebay.errors import CapabilityDisabled, InvalidArgument, RedactionFailed, UpstreamFailed, UpstreamTimeout
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.result import TASK_RESULT_METHODS
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler, find_refusal
 from forebay.proxy.session import (
     CANCELLED_METHOD,
@@ -101,6 +102,10 @@ class Relay:
         """Removes credentials from an error that comes in a batch."""
         self.has_reported_failure = threading.Event()
         """Set when the client has received an error because the server is down."""
+
+    @property
+    def _has_redactions(self) -> bool:
+        return bool(self._policy.store.options.redactions)
 
     def receive_from_client(self, line: Line) -> None:
         """Handle a message from the client."""
@@ -291,7 +296,9 @@ class Relay:
             return sum(self.receive_from_server(line, stream_request_id) for line in lines) > 0
         if not isinstance(message, dict):
             head_tail = read_head_tail(raw)
-            excerpt = self.redact(head_tail.head[:_MAX_EXCERPT_BYTES].decode(errors="replace"))
+            # It may be a result that is not JSON, which cannot be redacted.
+            head = b"" if self._has_redactions else head_tail.head[:_MAX_EXCERPT_BYTES]
+            excerpt = self.redact(head.decode(errors="replace"))
             _log.warning("forebay: the server wrote what is no message, and clients are spared it: %.200r", excerpt)
             self._report_unreadable(head_tail, stream_request_id)
             return False
@@ -364,8 +371,11 @@ class Relay:
         try:
             replacement = self._response_handler(pending, message, raw)
         except Exception:
+            _log.exception("forebay: the answer to %.64s could not be handled", pending.method)
+            if self._has_redactions and pending.method in ("tools/call", *TASK_RESULT_METHODS):
+                error = RedactionFailed("the answer could not be redacted, so it is not shown")
+                return self._request_handler.make_error_response(pending, error, note=HAS_RUN_NOTE)
             # The call has already run, so the client gets its result even without our changes.
-            _log.exception("forebay: the answer to %.64s goes on as it came", pending.method)
             return raw
         return raw if replacement is None else replacement
 
@@ -388,7 +398,7 @@ class Relay:
             details: dict[str, Any] = {"size_bytes": lost_message.size}
             if pending.method == "tools/call":
                 details["note"] = HAS_RUN_NOTE
-            if not self._policy.store.options.redactions:
+            if not self._has_redactions:
                 details["preview"] = _core.preview(lost_message.head_tail.head, _MAX_EXCERPT_BYTES)
             self._client.send(self._request_handler.make_error_response(pending, lost_message.error, **details))
         return True
