@@ -179,7 +179,9 @@ def test_where_the_result_is() -> None:
     state = {"status": "completed", "result": {"content": []}}
     assert get_task_result("tasks/get", state) == {"content": []}
     assert get_task_result("tasks/get", {"status": "working"}) is None
-    assert get_task_result("tasks/get", parse_lazy(b'"' + b"x" * 2000 + b'"')) is None
+    for no_task in (parse_lazy(b'"' + b"x" * 2000 + b'"'), {"content": ["x"], "result": 1}, {"structuredContent": 1}):
+        assert get_task_result("tasks/get", no_task) is no_task
+        assert set_task_result("tasks/get", no_task, 2) == 2
     assert get_task_result("tasks/result", state) is state
     assert set_task_result("tasks/get", state, 1) == {"status": "completed", "result": 1}
     assert set_task_result("tasks/result", state, 1) == 1

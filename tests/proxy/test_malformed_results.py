@@ -14,6 +14,7 @@ from stores import store_at
 
 LIMIT = 1000
 TEXT = "a line of text\n" * 200
+TOOL_OUTPUT = {"content": [{"type": "text", "text": TEXT}]}
 
 
 class Peer:
@@ -33,12 +34,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def answer(store: Store, response: dict[str, Any], **options: Any) -> tuple[dict[str, Any], bytes]:
-    """Let a server answer a call, and return the client's response and the bytes that it takes."""
+def answer(
+    store: Store, response: dict[str, Any], method: str = "tools/call", **options: Any
+) -> tuple[dict[str, Any], bytes]:
+    """Let a server answer a request, and return the client's response and the bytes that it takes."""
     client = Peer()
     policy = OutputPolicy(store, output_inline_limit_bytes=LIMIT, **{"output_mode": "auto", **options})
     relay = Relay(policy, client, Peer())
-    relay.receive_from_client(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tool"}}')
+    params = {"name": "tool"} if method == "tools/call" else {"taskId": "1"}
+    relay.receive_from_client(json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode())
     relay.receive_from_server(json.dumps({"jsonrpc": "2.0", "id": 7, **response}).encode())
     assert relay.wait_idle(20)
     (received,) = client.received
@@ -72,6 +76,24 @@ def test_a_large_malformed_result_is_stored_whole(store: Store, mode: str, resul
     assert stored == (
         result["structuredContent"] if isinstance(result, dict) and "structuredContent" in result else result
     )
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result"])
+@pytest.mark.parametrize("result", [TEXT, [TEXT], TOOL_OUTPUT, {"structuredContent": {"a": TEXT}, "result": {}}])
+def test_tool_output_in_place_of_a_task_is_stored(store: Store, method: str, result: Any) -> None:
+    received, message = answer(store, {"result": result}, method)
+    assert len(message) <= 4096
+    with store.open(json.loads(received["result"]["content"][0]["text"])["output_handle"]) as file:
+        stored = file.read().decode()
+    assert stored == TEXT if result is TOOL_OUTPUT else json.loads(stored) == result
+
+
+def test_a_task_stays_a_task_when_its_result_is_stored(store: Store) -> None:
+    task = {"taskId": "1", "status": "completed"}
+    received, _ = answer(store, {"result": {**task, "result": TOOL_OUTPUT}}, "tasks/get")
+    stored = received["result"].pop("result")
+    assert received["result"] == task
+    assert "output_handle" in stored["content"][0]["text"]
 
 
 SMALL = ["short", [1, 2], {}, {"content": "short"}]
@@ -124,9 +146,6 @@ def test_an_error_that_cannot_be_stored_is_forwarded_unless_it_may_hold_secrets(
         received, message = answer(redacting, {"error": error})
         assert received["error"]["code"] == 1
         assert b"a line" not in message
-
-
-TOOL_OUTPUT = {"content": [{"type": "text", "text": TEXT}]}
 
 
 @pytest.mark.parametrize(

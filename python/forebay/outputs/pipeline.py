@@ -16,6 +16,7 @@ from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.contract.response import PayloadView, Response, build_response, make_default_summary
 from forebay.outputs.modes import Mode
 from forebay.outputs.result import (
+    OUTPUT_KEYS,
     RESOURCE_URI_PREFIX,
     Result,
     ResultPayload,
@@ -72,9 +73,6 @@ _RELATED_TASK_KEY = "io.modelcontextprotocol/related-task"
 """Key of `_meta` for the task that a result belongs to."""
 
 _MAX_TASK_ID_LENGTH = 256
-
-_OUTPUT_KEYS = ("content", "structuredContent")
-"""Keys of a result that hold the output of a tool."""
 
 _RESOURCE_LINK_VERSION = "2025-06-18"
 """The first protocol version that has `resource_link` blocks."""
@@ -247,12 +245,12 @@ def _is_too_large_for_memory(payload: ResultPayload) -> bool:
 def _is_protocol_result(result: Result | LazyJSON) -> bool:
     """Return whether a result is a task, a request for input or an extension's result, without tool output."""
     if isinstance(result, LazyJSON):
-        names = ("resultType", "task", *_OUTPUT_KEYS)
+        names = ("resultType", "task", *OUTPUT_KEYS)
         try:
             result = {name: member.parse() for name, member in result.members(names).items()}
         except InvalidJSON:
             return False
-    if any(result.get(key) for key in _OUTPUT_KEYS):
+    if any(result.get(key) for key in OUTPUT_KEYS):
         return False
     return result.get("resultType", "complete") != "complete" or isinstance(result.get("task"), Mapping)
 

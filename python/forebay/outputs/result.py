@@ -14,6 +14,7 @@ from forebay.wire.messages import ChunkSource, LazyJSON, dump_chunks, open_span
 from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
+    "OUTPUT_KEYS",
     "RESOURCE_META_KEY",
     "RESOURCE_URI_PREFIX",
     "TASK_RESULT_METHODS",
@@ -44,6 +45,9 @@ _LARGE_CONTAINER_ITEMS = 1000
 
 _RESULT_KEYS = ("content", "structuredContent", "isError", "_meta", "resultType")
 """Keys that the protocol defines for a tool result."""
+
+OUTPUT_KEYS = ("content", "structuredContent")
+"""Keys of a result that hold the output of a tool."""
 
 _BLOCK_KEYS = frozenset({"type", "annotations", "_meta"})
 """Keys of a single content block that stay in the response when its content is stored."""
@@ -451,11 +455,14 @@ def find_task_id(result: object) -> str | None:
 
 def get_task_result(method: str, response: Any) -> Any:
     """Return the tool result in a response to one of `TASK_RESULT_METHODS`, or `None` if there is none."""
-    if method != _GET_METHOD:
-        return response
-    return response.get("result") if isinstance(response, dict) else None
+    return response.get("result") if method == _GET_METHOD and _is_task(response) else response
 
 
 def set_task_result(method: str, response: Any, result: Any) -> Any:
     """Return a response to one of `TASK_RESULT_METHODS` with its tool result replaced."""
-    return {**response, "result": result} if method == _GET_METHOD else result
+    return {**response, "result": result} if method == _GET_METHOD and _is_task(response) else result
+
+
+def _is_task(response: Any) -> bool:
+    """Return whether a response is a task. Servers may also send a tool result in its place."""
+    return isinstance(response, dict) and not any(response.get(key) for key in OUTPUT_KEYS)
