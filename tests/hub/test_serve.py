@@ -251,6 +251,13 @@ def test_a_large_error_of_an_upstream_is_stored_without_secrets(era: str, tmp_pa
             assert client.call("output_fetch", output_handle=response["error"]["data"]["output_handle"])
 
 
+def test_a_meta_that_is_not_an_object_is_refused(tmp_path: Path) -> None:
+    with serving(write_config(tmp_path, {"raw": upstream_command("raw_server.py", "stdio")})) as client:
+        for meta in ("x", [1], 7):
+            response = client.request("tasks/get", {"taskId": "1", "_meta": meta})
+            assert response["error"] == {"code": -32602, "message": "_meta is an object; send one, or none"}
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_a_response_of_another_version_of_json_rpc_fails_its_call(era: str, tmp_path: Path) -> None:
     with serving(write_config(tmp_path, {"raw": upstream_command("raw_server.py", "stdio")}), era) as client:

@@ -207,6 +207,8 @@ class Forwarding:
     ) -> dict[str, Any]:
         """Send a request to an upstream; return the result in the client's protocol era."""
         client_meta = params.pop("_meta", None) or {}
+        if not isinstance(client_meta, dict):
+            raise MCPError(code=INVALID_PARAMS, message="_meta is an object; send one, or none")
         meta = {key: value for key, value in client_meta.items() if key not in _CONNECTION_META_KEYS}
         capabilities = client_meta.get(CLIENT_CAPABILITIES_META_KEY)
         async with tenant.client.track_request(
