@@ -224,17 +224,21 @@ class PendingRequests:
             self._answering_requests.discard(pending)
             self._changed.notify_all()
 
-    def wait_settled(self, request_id: object) -> None:
-        """Wait until a request is no longer pending and its response has been sent."""
-        key = make_id_key(request_id)
-
-        def is_settled() -> bool:
-            return key not in self._in_flight and not any(
-                make_id_key(pending.id) == key for pending in self._answering_requests
-            )
-
+    def find(self, request_id: object) -> PendingRequest | None:
+        """Return the request with this id that is answered next, or `None`."""
         with self._changed:
-            self._changed.wait_for(is_settled)
+            entries = self._in_flight.get(make_id_key(request_id))
+            return None if entries is None else entries[0].pending
+
+    def wait_settled(self, pending: PendingRequest) -> None:
+        """Wait until a request is no longer pending and its response has been sent."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    pending not in self._answering_requests
+                    and all(entry.pending is not pending for entry in self._iter_in_flight())
+                )
+            )
 
     def cancel(self, request_id: object) -> None:
         """Forget a request that the client has cancelled."""

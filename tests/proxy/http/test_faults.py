@@ -105,6 +105,19 @@ def test_an_unanswered_handshake_does_not_block_another(server: Server, tmp_path
         assert is_working(gateway)
 
 
+@pytest.mark.parametrize("second", ["initialize", "ping"])
+def test_another_request_with_the_id_of_a_handshake_does_not_block_the_gateway(
+    server: Server, tmp_path: Path, second: str
+) -> None:
+    server.is_slow = True
+    with gateway_to(server.url, tmp_path) as gateway:
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        for method in ("initialize", second):
+            gateway.send({"jsonrpc": "2.0", "id": "same", "method": method, "params": hello})
+        assert [json.loads(gateway.read_line())["id"] for _ in range(2)] == ["same", "same"]
+        assert is_working(gateway)
+
+
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
 def test_a_modern_request_is_cancelled_by_closing_its_stream(server: Server, tmp_path: Path, kind: str) -> None:
     with gateway_to(server.url, tmp_path, MODERN) as gateway:

@@ -144,9 +144,12 @@ class HttpUpstream:
             self._requests.add(message)
         match message.method:
             case "initialize":
-                # Wait for the response to the handshake, because servers reject all other messages before it.
+                # Wait for the response to the handshake, because servers reject all other messages before it. Not for
+                # other requests with the same id, which are sent after it.
+                pending = self._relay.pending.find(message.id)
                 self._request_workers.submit(lambda: self._send_request(message), finish)
-                self._relay.pending.wait_settled(message.id)
+                if pending is not None:
+                    self._relay.pending.wait_settled(pending)
             case "notifications/initialized":
                 self._notify_workers.submit(lambda: self._send_notification(message), finish)
                 self._notify_workers.wait_idle(_ACCEPT_TIMEOUT_SECONDS)
