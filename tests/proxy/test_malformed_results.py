@@ -252,3 +252,22 @@ def test_the_log_shows_nothing_of_what_cannot_be_redacted(tmp_path: Path, caplog
             relay.receive_from_server(b'{"jsonrpc":"2.0","id":7,"result":{"content":NaN,"text":"SECRET"}}')
         assert "the server wrote what is no message" in caplog.text
         assert ("SECRET" in caplog.text) == (not options)
+
+
+def test_a_handshake_with_many_members_is_extended_and_repeated(store: Store) -> None:
+    client, server, restarted = Peer(), Peer(), Peer()
+    relay = Relay(OutputPolicy(store), client, server)
+    many = {f"member {number}": "x" * 100 for number in range(200)}
+    relay.receive_from_client(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", **many}).encode())
+    result = {"protocolVersion": "2025-11-25", "capabilities": {}, **many}
+    relay.receive_from_server(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode())
+    (received,) = client.received
+    assert received["result"] == {**result, "capabilities": {"tools": {}, "resources": {}}}
+
+    def send(raw: Message) -> None:
+        restarted.send(raw)
+        response = {"jsonrpc": "2.0", "id": restarted.received[-1]["id"], "result": {}}
+        relay.receive_from_server(json.dumps(response).encode())
+
+    relay.replay_session(send)
+    assert [message["method"] for message in restarted.received] == ["initialize"]

@@ -37,7 +37,6 @@ from forebay.wire.messages import (
     make_error_message,
     make_result_message,
     parse_fully,
-    parse_lazy,
     protocol_version,
 )
 from forebay.wire.protocol import (
@@ -387,7 +386,7 @@ class ResponseHandler:
     def _make_empty_list(self, pending: PendingRequest, key: str) -> bytes:
         return _make_response(pending, {key: []}, self._server_info)
 
-    def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
+    def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> Message | None:
         """Announce tools and resources, even if the server has none."""
         result = message.get("result")
         if not isinstance(result, dict):
@@ -404,8 +403,7 @@ class ResponseHandler:
             extended["tools"] = {**extended["tools"], "listChanged": True}
         if extended == capabilities:
             return None
-        message = parse_lazy(raw)
-        return dump_message({**message, "result": {**message["result"], "capabilities": extended}})
+        return dump_message({**message, "result": {**result, "capabilities": extended}})
 
 
 def _is_method_not_found(message: dict[str, Any]) -> bool:

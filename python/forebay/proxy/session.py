@@ -13,7 +13,7 @@ from typing import Any
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.outputs.modes import Mode
 from forebay.wire.framing import Message
-from forebay.wire.messages import dump, dump_message, make_id_key, parse_fully, parse_lazy
+from forebay.wire.messages import dump, dump_message, make_id_key, parse, parse_fully
 from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_BYTES, MAX_LIST_PAGES, PageCursors
 
 __all__ = [
@@ -92,7 +92,7 @@ class Session:
 
 def _renew_id(raw: Message, request_id: str) -> tuple[str, Message]:
     """Return `request_id` and the request with this new id. The client already has a response to the old id."""
-    return request_id, dump_message({**parse_lazy(raw), "id": request_id})
+    return request_id, dump_message({**parse(raw), "id": request_id})
 
 
 _DEFAULT_MODE = Mode()
