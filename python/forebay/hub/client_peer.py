@@ -81,6 +81,7 @@ class ClientPeer:
         self._connection = connection
         self._end_session = end_session
         self._end_task: asyncio.Future[None] | None = None
+        self._has_logged_overflow = False
         self._answer_timeout = answer_timeout
         # Each peer has a bus of its own, so that events reach only the listeners of this peer.
         self._bus = InMemorySubscriptionBus()
@@ -197,7 +198,9 @@ class ClientPeer:
         """End the session of a client that does not read: it must not miss notifications without knowing it."""
         if self._end_session is None:
             # On stdio there is no session to end without ending the program.
-            _log.error("forebay: the client does not read its notifications; all are dropped from now on")
+            if not self._has_logged_overflow:
+                self._has_logged_overflow = True
+                _log.error("forebay: the client does not read its notifications; they are dropped until it does")
         elif self._end_task is None:
             _log.warning("forebay: the session of a client is ended, because it does not read its notifications")
             self._end_task = asyncio.ensure_future(self._end_session())

@@ -56,6 +56,13 @@ _FLUSH_TIMEOUT_SECONDS = 2.0
 """How long the last messages may take to be written. After that, the process may take as long again to exit."""
 
 
+_MAX_UNANSWERED_REQUESTS = 256
+"""Number of unanswered requests at which a client on stdio is not read further.
+
+The client may not read the answers. Then requests must wait in its pipe, because each needs memory here.
+"""
+
+
 def run(settings: "Settings") -> int:
     """Serve until the client disconnects or a signal arrives. Return the exit code."""
     if settings.http is not None:
@@ -163,29 +170,56 @@ class UnansweredRequests:
 
     def __init__(self) -> None:
         self._ids: set[RequestId] = set()
+        self._subscription_ids: set[RequestId] = set()
+        """Those of the requests that are answered only at the end."""
         self._is_empty = asyncio.Event()
         self._is_empty.set()
+        self._has_room = threading.Event()
+        self._has_room.set()
+        self._has_warned = False
 
     def on_client_message(self, item: SessionMessage) -> None:
         """Record a message from the client."""
         match item.message:
-            case JSONRPCRequest(id=request_id):
+            case JSONRPCRequest(id=request_id, method=method):
                 self._ids.add(request_id)
-            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
-                self._ids.discard(request_id)
+                if method == "subscriptions/listen":
+                    self._subscription_ids.add(request_id)
+            case JSONRPCNotification(
+                method="notifications/cancelled", params={"requestId": str() | int() as request_id}
+            ):
+                self._discard(request_id)
         self._update()
 
     def on_server_message(self, item: SessionMessage) -> None:
         """Record a message to the client."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
-            self._ids.discard(item.message.id)
+            self._discard(item.message.id)
         self._update()
+
+    def _discard(self, request_id: RequestId) -> None:
+        self._ids.discard(request_id)
+        self._subscription_ids.discard(request_id)
 
     def _update(self) -> None:
         if self._ids:
             self._is_empty.clear()
         else:
             self._is_empty.set()
+        if len(self._ids) - len(self._subscription_ids) < _MAX_UNANSWERED_REQUESTS:
+            self._has_room.set()
+            return
+        self._has_room.clear()
+        if not self._has_warned:
+            self._has_warned = True
+            _log.info(
+                "forebay: %d requests of the client are unanswered; it is read again when some of them are answered",
+                _MAX_UNANSWERED_REQUESTS,
+            )
+
+    def wait_for_room(self) -> None:
+        """Wait, in a thread, until there are few enough requests to read another one."""
+        self._has_room.wait()
 
     async def wait(self, seconds: float) -> None:
         """Wait until every request is answered, for at most `seconds`."""
@@ -218,7 +252,8 @@ async def _run_stdio(settings: "Settings") -> int:
 
     hub = HubServer(settings)
     unanswered = UnansweredRequests()
-    outgoing = OutgoingStream(StdioClient(claim_stdout(), on_client_gone).send, unanswered.on_server_message)
+    client = StdioClient(claim_stdout(), on_client_gone)
+    outgoing = OutgoingStream(client.send, unanswered.on_server_message, reader="the client")
     incoming = IncomingStream(unanswered.on_client_message, lambda line: _reject_unreadable(line, outgoing))
     lines = LineReader(
         sys.stdin.fileno(),
@@ -228,6 +263,7 @@ async def _run_stdio(settings: "Settings") -> int:
 
     def read_lines() -> None:
         for line in lines:
+            unanswered.wait_for_room()
             if isinstance(line, LostMessage):
                 _log.error("forebay: a message of %d bytes from the client is lost: %s", line.size, line.error)
             else:
