@@ -1,7 +1,9 @@
 """The memory of `forebay serve` is bounded, whatever its clients and its servers do."""
 
 import contextlib
+import itertools
 import json
+import platform
 import signal
 import threading
 from collections.abc import Callable
@@ -11,8 +13,9 @@ import pytest
 from gateway_harness import TIMEOUT_SECONDS
 from peak import get_peak_bytes
 from serve_harness import EraClient, serving, tool_names, upstream_command, write_config
+from serve_http_harness import NAMES, call_tool, connect_as, serving_http
 from waiting import wait_until
-from wires import ERAS
+from wires import ERAS, LEGACY
 
 MAX_GROWTH_BYTES = 64 << 20
 
@@ -20,6 +23,30 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory figures from /proc"),
 ]
+
+HEAP_BYTES = 64 << 20
+"""Address space that glibc reserves for each heap other than the first one."""
+
+
+def count_heaps(pid: int) -> int:
+    """Return the number of heaps that glibc has created for threads of a process."""
+    lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    ranges = [[*(int(address, 16) for address in fields[0].split("-")), fields[1]] for fields in lines]
+    return sum(
+        start % HEAP_BYTES == 0 and used == "rw-p" and reserved == "---p" and last == start + HEAP_BYTES
+        for (start, middle, used), (next_start, last, reserved) in itertools.pairwise(ranges)
+        if middle == next_start
+    )
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no heaps for threads")
+def test_threads_share_few_heaps(tmp_path: Path) -> None:
+    with serving_http(tmp_path, {"one": upstream_command("adverse_server.py")}) as server:
+        # Each session has a connection of its own to the upstream, with threads of its own.
+        for wire in [connect_as(server.port, LEGACY, name) for name in NAMES]:
+            assert call_tool(wire, "text", size=100_000)["size_bytes"] == 100_000
+        assert count_heaps(server.process.pid) <= 1
+
 
 UNREAD_MESSAGE = "the client does not read what it is sent"
 

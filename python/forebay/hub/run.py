@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import signal
@@ -62,9 +63,15 @@ _MAX_UNANSWERED_REQUESTS = 256
 The client may not read the answers. Then requests must wait in its pipe, because each needs memory here.
 """
 
+_M_ARENA_MAX = -8
+"""Parameter of glibc's `mallopt`: the maximum number of heaps."""
+
+_MAX_HEAPS = 2
+
 
 def run(settings: "Settings") -> int:
     """Serve until the client disconnects or a signal arrives. Return the exit code."""
+    _limit_heaps()
     if settings.http is not None:
         from forebay.http.server import run_http
 
@@ -76,6 +83,18 @@ def run(settings: "Settings") -> int:
             on_closed=lambda: exit_within(_FLUSH_TIMEOUT_SECONDS, 0),
         )
     return asyncio.run(_run_stdio(settings))
+
+
+def _limit_heaps() -> None:
+    """Let all threads share two heaps, unless the operator has set `MALLOC_ARENA_MAX`.
+
+    By default, glibc creates up to eight heaps for each processor, and each keeps memory that its threads have freed.
+    Since each session has threads of its own, memory would grow until all these heaps are as large as they get.
+    """
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        # Other C libraries have no `mallopt`.
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _MAX_HEAPS)
 
 
 class HubServer:
