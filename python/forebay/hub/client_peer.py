@@ -23,15 +23,15 @@ from forebay.hub.notification_queue import NotificationQueue
 if TYPE_CHECKING:
     from forebay.hub.calls import PausableTimeout
 
-__all__ = ["ClientPeer", "ClientRequest", "get_current_capabilities"]
+__all__ = ["TOOLS_CHANGED_METHOD", "ClientPeer", "ClientRequest", "get_current_capabilities"]
 
 _log = logging.getLogger("forebay")
 
 _current_capabilities: contextvars.ContextVar[Any] = contextvars.ContextVar("capabilities", default=None)
 
-_TOOLS_CHANGED_METHOD = "notifications/tools/list_changed"
+TOOLS_CHANGED_METHOD = "notifications/tools/list_changed"
 
-_UNFORWARDED_METHODS = (_TOOLS_CHANGED_METHOD, "notifications/cancelled", "notifications/subscriptions/acknowledged")
+_UNFORWARDED_METHODS = (TOOLS_CHANGED_METHOD, "notifications/cancelled", "notifications/subscriptions/acknowledged")
 """Notifications that concern only our connection to the server, or that we send ourselves."""
 
 
@@ -192,7 +192,7 @@ class ClientPeer:
     async def forward_notification(self, method: str, params: _Params) -> None:
         """Send the client a notification that belongs to none of its requests."""
         if method not in _UNFORWARDED_METHODS:
-            await self._notify(method, params)
+            await self.notify(method, params)
 
     def on_overflow(self) -> None:
         """End the session of a client that does not read: it must not miss notifications without knowing it."""
@@ -205,11 +205,8 @@ class ClientPeer:
             _log.warning("forebay: the session of a client is ended, because it does not read its notifications")
             self._end_task = asyncio.ensure_future(self._end_session())
 
-    async def notify_tools_changed(self) -> None:
-        """Tell the client that the list of tools changed."""
-        await self._notify(_TOOLS_CHANGED_METHOD, None)
-
-    async def _notify(self, method: str, params: _Params) -> None:
+    async def notify(self, method: str, params: _Params) -> None:
+        """Send the client a notification of any method."""
         if (event := event_from_wire(method, params)) is not None:
             await self._bus.publish(event)
         if self._connection is not None and self._connection.initialized.is_set():
