@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gateway_harness import TIMEOUT_SECONDS
@@ -30,12 +31,15 @@ HEAP_BYTES = 64 << 20
 
 def count_heaps(pid: int) -> int:
     """Return the number of heaps that glibc has created for threads of a process."""
-    lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
-    ranges = [[*(int(address, 16) for address in fields[0].split("-")), fields[1]] for fields in lines]
+    ranges = []
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        addresses, access = line.split()[:2]
+        start, end = (int(address, 16) for address in addresses.split("-"))
+        ranges.append((start, end, access))
     return sum(
-        start % HEAP_BYTES == 0 and used == "rw-p" and reserved == "---p" and last == start + HEAP_BYTES
-        for (start, middle, used), (next_start, last, reserved) in itertools.pairwise(ranges)
-        if middle == next_start
+        start % HEAP_BYTES == 0 and (access, next_access) == ("rw-p", "---p") and next_end == start + HEAP_BYTES
+        for (start, end, access), (next_start, next_end, next_access) in itertools.pairwise(ranges)
+        if end == next_start
     )
 
 
@@ -131,3 +135,18 @@ def test_a_client_that_does_not_read_does_not_delay_the_end(tmp_path: Path) -> N
         client.process.send_signal(signal.SIGTERM)
         assert client.process.wait(TIMEOUT_SECONDS) == 0
         sending.join()
+
+
+def test_requests_of_a_server_that_the_client_does_not_answer_are_limited(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"one": upstream_command("flooding_server.py", str(tmp_path / "done"))})
+    with serving(path, LEGACY, capabilities={"sampling": {}}) as client:
+        tool_names(client)
+        start = get_peak_bytes(client.process.pid)
+        arguments = {"method": "sampling/createMessage", "count": 20_000}
+        number = client.send_request("tools/call", {"name": "flood", "arguments": arguments})
+        requests: list[Any] = []
+        while (message := json.loads(client.read_line())).get("id") != number or "method" in message:
+            requests.append(message)
+        assert message["result"]["content"]
+        assert 0 < len(requests) < 1000
+        assert get_peak_bytes(client.process.pid) - start <= MAX_GROWTH_BYTES
