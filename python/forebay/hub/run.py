@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from forebay.config.options import Settings
+    from forebay.operations.mcp.server import Origin
 
 
 _log = logging.getLogger("forebay")
@@ -129,10 +130,8 @@ class HubServer:
         middleware.install(self.server)
         self.server.middleware.append(self._forwarding)
         self._tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
-        self._operation_ids: dict[str, str] = {}
-        """Operation id of each tool name that was ever used; shared by all clients."""
-        self._origins: dict[str, tuple[str, str]] = {}
-        """Upstream and original tool name of each operation id. The capability filter has no tenant to ask."""
+        self._origins: dict[str, Origin] = {}
+        """Upstream and original name of each tool; shared by all clients."""
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> "AsyncIterator[dict[str, Any]]":
@@ -155,13 +154,12 @@ class HubServer:
         await asyncio.gather(self._tenant_pool.close(), *(tenant.close() for tenant in [*self._tenants]))
 
     def _make_tenant(self, client: ClientPeer) -> Tenant:
-        tenant = Tenant(self._upstreams, client, self.policy, self._settings, self._operation_ids)
+        tenant = Tenant(self._upstreams, client, self.policy, self._settings, self._origins)
         self._tenants.add(tenant)
         return tenant
 
     async def _list_tools(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
         async with self._forwarding.acquire_tenant(ctx) as tenant:
-            self._origins |= {spec.id: (spec.namespace, spec.name) for spec in tenant.registry}
             return await tenant.tools.list(ctx, params)
 
     async def _call_tool(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
@@ -174,14 +172,11 @@ class HubServer:
 
     def _get_default_capability(self, tool: str) -> str:
         """Return the upstream's name as the capability of a tool that declares none."""
-        return self._get_origin(tool)[0]
+        return self._origins.get(tool, (CORE, tool))[0]
 
     def _get_upstream_tool_name(self, tool: str) -> str:
         """Return a tool's name at its upstream, without the prefix added here."""
-        return self._get_origin(tool)[1]
-
-    def _get_origin(self, tool: str) -> tuple[str, str]:
-        return self._origins.get(self._operation_ids.get(tool, ""), (CORE, tool))
+        return self._origins.get(tool, (CORE, tool))[1]
 
 
 class UnansweredRequests:

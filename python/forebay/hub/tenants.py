@@ -14,7 +14,7 @@ from forebay.hub.client_peer import TOOLS_CHANGED_METHOD, ClientPeer
 from forebay.hub.notification_queue import NotificationQueue
 from forebay.hub.subscriptions import Subscriptions
 from forebay.hub.upstreams import MCPUpstream, Upstreams, retry_until_connected
-from forebay.operations.mcp.server import OperationTools
+from forebay.operations.mcp.server import OperationTools, Origin
 from forebay.operations.registry import OperationRegistry
 from forebay.outputs.policy import OutputPolicy
 
@@ -39,7 +39,7 @@ class Tenant:
         client: ClientPeer,
         policy: OutputPolicy,
         settings: "Settings",
-        assigned_ids: dict[str, str],
+        origins: dict[str, Origin],
     ) -> None:
         self.client = client
         self.registry = OperationRegistry()
@@ -47,7 +47,7 @@ class Tenant:
         self.tools = OperationTools(
             self.registry,
             prefixes=prefixes,
-            assigned_ids=assigned_ids,
+            origins=origins,
             namespace_order=upstreams.configs,
             call_timeout=settings.call_timeout_seconds,
         )
