@@ -10,10 +10,11 @@ import pytest
 from documents import values
 from forebay.hub.streams import to_objects
 from forebay.wire.messages import parse_lazy
-from gateway_harness import StdioClient, script, wrap
+from gateway_harness import script, wrap
 from hypothesis import given
 from hypothesis import strategies as st
 from large_server import text
+from peak import get_peak_bytes
 from serve_harness import EraClient, serving, upstream_command, write_config
 from wires import ERAS, LEGACY
 
@@ -65,16 +66,11 @@ def _collect_strings(value: Any) -> list[str]:
 def test_a_resource_of_20_mb_is_in_memory_three_times_at_most(tmp_path: Path) -> None:
     with open_gateway("serve", tmp_path, LEGACY) as talk:
         talk.request("resources/read", {"uri": "test://sized/100000"})
-        before = _read_peak(talk)
+        before = get_peak_bytes(talk.process.pid)
         number = talk.send_request("resources/read", {"uri": "test://sized/20000000"})
         line = talk.read_line()
         assert json.loads(line)["id"] == number
-        assert _read_peak(talk) - before < 3.5 * len(line)
-
-
-def _read_peak(talk: StdioClient) -> int:
-    status = Path(f"/proc/{talk.process.pid}/status").read_text()
-    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
+        assert get_peak_bytes(talk.process.pid) - before < 3.5 * len(line)
 
 
 @given(values, st.integers(2, 64), st.integers(2, 200))

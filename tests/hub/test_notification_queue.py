@@ -72,13 +72,15 @@ def test_other_notifications_replace_progress() -> None:
     asyncio.run(run())
 
 
-def test_an_overflow_is_reported_once_and_empties_the_queue() -> None:
+def test_an_overflow_is_reported_and_lasts_until_the_client_reads() -> None:
     async def run() -> None:
         client = Client()
         for number in range(3 * MAX_QUEUED):
             client.queue.put("notifications/custom", {"a": number})
         assert client.overflows == 1
         assert await read_all(client) == []
+        client.queue.put("notifications/custom", {"a": "later"})
+        assert await read_all(client) == [("notifications/custom", {"a": "later"})]
 
     asyncio.run(run())
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_harness import TIMEOUT_SECONDS, StdioClient, parse_text
+from gateway_harness import TIMEOUT_SECONDS, parse_text
 from http_api import Answer, http_api
+from peak import get_peak_bytes
 from serve_harness import serving, tool_names, upstream_command, write_config
 from serve_http_harness import is_running
 from wires import ERAS, MODERN, start_server
@@ -270,15 +271,10 @@ def test_a_result_of_20_mb_needs_at_most_twice_its_size_in_memory(tmp_path: Path
     path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, spool_above_bytes=1 << 20)
     with serving(path) as client:
         client.call("text", size=100_000)
-        before = _peak(client)
+        before = get_peak_bytes(client.process.pid)
         handle = parse_text(client.call("text", size=20_000_000))
         assert handle["size_bytes"] == 20_000_000
-        assert _peak(client) - before < 16 << 20
-
-
-def _peak(client: StdioClient) -> int:
-    status = Path(f"/proc/{client.process.pid}/status").read_text()
-    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
+        assert get_peak_bytes(client.process.pid) - before < 16 << 20
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -1,4 +1,4 @@
-"""`TenantPool` against a naive version: which tenants are closed, and when."""
+"""Tenants: `TenantPool` against a naive version, and how a tenant tells its client of changed tools."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from forebay.outputs.policy import OutputPolicy
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
+from waiting import wait_until_async
 
 STEPS = st.lists(st.tuples(st.sampled_from(["ann", "bob", "cid", None]), st.booleans()), max_size=40)
 
@@ -88,3 +89,35 @@ async def _compare(gate: OutputPolicy, steps: list[tuple[str | None, bool]], max
     assert all(scope._is_closed for scope in created)
     with pytest.raises(MCPError, match="about to end"):
         await AsyncExitStack().enter_async_context(pool.acquire("dan"))
+
+
+class UnreadConnection:
+    """The connection of a client that reads only while `reads` is set."""
+
+    def __init__(self) -> None:
+        self.initialized, self.reads = asyncio.Event(), asyncio.Event()
+        self.initialized.set()
+        self.outbound = self
+        self.received: list[str] = []
+
+    async def notify(self, method: str, params: object) -> None:
+        assert params is None
+        await self.reads.wait()
+        self.received.append(method)
+
+
+def test_changes_of_the_tools_do_not_pile_up(gate: OutputPolicy) -> None:
+    async def run() -> None:
+        connection = UnreadConnection()
+        tenant = Tenant(Upstreams({}), ClientPeer(connection), gate, Settings(), {})  # type: ignore[arg-type]
+        before = len(asyncio.all_tasks())
+        for _ in range(100):
+            tenant._on_tools_changed()
+            await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) <= before + 1
+        connection.reads.set()
+        # The client may have listed the tools after the first notification, so that it needs a second one.
+        await wait_until_async(lambda: connection.received == 2 * ["notifications/tools/list_changed"])
+        await tenant.close()
+
+    asyncio.run(run())

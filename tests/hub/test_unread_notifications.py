@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from listening_harness import JSON, HttpServer
+from peak import get_peak_bytes
 from serve_harness import upstream_command
 from serve_http_harness import serving_http, token
 from waiting import wait_until
@@ -28,11 +29,6 @@ def done(tmp_path: Path) -> Path:
 def server(tmp_path: Path, done: Path) -> Iterator[HttpServer]:
     with serving_http(tmp_path, {"one": upstream_command("flooding_server.py", str(done))}) as server:
         yield server
-
-
-def get_peak_bytes(server: HttpServer) -> int:
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 def connect(server: HttpServer, opened: contextlib.ExitStack) -> socket.socket:
@@ -79,12 +75,12 @@ def test_an_unread_response_uses_bounded_memory(method: str, era: str, server: H
             headers = {"mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": "flood"}
             meta = {**MODERN_META, "io.modelcontextprotocol/logLevel": "debug"}
         assert server.list_tools(token("ann")).status == 200
-        start = get_peak_bytes(server)
+        start = get_peak_bytes(server.process.pid)
         send(connect(server, opened), "POST", make_call(method, COUNT, meta), **headers)
         wait_until(done.exists, 120)
         # Everything that was read before is handled before this is answered.
         assert server.request("GET", "/health").status == 200
-        assert get_peak_bytes(server) - start <= MAX_GROWTH_BYTES
+        assert get_peak_bytes(server.process.pid) - start <= MAX_GROWTH_BYTES
         assert server.log.count("progress and log messages are dropped") == 1
 
 
@@ -96,12 +92,12 @@ def test_a_session_that_misses_updates_is_ended(server: HttpServer) -> None:
         listener = connect(server, opened)
         send(listener, "GET", accept="text/event-stream", **headers)
         assert listener.recv(12) == b"HTTP/1.1 200"
-        start = get_peak_bytes(server)
+        start = get_peak_bytes(server.process.pid)
         send(connect(server, opened), "POST", make_call("notifications/resources/updated", COUNT, {}), **headers)
         server.wait_for("session of a client is ended")
         ping = {"jsonrpc": "2.0", "id": 3, "method": "ping"}
         wait_until(lambda: server.post(ping, token("ann"), **headers).status == 404)
         assert server.request("GET", "/health").status == 200
-        assert get_peak_bytes(server) - start <= MAX_GROWTH_BYTES
+        assert get_peak_bytes(server.process.pid) - start <= MAX_GROWTH_BYTES
         # A client that comes back starts a new session.
         assert open_session(server)["mcp_session_id"] != headers["mcp_session_id"]

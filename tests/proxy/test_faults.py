@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from forebay import open_store
 from gateway_harness import ADVERSE, TIMEOUT_SECONDS, connect, parse_text, script, wrap
+from peak import get_peak_bytes
 from waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -189,8 +190,7 @@ def test_a_line_of_100_mb_is_stored_in_little_memory(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         descriptor = parse_text(talk.call("text", size=100_000_000))
         assert descriptor["size_bytes"] == 100_000_000
-        peak = Path(f"/proc/{talk.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]
-        assert int(peak) < 128 * 1024
+        assert get_peak_bytes(talk.process.pid) < 128 << 20
     with open_store(tmp_path.as_uri()) as store, store.open(descriptor["output_handle"]) as file:
         assert all(piece == b"x" * len(piece) for piece in iter(lambda: file.read(1 << 20), b""))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gateway_harness import StdioClient, connect, parse_text, script, wrap
+from peak import get_peak_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -15,11 +16,6 @@ MAX_LIST_PEAK_BYTES = 192 << 20
 
 SIZE = 100_000_000
 HUGE = script("huge_server.py")
-
-
-def peak_bytes(talk: StdioClient) -> int:
-    status = Path(f"/proc/{talk.process.pid}/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) << 10
 
 
 def make_call(number: object, text: str) -> dict[str, Any]:
@@ -40,7 +36,7 @@ def test_an_answer_in_a_batch_of_any_size_is_handled_like_any_other(size: int, t
             assert parse_text(result)["size_bytes"] == size
         else:
             assert result["content"][0]["text"] == "x" * size
-        assert peak_bytes(talk) < MAX_PEAK_BYTES
+        assert get_peak_bytes(talk.process.pid) < MAX_PEAK_BYTES
 
 
 @pytest.mark.parametrize("size", [10, 2_000_000])
@@ -63,7 +59,7 @@ def test_a_client_s_batch_of_any_size_is_split(size: int, options: list[str], tm
             sizes[answer["id"]] = int(answer["result"]["content"][0]["text"])
         assert size < sizes["a"] < size + 200
         assert sizes["b"] < 200
-        assert peak_bytes(talk) < MAX_PEAK_BYTES
+        assert get_peak_bytes(talk.process.pid) < MAX_PEAK_BYTES
 
 
 @pytest.mark.parametrize("text", ["", "x" * 200])
@@ -80,7 +76,7 @@ def test_a_large_argument_under_a_filter_stays_on_disk(tmp_path: Path) -> None:
     options = ["--disable-tools", "other", "--capability", "none=other"]
     with connect(*wrap(tmp_path, *options, server=HUGE)) as talk:
         assert int(talk.call("measure", text="x" * SIZE)["content"][0]["text"]) > SIZE
-        assert peak_bytes(talk) < MAX_PEAK_BYTES
+        assert get_peak_bytes(talk.process.pid) < MAX_PEAK_BYTES
 
 
 @pytest.mark.parametrize("options", [["--file-refs"], ["--per-call"]])
@@ -90,7 +86,7 @@ def test_a_call_that_is_too_large_to_search_for_references_is_refused(options: l
         assert error["code"] == "invalid_argument"
         assert "send less at once, or put the data into a file" in error["message"]
         assert talk.call("measure")["content"]
-        assert peak_bytes(talk) < MAX_PEAK_BYTES
+        assert get_peak_bytes(talk.process.pid) < MAX_PEAK_BYTES
 
 
 FILTER = ["--disable-tools", "other", "--capability", "none=other"]
@@ -116,11 +112,11 @@ def test_a_very_long_list_of_tools_is_refused(shape: tuple[int, int], options: l
             assert parse_text(result)["error"]["code"] == "CAPABILITY_DISABLED"
         else:
             assert result["content"][0]["text"].isdigit()
-        assert peak_bytes(talk) < (MAX_PEAK_BYTES if shape[1] == 1 else MAX_LIST_PEAK_BYTES)
+        assert get_peak_bytes(talk.process.pid) < (MAX_PEAK_BYTES if shape[1] == 1 else MAX_LIST_PEAK_BYTES)
 
 
 def test_a_list_just_below_the_limit_is_read(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, *FILTER, server=[*HUGE, "70000"])) as talk:
         assert len(talk.request("tools/list")["result"]["tools"]) == 70_000 + 2 + 2
         assert talk.call("measure")["content"][0]["text"].isdigit()
-        assert peak_bytes(talk) < MAX_LIST_PEAK_BYTES
+        assert get_peak_bytes(talk.process.pid) < MAX_LIST_PEAK_BYTES

@@ -1,4 +1,4 @@
-"""A server on stdio whose tool `flood` sends many notifications: `python flooding_server.py FILE`.
+"""A server on stdio whose tool `flood` sends many notifications or requests: `python flooding_server.py FILE`.
 
 It creates FILE when all of them are written, and then answers the call.
 """
@@ -12,6 +12,7 @@ PARAMS: dict[str, Any] = {
     "notifications/message": {"level": "error", "data": "x" * 1000},
     "notifications/progress": {"progressToken": "p", "progress": 0, "message": "x" * 1000},
     "notifications/resources/updated": {"uri": "one://"},
+    "sampling/createMessage": {"messages": [], "maxTokens": 1},
 }
 
 
@@ -26,7 +27,8 @@ def flood(method: str, count: int, token: Any) -> None:
             params |= {"progress": number, "progressToken": token}
         elif "uri" in params:
             params["uri"] = f"one://{number}/{'x' * 1000}"
-        write({"method": method, "params": params})
+        request_id = {} if method.startswith("notifications/") else {"id": number}
+        write({**request_id, "method": method, "params": params})
 
 
 def main() -> None:

@@ -32,6 +32,9 @@ class StdioClient:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
         )
         self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self.may_read = threading.Event()
+        """Clear this event to stop reading standard output, except for what is buffered here."""
+        self.may_read.set()
         self._errors: list[bytes] = []
         self._number = 0
         self._readers = [threading.Thread(target=target) for target in (self._read, self._read_errors)]
@@ -41,6 +44,7 @@ class StdioClient:
     def _read(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
+            self.may_read.wait()
             self._lines.put(line)
         self._lines.put(None)
 
@@ -116,6 +120,7 @@ class StdioClient:
         """Kill the process if it is still running, and release its pipes."""
         self.process.kill()
         self.process.wait(TIMEOUT_SECONDS)
+        self.may_read.set()
         for reader in self._readers:
             reader.join(TIMEOUT_SECONDS)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):

@@ -1,5 +1,6 @@
 """Measure peak memory in a child process, which starts small."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,13 +9,18 @@ from pathlib import Path
 def peak() -> int:
     """Return this process's peak memory in bytes; on Linux without the memory used before `exec`."""
     try:
-        with Path("/proc/self/status").open() as status:
-            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+        return get_peak_bytes(os.getpid())
     except FileNotFoundError:
         import resource
 
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def get_peak_bytes(pid: int) -> int:
+    """Return the peak memory of a running process; only on Linux."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) << 10
 
 
 def measured(script: str, *arguments: str) -> list[int]:

@@ -23,15 +23,15 @@ from forebay.hub.notification_queue import NotificationQueue
 if TYPE_CHECKING:
     from forebay.hub.calls import PausableTimeout
 
-__all__ = ["ClientPeer", "ClientRequest", "get_current_capabilities"]
+__all__ = ["TOOLS_CHANGED_METHOD", "ClientPeer", "ClientRequest", "get_current_capabilities"]
 
 _log = logging.getLogger("forebay")
 
 _current_capabilities: contextvars.ContextVar[Any] = contextvars.ContextVar("capabilities", default=None)
 
-_TOOLS_CHANGED_METHOD = "notifications/tools/list_changed"
+TOOLS_CHANGED_METHOD = "notifications/tools/list_changed"
 
-_UNFORWARDED_METHODS = (_TOOLS_CHANGED_METHOD, "notifications/cancelled", "notifications/subscriptions/acknowledged")
+_UNFORWARDED_METHODS = (TOOLS_CHANGED_METHOD, "notifications/cancelled", "notifications/subscriptions/acknowledged")
 """Notifications that concern only our connection to the server, or that we send ourselves."""
 
 
@@ -81,6 +81,7 @@ class ClientPeer:
         self._connection = connection
         self._end_session = end_session
         self._end_task: asyncio.Future[None] | None = None
+        self._has_logged_overflow = False
         self._answer_timeout = answer_timeout
         # Each peer has a bus of its own, so that events reach only the listeners of this peer.
         self._bus = InMemorySubscriptionBus()
@@ -191,22 +192,21 @@ class ClientPeer:
     async def forward_notification(self, method: str, params: _Params) -> None:
         """Send the client a notification that belongs to none of its requests."""
         if method not in _UNFORWARDED_METHODS:
-            await self._notify(method, params)
+            await self.notify(method, params)
 
     def on_overflow(self) -> None:
         """End the session of a client that does not read: it must not miss notifications without knowing it."""
         if self._end_session is None:
             # On stdio there is no session to end without ending the program.
-            _log.error("forebay: the client does not read its notifications; all are dropped from now on")
+            if not self._has_logged_overflow:
+                self._has_logged_overflow = True
+                _log.error("forebay: the client does not read its notifications; they are dropped until it does")
         elif self._end_task is None:
             _log.warning("forebay: the session of a client is ended, because it does not read its notifications")
             self._end_task = asyncio.ensure_future(self._end_session())
 
-    async def notify_tools_changed(self) -> None:
-        """Tell the client that the list of tools changed."""
-        await self._notify(_TOOLS_CHANGED_METHOD, None)
-
-    async def _notify(self, method: str, params: _Params) -> None:
+    async def notify(self, method: str, params: _Params) -> None:
+        """Send the client a notification of any method."""
         if (event := event_from_wire(method, params)) is not None:
             await self._bus.publish(event)
         if self._connection is not None and self._connection.initialized.is_set():

@@ -26,6 +26,11 @@ from forebay.hub.streams import ServerEnded
 
 __all__ = ["InterceptedStream"]
 
+_MAX_SERVER_REQUESTS = 256
+"""Maximum number of requests of one server that wait for an answer of the client."""
+
+_TOO_MANY_REQUESTS_MESSAGE = "too many of your requests, or one with the same id, are unanswered; send this one later"
+
 
 class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
     """Stream of messages from a server. The `InterceptedWriter` of the same connection shares its state."""
@@ -68,19 +73,23 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
             item = await self._read_stream.receive()
             if isinstance(item, ServerEnded):
                 self._cancel_answers()
-            elif isinstance(item, Exception) or not self._intercept(item.message, item.metadata):
+            elif isinstance(item, Exception) or not await self._intercept(item.message, item.metadata):
                 return item
 
-    def _intercept(self, message: object, metadata: object) -> bool:
+    async def _intercept(self, message: object, metadata: object) -> bool:
         """Handle a message from the server; return whether the SDK must not see it."""
         self._open_subscriptions.on_received(message)
         self._in_flight.on_received(message)
         match message:
             case JSONRPCRequest(method=method) if method != "ping":
+                if len(self._answer_tasks) >= _MAX_SERVER_REQUESTS or message.id in self._answer_tasks:
+                    error = ErrorData(code=INTERNAL_ERROR, message=_TOO_MANY_REQUESTS_MESSAGE)
+                    await self._send_answer(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
+                    return True
                 related = metadata.related_request_id if isinstance(metadata, ServerMessageMetadata) else None
                 task = asyncio.create_task(self._answer(message, related))
                 self._answer_tasks[message.id] = task
-                task.add_done_callback(lambda _: self._answer_tasks.pop(message.id, None))
+                task.add_done_callback(lambda task: self._forget_answer(message.id, task))
                 return True
             case JSONRPCNotification(
                 method="notifications/cancelled", params={"requestId": str() | int() as request_id}
@@ -95,8 +104,14 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
                 self.initialize_result = self.initialize_result or result
         return False
 
+    def _forget_answer(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
+        # A restarted server may have used the id again.
+        if self._answer_tasks.get(request_id) is task:
+            del self._answer_tasks[request_id]
+
     def _cancel_answers(self) -> None:
-        for task in [*self._answer_tasks.values()]:
+        tasks, self._answer_tasks = self._answer_tasks, {}
+        for task in tasks.values():
             task.cancel()
 
     async def _answer(self, request: JSONRPCRequest, related_request_id: RequestId | None) -> None:
@@ -112,6 +127,10 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
         except Exception as error:
             failure = ErrorData(code=INTERNAL_ERROR, message=f"the client cannot be asked: {error!s:.200}")
             answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=failure)
+        await self._send_answer(answer)
+
+    async def _send_answer(self, answer: JSONRPCResponse | JSONRPCError) -> None:
+        # The server may be gone.
         with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._write_stream.send(SessionMessage(answer))
 

@@ -56,7 +56,7 @@ class NotificationQueue:
     """Queue that sends notifications in order, because progress must increase.
 
     When it is full, progress and log messages are dropped, with one log line for the queue. If there is no room for
-    another notification, `on_overflow` is called once and everything is dropped from then on.
+    another notification, `on_overflow` is called and everything is dropped until the client reads again.
     """
 
     def __init__(self, send: Callable[[str, _Params], Awaitable[None]], on_overflow: Callable[[], None]) -> None:
@@ -128,6 +128,7 @@ class NotificationQueue:
             # The client may be gone.
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
                 await self._send(notification.method, notification.params)
+        self._has_overflowed = False
 
     async def flush(self) -> None:
         """Wait until everything is sent."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import signal
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from forebay.config.options import Settings
+    from forebay.operations.mcp.server import Origin
 
 
 _log = logging.getLogger("forebay")
@@ -56,8 +58,21 @@ _FLUSH_TIMEOUT_SECONDS = 2.0
 """How long the last messages may take to be written. After that, the process may take as long again to exit."""
 
 
+_MAX_UNANSWERED_REQUESTS = 256
+"""Number of unanswered requests at which a client on stdio is not read further.
+
+The client may not read the answers. Then requests must wait in its pipe, because each needs memory here.
+"""
+
+_M_ARENA_MAX = -8
+"""Parameter of glibc's `mallopt`: the maximum number of heaps."""
+
+_MAX_HEAPS = 2
+
+
 def run(settings: "Settings") -> int:
     """Serve until the client disconnects or a signal arrives. Return the exit code."""
+    _limit_heaps()
     if settings.http is not None:
         from forebay.http.server import run_http
 
@@ -69,6 +84,18 @@ def run(settings: "Settings") -> int:
             on_closed=lambda: exit_within(_FLUSH_TIMEOUT_SECONDS, 0),
         )
     return asyncio.run(_run_stdio(settings))
+
+
+def _limit_heaps() -> None:
+    """Let all threads share two heaps, unless the operator has set `MALLOC_ARENA_MAX`.
+
+    By default, glibc creates up to eight heaps for each processor, and each keeps memory that its threads have freed.
+    Since each session has threads of its own, memory would grow until all these heaps are as large as they get.
+    """
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        # Other C libraries have no `mallopt`.
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _MAX_HEAPS)
 
 
 class HubServer:
@@ -103,10 +130,8 @@ class HubServer:
         middleware.install(self.server)
         self.server.middleware.append(self._forwarding)
         self._tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
-        self._operation_ids: dict[str, str] = {}
-        """Operation id of each tool name that was ever used; shared by all clients."""
-        self._origins: dict[str, tuple[str, str]] = {}
-        """Upstream and original tool name of each operation id. The capability filter has no tenant to ask."""
+        self._origins: dict[str, Origin] = {}
+        """Upstream and original name of each tool; shared by all clients."""
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> "AsyncIterator[dict[str, Any]]":
@@ -129,13 +154,12 @@ class HubServer:
         await asyncio.gather(self._tenant_pool.close(), *(tenant.close() for tenant in [*self._tenants]))
 
     def _make_tenant(self, client: ClientPeer) -> Tenant:
-        tenant = Tenant(self._upstreams, client, self.policy, self._settings, self._operation_ids)
+        tenant = Tenant(self._upstreams, client, self.policy, self._settings, self._origins)
         self._tenants.add(tenant)
         return tenant
 
     async def _list_tools(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
         async with self._forwarding.acquire_tenant(ctx) as tenant:
-            self._origins |= {spec.id: (spec.namespace, spec.name) for spec in tenant.registry}
             return await tenant.tools.list(ctx, params)
 
     async def _call_tool(self, ctx: _Context, params: CallToolRequestParams) -> HandlerResult:
@@ -148,18 +172,15 @@ class HubServer:
 
     def _get_default_capability(self, tool: str) -> str:
         """Return the upstream's name as the capability of a tool that declares none."""
-        return self._get_origin(tool)[0]
+        return self._origins.get(tool, (CORE, tool))[0]
 
     def _find_other_tool_names(self, tool: str) -> tuple[str, str]:
         """Return a tool's name at its upstream, and the name that it gets here if another upstream uses that name.
 
         A pattern for the latter also holds while the other upstream is not connected.
         """
-        upstream, name = self._get_origin(tool)
+        upstream, name = self._origins.get(tool, (CORE, tool))
         return name, f"{upstream}_{name}"
-
-    def _get_origin(self, tool: str) -> tuple[str, str]:
-        return self._origins.get(self._operation_ids.get(tool, ""), (CORE, tool))
 
 
 class UnansweredRequests:
@@ -167,29 +188,56 @@ class UnansweredRequests:
 
     def __init__(self) -> None:
         self._ids: set[RequestId] = set()
+        self._subscription_ids: set[RequestId] = set()
+        """Those of the requests that are answered only at the end."""
         self._is_empty = asyncio.Event()
         self._is_empty.set()
+        self._has_room = threading.Event()
+        self._has_room.set()
+        self._has_warned = False
 
     def on_client_message(self, item: SessionMessage) -> None:
         """Record a message from the client."""
         match item.message:
-            case JSONRPCRequest(id=request_id):
+            case JSONRPCRequest(id=request_id, method=method):
                 self._ids.add(request_id)
-            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
-                self._ids.discard(request_id)
+                if method == "subscriptions/listen":
+                    self._subscription_ids.add(request_id)
+            case JSONRPCNotification(
+                method="notifications/cancelled", params={"requestId": str() | int() as request_id}
+            ):
+                self._discard(request_id)
         self._update()
 
     def on_server_message(self, item: SessionMessage) -> None:
         """Record a message to the client."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
-            self._ids.discard(item.message.id)
+            self._discard(item.message.id)
         self._update()
+
+    def _discard(self, request_id: RequestId) -> None:
+        self._ids.discard(request_id)
+        self._subscription_ids.discard(request_id)
 
     def _update(self) -> None:
         if self._ids:
             self._is_empty.clear()
         else:
             self._is_empty.set()
+        if len(self._ids) - len(self._subscription_ids) < _MAX_UNANSWERED_REQUESTS:
+            self._has_room.set()
+            return
+        self._has_room.clear()
+        if not self._has_warned:
+            self._has_warned = True
+            _log.info(
+                "forebay: %d requests of the client are unanswered; it is read again when some of them are answered",
+                _MAX_UNANSWERED_REQUESTS,
+            )
+
+    def wait_for_room(self) -> None:
+        """Wait, in a thread, until there are few enough requests to read another one."""
+        self._has_room.wait()
 
     async def wait(self, seconds: float) -> None:
         """Wait until every request is answered, for at most `seconds`."""
@@ -222,7 +270,8 @@ async def _run_stdio(settings: "Settings") -> int:
 
     hub = HubServer(settings)
     unanswered = UnansweredRequests()
-    outgoing = OutgoingStream(StdioClient(claim_stdout(), on_client_gone).send, unanswered.on_server_message)
+    client = StdioClient(claim_stdout(), on_client_gone)
+    outgoing = OutgoingStream(client.send, unanswered.on_server_message, reader="the client")
     incoming = IncomingStream(unanswered.on_client_message, lambda line: _reject_unreadable(line, outgoing))
     lines = LineReader(
         sys.stdin.fileno(),
@@ -232,6 +281,7 @@ async def _run_stdio(settings: "Settings") -> int:
 
     def read_lines() -> None:
         for line in lines:
+            unanswered.wait_for_room()
             if isinstance(line, LostMessage):
                 _log.error("forebay: a message of %d bytes from the client is lost: %s", line.size, line.error)
             else:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import math
 import threading
 from collections.abc import Callable
@@ -21,11 +22,16 @@ from forebay.wire.messages import LazyJSON, parse_lazy
 
 __all__ = ["IncomingStream", "OutgoingStream", "ServerEnded"]
 
+_log = logging.getLogger("forebay")
+
 _LARGE_MESSAGE_BYTES = 1 << 20
 """Messages above this size are parsed lazily, because the SDK's parser needs seven times their size in memory."""
 
 _MAX_UNREAD_MESSAGES = 256
 """Number of unread messages at which reader threads wait, so that a server cannot fill the memory with them."""
+
+_MAX_QUEUED_BYTES = 16 << 20
+"""Size of the queued messages above which senders wait, so that a peer that does not read cannot fill the memory."""
 
 _CLOSED_POLL_SECONDS = 0.5
 """How often a waiting reader thread checks whether the stream is closed."""
@@ -176,32 +182,66 @@ def to_objects(value: Any) -> Any:
 
 
 class OutgoingStream(ObjectSendStream[SessionMessage]):
-    """SDK stream that passes messages in order to a writer thread, so that the event loop never blocks on a pipe."""
+    """SDK stream that passes messages in order to a writer thread, so that the event loop never blocks on a pipe.
+
+    If messages are sent faster than `write_line` writes them, senders wait. `reader` names the reader in the log.
+    """
 
     def __init__(
-        self, write: Callable[[bytes], None], on_message: Callable[[SessionMessage], None] | None = None
+        self,
+        write_line: Callable[[bytes], None],
+        on_message: Callable[[SessionMessage], None] | None = None,
+        *,
+        reader: str,
     ) -> None:
-        self._write = write
+        self._write_line = write_line
         self._on_message = on_message
+        self._reader = reader
+        self._has_warned = False
+        self._loop = asyncio.get_running_loop()
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        self._queued_bytes = 0
+        self._has_changed = threading.Condition()
+        self._has_room = asyncio.Event()
+        self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="forebay-write", daemon=True)
         self._thread.start()
-        self._is_closed = False
 
     async def send(self, item: SessionMessage) -> None:
-        """Queue a message. `on_message` is called at once, in the sender's context."""
+        """Queue a message. `on_message` is called before, in the sender's context."""
+        while self._must_wait():
+            self._has_room.clear()
+            await self._has_room.wait()
         if self._is_closed:
             raise anyio.ClosedResourceError
         if self._on_message is not None:
             self._on_message(item)
-        self._lines.put(_dump(item.message))
+        self._put(_dump(item.message))
 
     def write(self, line: bytes) -> None:
-        """Queue a serialized message, from any thread."""
-        self._lines.put(line)
+        """Queue a serialized message, from any thread except that of the event loop."""
+        with self._has_changed:
+            self._has_changed.wait_for(lambda: not self._must_wait())
+            self._put(line)
+
+    def _must_wait(self) -> bool:
+        if self._queued_bytes <= _MAX_QUEUED_BYTES or self._is_closed:
+            return False
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("forebay: %s does not read what it is sent; further messages wait", self._reader)
+        return True
+
+    def _put(self, line: bytes) -> None:
+        with self._has_changed:
+            self._queued_bytes += len(line)
+            self._lines.put(line)
 
     async def aclose(self) -> None:
-        self._is_closed = True
+        with self._has_changed:
+            self._is_closed = True
+            self._has_changed.notify_all()
+        self._has_room.set()
         self._lines.put(None)
 
     def finish(self, seconds: float) -> None:
@@ -211,6 +251,16 @@ class OutgoingStream(ObjectSendStream[SessionMessage]):
 
     def _run(self) -> None:
         while (line := self._lines.get()) is not None:
-            self._write(line)
+            self._write_line(line)
+            self._free(len(line))
             # Free a large message now: the next message may come much later.
             del line
+
+    def _free(self, size: int) -> None:
+        with self._has_changed:
+            self._queued_bytes -= size
+            if self._queued_bytes <= _MAX_QUEUED_BYTES < self._queued_bytes + size:
+                self._has_changed.notify_all()
+                # The event loop may be closed.
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self._has_room.set)

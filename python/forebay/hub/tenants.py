@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from mcp.shared.exceptions import MCPError
 
 from forebay.adapters.mcp import get_task_owners
-from forebay.hub.client_peer import ClientPeer
+from forebay.hub.client_peer import TOOLS_CHANGED_METHOD, ClientPeer
+from forebay.hub.notification_queue import NotificationQueue
 from forebay.hub.subscriptions import Subscriptions
 from forebay.hub.upstreams import MCPUpstream, Upstreams, retry_until_connected
-from forebay.operations.mcp.server import OperationTools
+from forebay.operations.mcp.server import OperationTools, Origin
 from forebay.operations.registry import OperationRegistry
 from forebay.outputs.policy import OutputPolicy
 
@@ -38,7 +39,7 @@ class Tenant:
         client: ClientPeer,
         policy: OutputPolicy,
         settings: "Settings",
-        assigned_ids: dict[str, str],
+        origins: dict[str, Origin],
     ) -> None:
         self.client = client
         self.registry = OperationRegistry()
@@ -46,12 +47,13 @@ class Tenant:
         self.tools = OperationTools(
             self.registry,
             prefixes=prefixes,
-            assigned_ids=assigned_ids,
+            origins=origins,
             namespace_order=upstreams.configs,
             call_timeout=settings.call_timeout_seconds,
         )
         self._policy = policy
-        self._notify_tasks: set[asyncio.Task[None]] = set()
+        # A queue, so that notifications to a client that does not read do not pile up.
+        self._notifications = NotificationQueue(client.notify, client.on_overflow)
         self._connect_tasks: list[asyncio.Task[None]] = []
         self._detach = upstreams.attach(self.registry, self._on_tools_changed)
         self.upstreams = {
@@ -87,9 +89,7 @@ class Tenant:
 
     def _on_tools_changed(self) -> None:
         self._policy.knows_tools = False
-        task = asyncio.ensure_future(self.client.notify_tools_changed())
-        self._notify_tasks.add(task)
-        task.add_done_callback(self._notify_tasks.discard)
+        self._notifications.put(TOOLS_CHANGED_METHOD, None)
 
     def find_task_owner(self, ctx: "ServerRequestContext[Any, Any]") -> MCPUpstream | None:
         """Return the upstream that runs the task named in a `tasks/…` request; `None` if there is none."""
@@ -119,7 +119,8 @@ class Tenant:
         self._detach()
         self.client.listeners.close()
         self.subscriptions.close()
-        for task in (*self._connect_tasks, *self._notify_tasks):
+        self._notifications.close()
+        for task in self._connect_tasks:
             task.cancel()
         # Wait for the cancelled connection attempts, because each cleans up after itself.
         await asyncio.gather(*self._connect_tasks, return_exceptions=True)

@@ -46,7 +46,7 @@ async def open_transport(
         incoming.end()
 
     threading.Thread(target=run, name="forebay-upstream", daemon=True).start()
-    outgoing = OutgoingStream(relay.receive_from_client, relay.register_result_sink)
+    outgoing = OutgoingStream(relay.receive_from_client, relay.register_result_sink, reader="a server")
     try:
         yield incoming.stream, outgoing
     finally:

@@ -39,6 +39,12 @@ _MAX_CANCELLED_KEYS = 1024
 _MAX_ABANDONED_KEYS = 1024
 """Maximum number of unanswered requests of ended servers to remember, so that late responses to them are dropped."""
 
+_MAX_SUBSCRIPTIONS = 1024
+"""Maximum number of subscriptions that are repeated to a restarted server."""
+
+_MAX_SUBSCRIBE_BYTES = 16 << 10
+"""Maximum size of a request to subscribe that is kept."""
+
 _INTERNAL_TIMEOUT_SECONDS = 10.0
 """How long a server may take to respond to a request of forebay itself."""
 
@@ -61,7 +67,7 @@ class Session:
     log_level_request: Message | None = None
     """Last `logging/setLevel` request."""
     subscribe_requests: dict[str, Message] = dataclasses.field(default_factory=dict)
-    """`resources/subscribe` requests by URI."""
+    """`resources/subscribe` requests by URI: the newest ones, without those that are too large to keep."""
 
     def record(self, method: str, params: Any, raw: Message) -> None:
         """Keep a client message that a restarted server needs."""
@@ -73,8 +79,10 @@ class Session:
                 self.initialized_notification = raw
             case "logging/setLevel":
                 self.log_level_request = raw
-            case "resources/subscribe" if isinstance(uri, str):
+            case "resources/subscribe" if isinstance(uri, str) and len(raw) <= _MAX_SUBSCRIBE_BYTES:
                 self.subscribe_requests[uri] = raw
+                if len(self.subscribe_requests) > _MAX_SUBSCRIPTIONS:
+                    del self.subscribe_requests[next(iter(self.subscribe_requests))]
             case "resources/unsubscribe" if isinstance(uri, str):
                 self.subscribe_requests.pop(uri, None)
 

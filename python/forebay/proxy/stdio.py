@@ -26,7 +26,7 @@ __all__ = ["Outbox", "PipeClosed", "Process", "RestartBackoff", "StdioClient", "
 _log = logging.getLogger("forebay")
 
 _MAX_QUEUED_BYTES = 64 << 20
-"""Maximum bytes in an outbox, not counting the message that is being written."""
+"""Maximum bytes that wait for a server, not counting the message that is being written, or that comes last."""
 
 _POLL_INTERVAL_MS = 1000
 """How often a blocked writer checks its pipe, in milliseconds."""
@@ -344,7 +344,8 @@ class StdioUpstream:
             if self._down_error is not None:
                 raise UpstreamFailed(str(self._down_error))
             if self._queued_messages is not None:
-                if len(self._queued_messages) >= _MAX_QUEUED_MESSAGES:
+                queued_bytes = sum(map(len, self._queued_messages))
+                if len(self._queued_messages) >= _MAX_QUEUED_MESSAGES or queued_bytes > _MAX_QUEUED_BYTES:
                     raise UpstreamFailed("the server is being started, and too much waits for it; ask again in a while")
                 self._queued_messages.append(raw)
                 return

@@ -236,7 +236,7 @@ def test_a_tool_is_called_by_the_name_that_is_listed_and_not_by_an_id(era: str) 
 def test_many_of_a_name_are_named_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
 
-    class Counting(dict[str, str]):
+    class Counting(dict[str, tuple[str, str]]):
         def get(self, *args: Any) -> Any:
             nonlocal looked
             looked += 1
@@ -247,6 +247,18 @@ def test_many_of_a_name_are_named_in_one_go(monkeypatch: pytest.MonkeyPatch) -> 
     many = [spec("same", f"n{number}") for number in range(2000)]
     assert len(assign_tool_names(many, Counting())) == len(many)
     assert looked <= 3 * len(many)
+
+
+def test_a_server_that_always_lists_other_tools_uses_bounded_memory() -> None:
+    origins = {"former": ("crm", "former")}
+    for number in range(300):
+        specs = [spec("find", "crm"), *(spec(f"tool_{number}_{index}", "shop") for index in range(100))]
+        names = assign_tool_names(specs, origins)
+        assert names.keys() <= origins.keys()
+    assert len(origins) <= 10_000 + len(names)
+    # The tools of one server do not displace the names of another.
+    assert origins["former"] == ("crm", "former")
+    assert "find" in origins
 
 
 DEEP = json.loads("[" * 300 + "]" * 300)

@@ -11,6 +11,7 @@ from forebay.proxy.http import upstream as upstream_module
 from forebay.proxy.http.upstream import HttpUpstream
 from forebay.wire.framing import Spool
 from gateway_harness import gateway_to
+from peak import get_peak_bytes
 from wires import make_request
 
 
@@ -72,5 +73,4 @@ def test_calls_that_expire_make_room_for_others(server: Server, tmp_path: Path) 
         thread.join()
         assert all(answer["result"]["isError"] for answer in answers)
         assert gateway.request("ping")["result"] == {}
-        status = Path(f"/proc/{gateway.process.pid}/status").read_text()
-        assert int(status.split("VmHWM:")[1].split()[0]) >> 10 < 256
+        assert get_peak_bytes(gateway.process.pid) < 256 << 20

@@ -10,7 +10,7 @@ import functools
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
 import orjson
@@ -44,7 +44,7 @@ from forebay.outputs.result import UNSTRUCTURED
 from forebay.outputs.schemas import allow_alternative
 from forebay.store.threads import run_in_pool
 
-__all__ = ["OperationTools", "assign_tool_names", "serve_operations"]
+__all__ = ["OperationTools", "Origin", "assign_tool_names", "serve_operations"]
 
 _log = logging.getLogger("forebay")
 
@@ -54,6 +54,12 @@ _MAX_NAME_CHARS = 128
 
 _INPUT_KEY = "input"
 """Argument that holds an input which is not an object."""
+
+Origin = tuple[str, str]
+"""Namespace and name of the operation behind a tool."""
+
+_MAX_FORMER_NAMES = 10_000
+"""Maximum number of names to remember besides those of the tools that are listed."""
 
 _MAX_DEPTH = 180
 """Maximum nesting depth of structured content. The SDK writes messages up to 254 levels deep, and reads up to 200."""
@@ -83,7 +89,8 @@ def serve_operations(
     returns the caller of a request, by default from its access token; operations the caller may not call are not
     listed for it. With a `forebay`, large results become handles.
 
-    Names are stable: a name is never given to another operation, and stays valid as long as its operation exists.
+    Names are stable: a name is not given to another operation, and stays valid as long as its operation exists, unless
+    it has not been listed for 10,000 newer names.
     """
     if not isinstance(registry, OperationRegistry):
         raise InvalidArgument(f"serve_operations() takes an OperationRegistry, not {short_repr(registry)}")
@@ -100,15 +107,15 @@ def serve_operations(
 
 def assign_tool_names(
     specs: Iterable[OperationSpec],
-    assigned_ids: dict[str, str] | None = None,
+    origins: dict[str, Origin] | None = None,
     prefixes: Mapping[str, str] | None = None,
 ) -> dict[str, OperationSpec]:
     """Return the operations by their tool names.
 
-    `assigned_ids` maps every name assigned so far to its operation id, and is updated. `prefixes` maps a namespace
-    to a prefix for the names of its tools.
+    `origins` maps every name assigned so far to its operation, and is updated. `prefixes` maps a namespace to a prefix
+    for the names of its tools.
     """
-    assigned_ids, prefixes = {} if assigned_ids is None else assigned_ids, prefixes or {}
+    origins, prefixes = {} if origins is None else origins, prefixes or {}
 
     def make_short_name(spec: OperationSpec) -> str:
         return _to_tool_name(prefixes.get(spec.namespace, "") + spec.name)
@@ -118,16 +125,36 @@ def assign_tool_names(
     suffixes: collections.Counter[str] = collections.Counter()
     specs_by_name: dict[str, OperationSpec] = {}
     for spec in specs:
-        name = make_short_name(spec)
-        if short_names[name] > 1 or assigned_ids.get(name, spec.id) != spec.id:
+        name, origin = make_short_name(spec), _get_origin(spec)
+        if short_names[name] > 1 or origins.get(name, origin) != origin:
             base = name = _to_tool_name(f"{spec.namespace}_{spec.name}")
             # The counter is kept between specs, so that a thousand equal names do not take a million attempts.
-            while assigned_ids.get(name, spec.id) != spec.id or name in short_names or name in specs_by_name:
+            while origins.get(name, origin) != origin or name in short_names or name in specs_by_name:
                 suffixes[base] += 1
                 name = f"{base[: _MAX_NAME_CHARS - 8]}_{suffixes[base] + 1}"
         specs_by_name[name] = spec
-        assigned_ids[name] = spec.id
+        origins[name] = origin
+    while len(origins) > len(specs_by_name) + _MAX_FORMER_NAMES:
+        _forget_former_names(origins, specs_by_name)
     return specs_by_name
+
+
+def _get_origin(spec: OperationSpec) -> Origin:
+    return spec.namespace, spec.name
+
+
+def _forget_former_names(origins: dict[str, Origin], current_names: Collection[str]) -> None:
+    """Forget the older half of the former names in the namespace that has most of them.
+
+    So a server that always lists other tools does not use up memory, and does not displace the names of other servers.
+    """
+    former_names: dict[str, list[str]] = {}
+    for name, (namespace, _) in origins.items():
+        if name not in current_names:
+            former_names.setdefault(namespace, []).append(name)
+    most = max(former_names.values(), key=len)
+    for name in most[: -(-len(most) // 2)]:
+        del origins[name]
 
 
 class OperationTools:
@@ -138,7 +165,7 @@ class OperationTools:
         registry: OperationRegistry,
         identity: Callable[[_Context], Identity | None] | None = None,
         prefixes: Mapping[str, str] | None = None,
-        assigned_ids: dict[str, str] | None = None,
+        origins: dict[str, Origin] | None = None,
         namespace_order: Iterable[str] = (),
         call_timeout: float | None = None,
     ) -> None:
@@ -147,13 +174,13 @@ class OperationTools:
         self._namespace_ranks = {namespace: rank for rank, namespace in enumerate(namespace_order)}
         self._prefixes = prefixes
         self._identity = identity or _get_identity_from_token
-        self._assigned_ids: dict[str, str] = {} if assigned_ids is None else assigned_ids
+        self._origins: dict[str, Origin] = {} if origins is None else origins
         self._call_timeout = call_timeout
 
     def _list_visible_tools(self, identity: Identity | None) -> dict[str, OperationSpec]:
         ranks = self._namespace_ranks
         ordered = sorted(self._registry, key=lambda spec: ranks.get(spec.namespace, len(ranks)))
-        tools = assign_tool_names(ordered, self._assigned_ids, self._prefixes)
+        tools = assign_tool_names(ordered, self._origins, self._prefixes)
         return {name: spec for name, spec in tools.items() if spec.access_control.allows(identity)}
 
     async def list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
@@ -183,16 +210,16 @@ class OperationTools:
     def find_all(self, ctx: _Context, names: Iterable[str]) -> dict[str, OperationSpec]:
         """Return the operations of several tools, without unknown ones."""
         visible = self._list_visible_tools(self._identity(ctx))
-        by_id = {spec.id: spec for spec in visible.values()}
-        specs = ((name, visible.get(name) or by_id.get(self._assigned_ids.get(name, ""))) for name in names)
+        by_origin = {_get_origin(spec): spec for spec in visible.values()}
+        specs = ((name, visible.get(name) or by_origin.get(self._origins.get(name, ("", "")))) for name in names)
         return {name: spec for name, spec in specs if spec is not None}
 
     def _find_visible(self, name: str, visible_specs: Mapping[str, OperationSpec]) -> OperationSpec | None:
         """Return the operation of a tool, or `None`. Its earlier names, from before a name clash, work too."""
         if name in visible_specs:
             return visible_specs[name]
-        operation_id = self._assigned_ids.get(name)
-        return next((spec for spec in visible_specs.values() if spec.id == operation_id), None)
+        origin = self._origins.get(name)
+        return next((spec for spec in visible_specs.values() if _get_origin(spec) == origin), None)
 
     async def _execute(
         self, ctx: _Context, spec: OperationSpec, arguments: Mapping[str, Any], identity: Identity | None
