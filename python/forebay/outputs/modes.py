@@ -19,7 +19,9 @@ from forebay.outputs.schemas import (
 )
 
 __all__ = [
+    "MAX_REQUESTED_INLINE_BYTES",
     "MODE_ARGUMENTS",
+    "MODE_META_KEY",
     "Mode",
     "OutputMode",
     "ToolListing",
@@ -35,6 +37,15 @@ _MODE_CHOICES = ", ".join(get_args(OutputMode))
 
 MODE_ARGUMENTS = (_MODE_NAME, _LIMIT_NAME)
 """Arguments that a call may pass to choose the mode of its own result, if the option `per_call` is on."""
+
+MODE_META_KEY = "forebay/output_mode"
+"""Key of a request's `_meta` by which a program asks for the result itself: `"inline"`."""
+
+MAX_REQUESTED_INLINE_BYTES = 1_000_000
+"""Maximum bytes of a result that goes inline because its call asks for that, where the server's mode would store it.
+
+Some clients close the connection at messages above 1 MiB.
+"""
 
 _MAX_CACHED_MODES = 512
 """Maximum number of tools whose modes are cached; calls may name tools that do not exist."""
@@ -55,6 +66,19 @@ class Mode:
         limit = self.output_inline_limit_bytes
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise InvalidArgument(f"{_LIMIT_NAME} is a number of bytes, such as 32768, not {short_repr(limit)}")
+
+    def lower_limit(self, max_bytes: int) -> "Mode":
+        """Return the mode with an inline limit of at most `max_bytes`."""
+        if self.output_inline_limit_bytes <= max_bytes:
+            return self
+        return dataclasses.replace(self, output_inline_limit_bytes=max_bytes)
+
+    def allow_inline(self) -> "Mode":
+        """Return the mode for a call that asks for its result inline: up to a limit, unless all results are inline."""
+        if self.output_mode == "inline" or self.contract is not None:
+            return self
+        limit = max(self.output_inline_limit_bytes, MAX_REQUESTED_INLINE_BYTES)
+        return Mode("auto", limit)
 
 
 class ToolModes:
@@ -91,13 +115,19 @@ def split_mode_arguments(mode: Mode, arguments: Mapping[str, Any]) -> tuple[Mode
     """Return the mode that a call chooses by its arguments, and the arguments without `MODE_ARGUMENTS`."""
     changes = {name: arguments[name] for name in MODE_ARGUMENTS if arguments.get(name) is not None}
     tool_arguments = {name: value for name, value in arguments.items() if name not in MODE_ARGUMENTS}
-    return dataclasses.replace(mode, **changes), tool_arguments
+    chosen = dataclasses.replace(mode, **changes)
+    return mode.allow_inline() if chosen.output_mode == "inline" else chosen, tool_arguments
 
 
 def add_mode_arguments(schema: Mapping[str, Any], mode: Mode) -> dict[str, Any]:
     """Return an input schema with `MODE_ARGUMENTS` added."""
+    choices: dict[str, Any] = {"type": "string", "enum": list(get_args(OutputMode)), "default": mode.output_mode}
+    if mode.output_mode != "inline":
+        choices["description"] = (
+            f"inline is for programs: the result itself, up to {MAX_REQUESTED_INLINE_BYTES:,} bytes"
+        )
     mode_arguments = {
-        _MODE_NAME: {"type": "string", "enum": list(get_args(OutputMode)), "default": mode.output_mode},
+        _MODE_NAME: choices,
         _LIMIT_NAME: {"type": "integer", "minimum": 0, "default": mode.output_inline_limit_bytes},
     }
     return {**schema, "type": "object", "properties": {**(schema.get("properties") or {}), **mode_arguments}}
@@ -138,12 +168,11 @@ class ToolListing:
             tool["outputSchema"] = allow_handle_for_fastmcp(schema) if is_fastmcp_tool(tool) else allow_handle(schema)
         return tool
 
-    def resolve_mode(
-        self, tool: str, definition: Mapping[str, Any] | None, arguments: Mapping[str, Any]
+    def choose_mode(
+        self, mode: Mode, definition: Mapping[str, Any] | None, arguments: Mapping[str, Any]
     ) -> tuple[Mode, Mapping[str, Any]]:
-        """Return the mode of a call, and the arguments to pass to the tool."""
-        mode = self.find_mode(tool)
-        if not self.has_mode_arguments or not any(name in arguments for name in MODE_ARGUMENTS):
+        """Return the mode that a call chooses in place of `mode`, and the arguments to pass to the tool."""
+        if not any(name in arguments for name in MODE_ARGUMENTS):
             return mode, arguments
         # These arguments are passed on to an unknown tool, because its schema may have arguments of the same names.
         if definition is None or not self._may_choose_mode(definition):
