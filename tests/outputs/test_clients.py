@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from forebay.errors import InvalidArgument
 from forebay.outputs.clients import CLIENTS, UNKNOWN_CLIENT_BYTES, find_client
 from forebay.outputs.modes import MAX_REQUESTED_INLINE_BYTES, MODE_META_KEY

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from forebay.outputs.clients import CLIENTS, UNKNOWN_CLIENT_BYTES
 from gateway_harness import StdioClient, parse_text, script, wrap
 from wires import ERAS, INITIALIZE_PARAMS, LEGACY, MODERN_META, make_request

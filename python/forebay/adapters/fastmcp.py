@@ -235,7 +235,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         ) as response_context:
             if mode.output_mode == "inline" and mode.contract is None and policy.monitor is None:
                 return await call_next(context)
-            call = dataclasses.replace(call, contract=mode.contract, contract_responses=response_context.responses)
+            call = dataclasses.replace(call.with_mode(mode), contract_responses=response_context.responses)
             try:
                 result = await call_next(context)
             except FastMCPError as error:

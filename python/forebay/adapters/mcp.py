@@ -150,7 +150,7 @@ class Forebay:
             return self._shape_result(ctx, error_result(error))
         if tool_arguments is not given_arguments:
             ctx = replace(ctx, params={**params, "arguments": tool_arguments})
-        call = replace(call, contract=mode.contract)
+        call = call.with_mode(mode)
         sink = ResultSink(policy.pipeline, call, mode)
         context = policy.make_context(
             call.principal,
@@ -203,7 +203,7 @@ class Forebay:
         policy = self.policy
         known_call = policy.tasks.find_call(ctx.params, get_task_owners(ctx))
         tool, mode = known_call or (ctx.method, policy.resolve_mode("", {})[0])
-        call = replace(self._make_call(ctx, tool), contract=mode.contract)
+        call = self._make_call(ctx, tool).with_mode(mode)
         with ResultSink(policy.pipeline, call, mode) as sink:
             response = await call_next(ctx)
         result, replacement = get_task_result(ctx.method, response), sink.replacement

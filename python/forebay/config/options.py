@@ -148,6 +148,12 @@ class Settings:
         "auto", MODE, "auto stores results above the inline limit, handle stores all, inline stores none"
     )
     output_inline_limit_bytes: int = _policy_option(32768, SIZE, "send results up to this size inline")
+    image_mode: str = _policy_option(
+        "inline", MODE, "in mode auto, send images inline and scale large ones down, store all, or go by size (auto)"
+    )
+    audio_mode: str = _policy_option(
+        "inline", MODE, "in mode auto, send audio inline up to 1 MB, store all, or go by size (auto)"
+    )
     ttl: float = _policy_option(
         86400.0, SECONDS, "keep a stored result for this long", aliases={"output_handle_ttl_hours": HOURS}
     )

@@ -38,6 +38,9 @@ _MODE_CHOICES = ", ".join(get_args(OutputMode))
 MODE_ARGUMENTS = (_MODE_NAME, _LIMIT_NAME)
 """Arguments that a call may pass to choose the mode of its own result, if the option `per_call` is on."""
 
+_KIND_MODES = {"image": "image_mode", "audio": "audio_mode"}
+"""The field of `Mode` for each type of block that has a mode of its own."""
+
 MODE_META_KEY = "forebay/output_mode"
 """Key of a request's `_meta` by which a program asks for the result itself: `"inline"`."""
 
@@ -59,13 +62,24 @@ class Mode:
     output_inline_limit_bytes: int = 32768
     contract: ResponseLimits | None = None
     """Limits of the response contract, if the tool is under contract. The output mode is then ignored."""
+    image_mode: OutputMode = "inline"
+    """The mode of images in mode `auto`: a model sees only those that go inline."""
+    audio_mode: OutputMode = "inline"
+    """The mode of audio in mode `auto`."""
 
     def __post_init__(self) -> None:
-        if self.output_mode not in get_args(OutputMode):
-            raise InvalidArgument(f"{_MODE_NAME} is one of {_MODE_CHOICES}, not {str(self.output_mode)[:32]!r}")
+        for name in (_MODE_NAME, *_KIND_MODES.values()):
+            if (value := getattr(self, name)) not in get_args(OutputMode):
+                raise InvalidArgument(f"{name} is one of {_MODE_CHOICES}, not {str(value)[:32]!r}")
         limit = self.output_inline_limit_bytes
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise InvalidArgument(f"{_LIMIT_NAME} is a number of bytes, such as 32768, not {short_repr(limit)}")
+
+    def list_kinds(self, output_mode: OutputMode) -> frozenset[str]:
+        """Return the types of blocks that have this mode, whatever their size."""
+        if self.output_mode != "auto" or self.contract is not None:
+            return frozenset()
+        return frozenset(kind for kind, name in _KIND_MODES.items() if getattr(self, name) == output_mode)
 
     def lower_limit(self, max_bytes: int) -> "Mode":
         """Return the mode with an inline limit of at most `max_bytes`."""
@@ -78,7 +92,7 @@ class Mode:
         if self.output_mode == "inline" or self.contract is not None:
             return self
         limit = max(self.output_inline_limit_bytes, MAX_REQUESTED_INLINE_BYTES)
-        return Mode("auto", limit)
+        return dataclasses.replace(self, output_mode="auto", output_inline_limit_bytes=limit)
 
 
 class ToolModes:
@@ -101,8 +115,9 @@ class ToolModes:
                 f"not {short_repr(rule)}"
             )
         changes = {_MODE_NAME: rule} if isinstance(rule, str) else dict(rule)
-        if unknown := changes.keys() - set(MODE_ARGUMENTS):
-            raise InvalidArgument(f"a tool has {_MODE_NAME} and {_LIMIT_NAME}, and no {', '.join(sorted(unknown))}")
+        known = (*MODE_ARGUMENTS, *_KIND_MODES.values())
+        if unknown := changes.keys() - set(known):
+            raise InvalidArgument(f"a tool has {', '.join(known)}, and no {', '.join(sorted(unknown))}")
         return dataclasses.replace(self._default, **changes)
 
     def find_mode(self, tool: str) -> Mode:

@@ -14,6 +14,7 @@ from forebay.outputs.contract.artifacts import sanitize_domain
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.contract.response import PayloadView, Response, build_response, make_default_summary
+from forebay.outputs.media import MAX_MEDIA_BYTES, find_media, measure_media, select_media
 from forebay.outputs.modes import Mode
 from forebay.outputs.result import (
     RESOURCE_URI_PREFIX,
@@ -91,8 +92,14 @@ class ToolCall:
     """The size of message fields around the result, beyond those of every JSON-RPC response."""
     fetch_with: str | None = None
     """The client's name for `output_fetch`, if it differs from the server's."""
+    inline_kinds: frozenset[str] = frozenset()
+    """Types of blocks, such as `image`, that go inline beside the descriptor."""
     is_mounted: bool = False
     """Whether this server is mounted in another one, which does not serve our resource URIs."""
+
+    def with_mode(self, mode: Mode) -> "ToolCall":
+        """Return the call with what its mode says of the response."""
+        return dataclasses.replace(self, contract=mode.contract, inline_kinds=mode.list_kinds("inline"))
 
 
 class Pipeline:
@@ -114,10 +121,22 @@ class Pipeline:
             return False
         if mode.output_mode != "auto":
             return mode.output_mode == "inline"
+        if find_media(result, mode.list_kinds("handle")):
+            return False
+        limit = mode.output_inline_limit_bytes
+        if self._fits(result, limit, is_ascii=is_ascii, size=size):
+            return True
+        media_bytes = measure_media(find_media(result, mode.list_kinds("inline")))
+        return 0 < media_bytes <= MAX_MEDIA_BYTES and self._fits(
+            result, limit + media_bytes, is_ascii=is_ascii, size=size
+        )
+
+    @staticmethod
+    def _fits(result: Result | LazyJSON, limit: int, *, is_ascii: bool, size: int | None) -> bool:
         if isinstance(result, LazyJSON) or size is not None:
-            return (len(result) if size is None else size) <= mode.output_inline_limit_bytes
+            return (len(result) if size is None else size) <= limit
         try:
-            return not exceeds_limit(result, mode.output_inline_limit_bytes, is_ascii=is_ascii)
+            return not exceeds_limit(result, limit, is_ascii=is_ascii)
         except (TypeError, ValueError):
             # The result cannot be serialized; the server itself must report that.
             return True
@@ -180,7 +199,10 @@ class Pipeline:
             return {**self._report_failure(error, payload), **protocol_fields}
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
         has_link = self._has_links and not call.is_mounted and call.protocol_version >= RESOURCE_LINK_VERSION
-        return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
+        response = _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
+        media = select_media(find_media(result, call.inline_kinds), must_reencode=bool(self._redactions))
+        response["content"] += media
+        return response
 
     def store_error(self, error: Any, call: ToolCall) -> dict[str, Any] | None:
         """Store a JSON-RPC error, and return one with the same code that names the handle.

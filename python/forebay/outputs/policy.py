@@ -59,6 +59,8 @@ class OutputPolicy:
         *,
         output_mode: OutputMode = "inline",
         output_inline_limit_bytes: int = 32768,
+        image_mode: OutputMode = "inline",
+        audio_mode: OutputMode = "inline",
         tools: ToolRules | None = None,
         per_call: bool = False,
         page_limit_bytes: int | None = None,
@@ -96,7 +98,8 @@ class OutputPolicy:
             check_integer("page_limit_bytes", page_limit_bytes, _MIN_PAGE_BYTES)
         if file_roots is not None and not file_refs:
             raise InvalidArgument("file_roots are where references may lead; say file_refs=True to have them")
-        modes = ToolModes(Mode(output_mode, output_inline_limit_bytes), tools or {})
+        default_mode = Mode(output_mode, output_inline_limit_bytes, image_mode=image_mode, audio_mode=audio_mode)
+        modes = ToolModes(default_mode, tools or {})
         contracts = ToolContracts(contract)
         self._listing = ToolListing(modes, contracts, has_mode_arguments=per_call, has_references=file_refs)
         self._prefix = prefix

@@ -255,9 +255,8 @@ def make_tool_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
         # An id of any type is fine: the pipeline only copies it.
         request_id=cast("str | int | None", pending.id),
         handle_length=policy.handle_length,
-        contract=pending.mode.contract,
         fetch_with=policy.name_fetch_tool(pending.client),
-    )
+    ).with_mode(pending.mode)
 
 
 def _make_response(pending: PendingRequest, result: dict[str, Any], server_info: dict[str, Any]) -> bytes:
