@@ -4,8 +4,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from forebay.store.handles import Descriptor
 from forebay.outputs.schemas import allow_handle
+from forebay.store.handles import Descriptor
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -20,11 +20,11 @@ class Peer:
     """Keeps the messages that the relay sends."""
 
     def __init__(self) -> None:
-        self.received: list[Any] = []
+        self.received: list[bytes] = []
 
     def send(self, raw: Message) -> None:
         assert isinstance(raw, bytes | bytearray)
-        self.received.append(json.loads(raw))
+        self.received.append(bytes(raw))
 
 
 @pytest.fixture
@@ -41,9 +41,10 @@ def answer(store: Store, response: dict[str, Any], **options: Any) -> tuple[dict
     relay.receive_from_client(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tool"}}')
     relay.receive_from_server(json.dumps({"jsonrpc": "2.0", "id": 7, **response}).encode())
     assert relay.wait_idle(20)
-    (received,) = client.received
+    (message,) = client.received
+    received = json.loads(message)
     assert received["id"] == 7
-    return received, json.dumps(received).encode()
+    return received, message
 
 
 def read_json(store: Store, handle: str) -> Any:

@@ -396,7 +396,7 @@ class ResponseHandler:
         capabilities = result.get("capabilities")
         if not isinstance(capabilities, dict):
             return None
-        extended = {"tools": {}, "resources": {}, **capabilities}
+        extended = {**capabilities, **{name: {} for name in ("tools", "resources") if name not in capabilities}}
         if self._policy.tools.expand_tool is not None and pending.method == "initialize":
             extended["tools"] = {**extended["tools"], "listChanged": True}
         instructions = self._extend_instructions(result.get("instructions"))
