@@ -51,8 +51,15 @@ def test_every_kind_of_result(
             pages = await read_all_items(client, descriptor["output_handle"], format="bytes")
             assert b"".join(base64.b64decode(page["content"]) for page in pages) == payload
 
-    modes = {"image_mode": "auto", "audio_mode": "auto"}
-    serve(test, tmp_path / "store", era, output_mode="auto", resource_links=True, **modes)
+    serve(
+        test,
+        tmp_path / "store",
+        era,
+        output_mode="auto",
+        image_mode="auto",
+        audio_mode="auto",
+        resource_links=True,
+    )
 
 
 def test_what_is_structured_is_stored_once(era: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """forebay in a server of the mcp SDK: servers, stores, options and principals."""
 
+import json
 from pathlib import Path
 from typing import Any
 
