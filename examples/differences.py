@@ -135,10 +135,12 @@ def _adds_empty_resource_list(direct: ReceivedMessage, gateway: ReceivedMessage,
 
 
 def _adds_capabilities(direct: ReceivedMessage, gateway: ReceivedMessage, _store: forebay.Store) -> bool:
-    before, after = (received.message["result"] for received in (direct, gateway))
+    before, after = (dict(received.message["result"]) for received in (direct, gateway))
     missing: dict[str, Any] = {name: {} for name in ("tools", "resources") if name not in before["capabilities"]}
+    instructions = after.pop("instructions", "")
     expected = {**before, "capabilities": {**before["capabilities"], **missing}}
-    return bool(missing) and after == expected
+    own_instructions = expected.pop("instructions", "")
+    return after == expected and instructions.startswith(own_instructions) and "output_handle" in instructions
 
 
 def _is_handle_of_same_result(direct: ReceivedMessage, gateway: ReceivedMessage, store: forebay.Store) -> bool:
@@ -181,6 +183,6 @@ ALLOWED: dict[str, tuple[tuple[str, ...], _Difference]] = {
     "the same, and output schemas that admit a handle": (("tools/list",), _widens_output_schemas),
     "our resource template behind theirs": (("resources/templates/list",), _adds_our_template),
     "an empty list of resources, where there was none": (("resources/list",), _adds_empty_resource_list),
-    "tools and resources among what the server can": (("initialize", "server/discover"), _adds_capabilities),
+    "tools, resources and a sentence about handles": (("initialize", "server/discover"), _adds_capabilities),
     "a handle in place of what is large": (("tools/call", "tasks/result"), _is_handle_of_same_result),
 }

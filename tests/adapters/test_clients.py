@@ -96,8 +96,8 @@ async def check_large_result(peer: Peer) -> None:
     assert [item for content in await fetch_all(peer, handle) for item in content] == inline["pages"]
     found = parse_text(await peer.call("oc_output_search", output_handle=handle, pattern='"number": 150,'))
     assert [match["item"] for match in found["matches"]] == [150]
-    (content,) = await peer.read(f"{answer.content[1].uri}?offset=150&limit=1")
-    assert json.loads(content.text) == [inline["pages"][150]]
+    (content,) = await peer.read(f"forebay://output/{handle}?offset=150&limit=1")
+    assert json.loads(content.text)["content"] == [inline["pages"][150]]
 
 
 async def check_structured_and_binary(peer: Peer) -> None:
@@ -105,7 +105,7 @@ async def check_structured_and_binary(peer: Peer) -> None:
     answer = await peer.call("extract_data", count=2000, output_mode="handle")
     handle = parse_text(answer)["output_handle"]
     # The tool has an output schema, which clients validate results against.
-    assert answer.structured_content == {"output_handle": handle, "fetch_with": "oc_output_fetch"}
+    assert answer.structured_content == parse_text(answer)
     items = [item for content in await fetch_all(peer, handle) for item in content]
     assert items == inline.structured_content["items"]
     handle = parse_text(await peer.call("evidence_bundle", output_mode="handle"))["output_handle"]
@@ -196,8 +196,8 @@ def test_a_descriptor_is_small_as_a_whole_message_over_http(
         handle = json.loads(json.loads(body)["result"]["content"][0]["text"])["output_handle"]
         for format in ("text", "lines"):  # noqa: A001
             page = peer.call("output_fetch", output_handle=handle, format=format)
-            assert 24_000 < len(page) <= 32_768 + 64, (of, format)
-        assert len(peer.call("output_search", output_handle=handle, pattern=of, limit=5000)) <= 32_768 + 64, of
+            assert 12_000 < len(page) <= 16_384 + 256, (of, format)
+        assert len(peer.call("output_search", output_handle=handle, pattern=of, limit=5000)) <= 16_384 + 256, of
 
 
 @pytest.mark.parametrize("peer_class", [Handshake, Stateless])

@@ -14,6 +14,7 @@ from fastmcp.server.middleware import Middleware
 from fastmcp_harness import Client, call, read_stored, serve
 from fastmcp_server import PIXELS, make_server
 from forebay.adapters.fastmcp import ForebayMiddleware
+from forebay.outputs.schemas import HANDLE_SCHEMA
 from mcp_harness import get_text, parse_text, read_all_items
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
@@ -38,6 +39,7 @@ def test_every_kind_of_result(
         descriptor = parse_text(result)
         assert descriptor["mime_type"] == mime_type
         assert (result.content[1].type, result.content[1].size) == ("resource_link", descriptor["size_bytes"])
+        assert len(result.content) == 2
         stored = read_stored(middleware, result)
         if payload is None:
             assert json.loads(stored)["count"] == arguments["count"]
@@ -49,7 +51,15 @@ def test_every_kind_of_result(
             pages = await read_all_items(client, descriptor["output_handle"], format="bytes")
             assert b"".join(base64.b64decode(page["content"]) for page in pages) == payload
 
-    serve(test, tmp_path / "store", era, output_mode="auto")
+    serve(
+        test,
+        tmp_path / "store",
+        era,
+        output_mode="auto",
+        image_mode="auto",
+        audio_mode="auto",
+        resource_links=True,
+    )
 
 
 def test_what_is_structured_is_stored_once(era: str, tmp_path: Path) -> None:
@@ -70,7 +80,7 @@ def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
         page = parse_text(await call(client, "output_fetch", output_handle=descriptor["output_handle"], limit=1))
         assert page["content"] == [{"type": "text", "text": "a" * 20_000}]
 
-    serve(test, tmp_path / "store", era, output_mode="auto")
+    serve(test, tmp_path / "store", era, output_mode="auto", page_limit_bytes=32_000)
 
 
 @pytest.mark.parametrize(("tool", "letter"), [("raising", b"e"), ("failing", b"f")])
@@ -114,7 +124,7 @@ def test_a_schema_that_says_more_is_kept_whole(era: str, tmp_path: Path) -> None
 
     async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         listed = (await client.list_tools())[0].output_schema or {}
-        assert listed == {"type": "object", "anyOf": [schema, {"required": ["output_handle"]}]}
+        assert listed == {"type": "object", "anyOf": [schema, HANDLE_SCHEMA]}
         for size in (1, 50_000):
             jsonschema.validate((await client.call_tool("strict", {"size": size})).structured_content, listed)
 

@@ -35,7 +35,7 @@ def test_without_any_client(tmp_path: Path) -> None:
         page = await server.call_tool("output_fetch", {"output_handle": handle, "offset": 4999})
         assert parse_text(page)["content"] == [{"id": 4999, "name": "naïve 4999"}]
         (content,) = (await server.read_resource(f"forebay://output/{handle}?limit=1")).contents
-        assert json.loads(content.content) == [{"id": 0, "name": "naïve 0"}]
+        assert json.loads(content.content)["content"] == [{"id": 0, "name": "naïve 0"}]
         assert (await server.call_tool("output_fetch", {})).is_error
         with pytest.raises(ToolError, match=r"^eee$"):
             await server.call_tool("raising", {})

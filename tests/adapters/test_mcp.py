@@ -23,7 +23,7 @@ def test_a_large_result_becomes_a_handle_that_gives_all_of_it(era: str, tmp_path
         result = await client.call_tool("rows", {"count": 5000})
         descriptor = parse_text(result)
         assert (descriptor["item_count"], descriptor["items_path"]) == (5000, "/result")
-        assert result.structured_content == {"output_handle": descriptor["output_handle"], "fetch_with": "output_fetch"}
+        assert result.structured_content == descriptor
         pages = await read_all_items(client, descriptor["output_handle"])
         assert [row for page in pages for row in page["content"]] == [
             {"id": number, "name": f"naïve {number}"} for number in range(5000)
@@ -60,7 +60,7 @@ def test_every_kind_of_result(
         pages = await read_all_items(client, descriptor["output_handle"], format="bytes")
         assert b"".join(base64.b64decode(page["content"]) for page in pages) == payload
 
-    serve(test, tmp_path / "store", era, output_mode="auto")
+    serve(test, tmp_path / "store", era, output_mode="auto", image_mode="auto", audio_mode="auto")
 
 
 def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:
         )
         assert page["content"] == [{"type": "text", "text": "a" * 20_000}]
 
-    serve(test, tmp_path / "store", era, output_mode="auto")
+    serve(test, tmp_path / "store", era, output_mode="auto", page_limit_bytes=32_000)
 
 
 def test_an_error_stays_one(era: str, tmp_path: Path) -> None:

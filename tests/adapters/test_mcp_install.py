@@ -1,5 +1,6 @@
 """forebay in a server of the mcp SDK: servers, stores, options and principals."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def test_a_low_level_server_without_anything(era: str, tmp_path: Path) -> None:
         handle = parse_text(await client.call_tool("big", {}))["output_handle"]
         assert parse_text(await client.call_tool("output_fetch", {"output_handle": handle}))["total"] == 50_000
         assert len((await client.list_resource_templates()).resource_templates) == 1
-        assert (await client.read_resource(f"forebay://output/{handle}")).contents[0].text[:3] == "bbb"  # type: ignore[union-attr]
+        (content,) = (await client.read_resource(f"forebay://output/{handle}")).contents
+        assert json.loads(content.text)["content"][:3] == "bbb"  # type: ignore[union-attr]
 
     server: Server[Any] = Server("low", on_list_tools=list_tools, on_call_tool=call_tool)
     serve(test, tmp_path / "store", era, server, output_mode="auto")

@@ -62,30 +62,36 @@ def test_search_finds_what_fetch_then_shows(era: str, tmp_path: Path) -> None:
 
 
 def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
-    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
+    async def test(client: Client, middleware: Forebay) -> None:
         result = await client.call_tool("rows", {"count": 5000})
         uri = result.content[1].uri  # type: ignore[union-attr]
         assert (result.content[1].type, result.content[1].size) == ("resource_link", parse_text(result)["size_bytes"])  # type: ignore[union-attr]
         (content,) = (await client.read_resource(uri)).contents
-        rows = json.loads(content.text)  # type: ignore[union-attr]
-        assert rows[0] == {"id": 0, "name": "naïve 0"}
+        page = json.loads(content.text)  # type: ignore[union-attr]
+        assert (page["content"][0], page["total"]) == ({"id": 0, "name": "naïve 0"}, 5000)
+        assert page["next_uri"] == f"{uri}?offset={page['returned']}"
         (content,) = (await client.read_resource(f"{uri}?offset=4998&limit=1")).contents
-        assert json.loads(content.text) == [{"id": 4998, "name": "naïve 4998"}]  # type: ignore[union-attr]
-        assert content.meta == {
-            "forebay/page": {
-                "offset": 4998, "returned": 1, "total": 5000, "next_offset": 4999, "eof": False, "format": "items",
-            }
-        }  # fmt: skip
-        handle = parse_text(await client.call_tool("image", {}))["output_handle"]
+        page = json.loads(content.text)  # type: ignore[union-attr]
+        assert page["content"] == [{"id": 4998, "name": "naïve 4998"}]
+        assert (page["offset"], page["next_uri"]) == (4998, f"{uri}?offset=4999&limit=1")
+        small = middleware.store.put(b'{"items": [1, 2, 3]}').output_handle
+        (content,) = (await client.read_resource(f"forebay://output/{small}")).contents
+        assert (content.mime_type, content.text) == ("application/json", '{"items": [1, 2, 3]}')  # type: ignore[union-attr]
+        handle = middleware.store.put(PIXELS, mime_type="image/png").output_handle
         (image,) = (await client.read_resource(f"forebay://output/{handle}")).contents
-        assert PIXELS.startswith(base64.b64decode(image.blob))  # type: ignore[union-attr]
+        page = json.loads(image.text)  # type: ignore[union-attr]
+        assert PIXELS.startswith(base64.b64decode(page["content"]))
+        assert page["encoding"] == "base64"
+        handle = middleware.store.put(PIXELS[:3000], mime_type="image/png").output_handle
+        (image,) = (await client.read_resource(f"forebay://output/{handle}")).contents
+        assert (image.mime_type, base64.b64decode(image.blob)) == ("image/png", PIXELS[:3000])  # type: ignore[union-attr]
         templates = (await client.list_resource_templates()).resource_templates
         assert templates[-1].uri_template == "forebay://output/{output_handle}{?offset,limit}"
         for wrong in ("forebay://output/oh_AAAAAAAAAAAA", f"{uri}?offset=-1", f"{uri}?page=1", "forebay://output/"):
             with pytest.raises(Exception, match=r"nothing is stored under|an address takes"):
                 await client.read_resource(wrong)
 
-    serve(test, tmp_path / "store", era, output_mode="auto")
+    serve(test, tmp_path / "store", era, output_mode="auto", resource_links=True)
 
 
 def test_the_journal_tells_and_is_bounded(era: str, tmp_path: Path) -> None:

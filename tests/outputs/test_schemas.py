@@ -5,10 +5,13 @@ from typing import Any
 import jsonschema
 import pytest
 from forebay.outputs.schemas import allow_handle
+from forebay.store.handles import Descriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
-HANDLE = {"output_handle": "oh_AAAAAAAAAAAA", "fetch_with": "output_fetch"}
+HANDLE = Descriptor(
+    "oh_AAAAAAAAAAAA", "application/json", 50_000, None, "[1, 2", "2027-01-15T08:00:00Z", items_path=""
+).to_dict()
 
 PERSON = {
     "type": "object",

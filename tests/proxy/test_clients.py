@@ -97,7 +97,7 @@ def test_results_match_the_listed_schema(tmp_path: Path, era: str) -> None:
         assert small.structured_content == {"result": [{"id": 0, "name": "naïve 0"}, {"id": 1, "name": "naïve 1"}]}
         large = await client.call_tool("rows", {"count": 5000})
         handle = parse_text(large)["output_handle"]
-        assert large.structured_content == {"output_handle": handle, "fetch_with": "output_fetch"}
+        assert large.structured_content == parse_text(large)
         items = [item for page in await read_all_items(client, handle) for item in page["content"]]
         assert [item["id"] for item in items] == list(range(5000))
         found = parse_text(await client.call_tool("output_search", {"output_handle": handle, "pattern": '"id":4321,'}))
@@ -186,11 +186,10 @@ def test_resources_and_prompts_are_forwarded(tmp_path: Path, era: str) -> None:
         assert content.text == "This is the content of the static text resource."
         templates = [template.uri_template for template in (await client.list_resource_templates()).resource_templates]
         assert templates == ["test://template/{id}/data", "forebay://output/{output_handle}{?offset,limit}"]
-        link = (await client.call_tool("rows", {"count": 5000})).content[1]
-        assert isinstance(link, types.ResourceLink)
-        (page,) = (await client.read_resource(f"{link.uri}?offset=4999")).contents
+        handle = parse_text(await client.call_tool("rows", {"count": 5000}))["output_handle"]
+        (page,) = (await client.read_resource(f"forebay://output/{handle}?offset=4999")).contents
         assert isinstance(page, types.TextResourceContents)
-        assert json.loads(page.text) == [{"id": 4999, "name": "naïve 4999"}]
+        assert json.loads(page.text)["content"] == [{"id": 4999, "name": "naïve 4999"}]
         assert "test_simple_prompt" in {prompt.name for prompt in (await client.list_prompts()).prompts}
         prompt = await client.get_prompt("test_prompt_with_arguments", {"arg1": "é", "arg2": "\\"})
         assert "arg1='é', arg2='\\'" in str(getattr(prompt.messages[0].content, "text", None))

@@ -22,9 +22,11 @@ class Peer:
 
     def __init__(self) -> None:
         self.received: list[Any] = []
+        self.lines: list[bytes] = []
 
     def send(self, raw: Message) -> None:
         assert isinstance(raw, bytes | bytearray)
+        self.lines.append(bytes(raw))
         self.received.append(json.loads(raw))
 
 
@@ -47,7 +49,7 @@ def answer(
     assert relay.wait_idle(20)
     (received,) = client.received
     assert received["id"] == 7
-    return received, json.dumps(received).encode()
+    return received, client.lines[0]
 
 
 def read_json(store: Store, handle: str) -> Any:

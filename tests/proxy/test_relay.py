@@ -139,11 +139,11 @@ def test_large_resources_are_forwarded_unchanged(tmp_path: Path) -> None:
 
 
 def test_stored_payloads_are_readable_as_resources(tmp_path: Path) -> None:
-    with connect(*wrap(tmp_path)) as talk:
+    with connect(*wrap(tmp_path, "--resource-links")) as talk:
         link = talk.call("text", size=100_000)["content"][1]
         assert link["type"] == "resource_link"
         read = talk.request("resources/read", {"uri": link["uri"] + "?offset=99990"})
-        assert read["result"]["contents"][0]["text"] == "x" * 10
+        assert json.loads(read["result"]["contents"][0]["text"])["content"] == "x" * 10
         listed = talk.request("resources/templates/list")["result"]["resourceTemplates"]
         assert [template["uriTemplate"] for template in listed] == ["forebay://output/{output_handle}{?offset,limit}"]
         assert talk.request("resources/list")["result"]["resources"] == []

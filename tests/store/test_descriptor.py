@@ -81,24 +81,25 @@ def test_the_preview_is_whole(shared: Store) -> None:
     assert shared.put("short").preview == "short"
 
 
-def sent_size(descriptor: Descriptor, escape_levels: int, is_ascii: bool) -> int:
+def sent_size(descriptor: Descriptor, escape_levels: int, is_ascii: bool, is_repeated: bool = False) -> int:
     """Measure a descriptor by really writing it into JSON strings, with a `json` that escapes all but ASCII."""
     text = descriptor.to_json().decode()
     for _ in range(escape_levels):
         text = json.dumps(text, ensure_ascii=False)[1:-1]
-    if not is_ascii:
-        return len(text.encode())
-    return sum(len(json.dumps(char)) - 2 if ord(char) >= 0x7F else 1 for char in text)
+    size = len(text.encode())
+    if is_ascii:
+        size = sum(len(json.dumps(char)) - 2 if ord(char) >= 0x7F else 1 for char in text)
+    return size + sent_size(descriptor, 0, is_ascii) if is_repeated else size
 
 
-def check_fit(full: Descriptor, max_bytes: int, escape_levels: int, is_ascii: bool) -> None:
+def check_fit(full: Descriptor, max_bytes: int, escape_levels: int, is_ascii: bool, is_repeated: bool) -> None:
     """Fit a descriptor, and check that it lost no more than it had to, in the order it promises."""
-    fitted = full.fit(max_bytes, escape_levels=escape_levels, is_ascii=is_ascii)
-    size = sent_size(fitted, escape_levels, is_ascii)
-    assert size == fitted.sent_size(escape_levels, is_ascii=is_ascii)
+    fitted = full.fit(max_bytes, escape_levels=escape_levels, is_ascii=is_ascii, is_repeated=is_repeated)
+    size = sent_size(fitted, escape_levels, is_ascii, is_repeated)
+    assert size == fitted.sent_size(escape_levels, is_ascii=is_ascii, is_repeated=is_repeated)
     bare = dataclasses.replace(full, preview="")
     for name in ("outline", "items_path"):
-        if sent_size(bare, escape_levels, is_ascii) > max_bytes:
+        if sent_size(bare, escape_levels, is_ascii, is_repeated) > max_bytes:
             bare = dataclasses.replace(bare, **{name: None})  # type: ignore[arg-type]
     assert fitted == dataclasses.replace(bare, preview=fitted.preview)
     if full.preview is None:
@@ -113,7 +114,7 @@ def check_fit(full: Descriptor, max_bytes: int, escape_levels: int, is_ascii: bo
     if full.preview.isascii() and "\\" not in full.preview and "\r" not in full.preview:
         # Nothing here has to stay together, so the next character would be too much.
         longer = dataclasses.replace(fitted, preview=full.preview[: len(fitted.preview) + 1])
-        assert fitted.preview == full.preview or sent_size(longer, escape_levels, is_ascii) > max_bytes
+        assert fitted.preview == full.preview or sent_size(longer, escape_levels, is_ascii, is_repeated) > max_bytes
 
 
 FULL = Descriptor(
@@ -122,13 +123,16 @@ FULL = Descriptor(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("is_repeated", [False, True])
 @pytest.mark.parametrize("is_ascii", [False, True])
 @pytest.mark.parametrize("escape_levels", [0, 1])
 @pytest.mark.parametrize("preview", [FULL.preview, 'plain "text"\n' * 12, "", None])
-def test_a_descriptor_fits_at_every_size(preview: str | None, escape_levels: int, is_ascii: bool) -> None:
+def test_a_descriptor_fits_at_every_size(
+    preview: str | None, escape_levels: int, is_ascii: bool, is_repeated: bool
+) -> None:
     full = dataclasses.replace(FULL, preview=preview)
-    for max_bytes in range(sent_size(full, escape_levels, is_ascii) + 3):
-        check_fit(full, max_bytes, escape_levels, is_ascii)
+    for max_bytes in range(sent_size(full, escape_levels, is_ascii, is_repeated) + 3):
+        check_fit(full, max_bytes, escape_levels, is_ascii, is_repeated)
 
 
 @given(
@@ -140,9 +144,12 @@ def test_a_descriptor_fits_at_every_size(preview: str | None, escape_levels: int
     st.integers(0, 4000),
     st.integers(0, 1),
     st.booleans(),
+    st.booleans(),
 )  # fmt: skip
-def test_any_descriptor_fits_any_size(full: Descriptor, max_bytes: int, escape_levels: int, is_ascii: bool) -> None:
-    check_fit(full, max_bytes, escape_levels, is_ascii)
+def test_any_descriptor_fits_any_size(
+    full: Descriptor, max_bytes: int, escape_levels: int, is_ascii: bool, is_repeated: bool
+) -> None:
+    check_fit(full, max_bytes, escape_levels, is_ascii, is_repeated)
 
 
 def test_the_preview_is_cut_from_the_source_if_there_is_one() -> None:

@@ -126,6 +126,14 @@ class HttpWire:
             return response.read()
 
 
+def parse_without_note(body: bytes) -> Any:
+    """Parse a response to `initialize` or `server/discover`, without the sentence that forebay adds to instructions."""
+    message = json.loads(extract_message(body))
+    own, note, _ = message["result"].pop("instructions", "").partition("A result that is too large is stored")
+    assert note, "there is no sentence about handles"
+    return {**message, "result": {**message["result"], **({"instructions": own.rstrip("\n")} if own else {})}}
+
+
 def make_request(number: int, method: str, params: dict[str, Any] | None, era: str) -> dict[str, Any]:
     params = params or {}
     meta = {"_meta": {**MODERN_META, **params.get("_meta", {})}} if era == MODERN else {}

@@ -9,7 +9,6 @@ import dataclasses
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 import mcp_types as wire
@@ -34,7 +33,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr
 
-from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal
+from forebay.adapters.mcp import get_client, get_connection, get_lasting_connection, get_principal
 from forebay.adapters.sdk_internals import get_request_params, get_server_info
 from forebay.errors import ForebayError, InvalidArgument
 from forebay.outputs.contract.context import is_in_tool_call
@@ -72,6 +71,7 @@ class _AddedTool(Tool):
             description=definition["description"],
             parameters=definition["inputSchema"],
             annotations=wire.ToolAnnotations.model_validate(definition["annotations"]),
+            meta=definition["_meta"],
         )
         tool._policy = policy
         return tool
@@ -157,6 +157,28 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         """Return our tool with this name. fastmcp also calls this if the server is mounted in another one."""
         return self._get_own_tools().get(name)
 
+    async def on_initialize(
+        self,
+        context: MiddlewareContext[wire.InitializeRequest],
+        call_next: CallNext[wire.InitializeRequest, wire.InitializeResult | None],
+    ) -> wire.InitializeResult | None:
+        """Return the server's answer, with instructions that say what a handle is."""
+        result = await call_next(context)
+        if result is None:
+            return None
+        return result.model_copy(update={"instructions": self.policy.extend_instructions(result.instructions)})
+
+    async def on_discover(
+        self,
+        context: MiddlewareContext[wire.DiscoverRequest],
+        call_next: CallNext[wire.DiscoverRequest, wire.DiscoverResult | dict[str, Any]],
+    ) -> wire.DiscoverResult | dict[str, Any]:
+        """Return the server's answer, with instructions that say what a handle is."""
+        result = await call_next(context)
+        if isinstance(result, dict):
+            return {**result, "instructions": self.policy.extend_instructions(result.get("instructions"))}
+        return result.model_copy(update={"instructions": self.policy.extend_instructions(result.instructions)})
+
     async def on_list_tools(
         self,
         context: MiddlewareContext[wire.ListToolsRequest],
@@ -194,7 +216,10 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         if (refusal := policy.refuse_disabled(name, call.principal)) is not None:
             return _to_tool_result(refusal)
         try:
-            mode, arguments = policy.resolve_mode(name, given_arguments)
+            request = _get_request(context)
+            meta = (get_request_params(request).get("_meta") if request else None) or {}
+            client = get_client(request.session) if request else None
+            mode, arguments = policy.resolve_mode(name, given_arguments, meta, client)
             if policy.has_references(arguments):
                 arguments = await run_sync(policy.resolve_references, name, arguments, call.principal)
         except ForebayError as error:
@@ -210,7 +235,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         ) as response_context:
             if mode.output_mode == "inline" and mode.contract is None and policy.monitor is None:
                 return await call_next(context)
-            call = dataclasses.replace(call, contract=mode.contract, contract_responses=response_context.responses)
+            call = dataclasses.replace(call.with_mode(mode), contract_responses=response_context.responses)
             try:
                 result = await call_next(context)
             except FastMCPError as error:
@@ -258,9 +283,8 @@ class ForebayMiddleware(ToolInjectionMiddleware):
             for middleware in context.fastmcp_context.fastmcp.middleware:
                 await middleware.check_resource_access(context)
         caller = _make_caller(self.policy)
-        read_page = partial(read_resource, is_ascii=caller.is_ascii)
         try:
-            page = await run_sync(read_page, self.store, uri, self.policy.max_page_bytes, caller.principal)
+            page = await run_sync(read_resource, self.store, uri, caller)
         except ForebayError as error:
             raise MCPError(code=wire.INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
         return ResourceResult([_to_resource_content(content) for content in page["contents"]])
@@ -371,7 +395,7 @@ def _to_tool_result(result: Result, original_result: Result | None = None) -> To
 def _to_resource_content(content: Mapping[str, Any]) -> ResourceContent:
     """Convert one of the `contents` of a `resources/read` result to fastmcp's type."""
     data = base64.b64decode(content["blob"]) if "blob" in content else content["text"]
-    return ResourceContent(data, content["mimeType"], content["_meta"])
+    return ResourceContent(data, content["mimeType"])
 
 
 def _get_request(context: MiddlewareContext[Any]) -> FastMCPRequestContext | None:
@@ -390,10 +414,14 @@ def _get_current_request() -> FastMCPRequestContext | None:
 def _make_caller(policy: OutputPolicy) -> Caller:
     """Return the caller of one of our tools."""
     principal, request = get_principal(get_access_token()), _get_current_request()
-    if request is None or request.request is None:
+    if request is None:
         return Caller(principal)
-    is_ascii = request.protocol_version in MODERN_PROTOCOL_VERSIONS
-    return Caller(principal, is_public=policy.needs_long_handles(request.request), is_ascii=is_ascii)
+    return Caller(
+        principal,
+        is_public=policy.needs_long_handles(request.request),
+        is_ascii=_is_ascii(request),
+        max_page_bytes=policy.get_max_page_bytes(get_client(request.session)),
+    )
 
 
 def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputPolicy) -> ToolCall:
@@ -404,6 +432,7 @@ def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputP
     # If this server is mounted in another one, the tool name that the client sends begins with a namespace.
     client_name = str(get_request_params(request).get("name", tool))
     namespace = client_name.removesuffix(tool) if client_name.endswith(tool) else ""
+    client = get_client(request.session)
     return ToolCall(
         tool,
         principal,
@@ -411,9 +440,15 @@ def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputP
         request_id=request.request_id,
         # Handles are long over HTTP: anyone who can reach the server may try to guess them.
         handle_length=policy.handle_length or (SHORT_HANDLE_LENGTH if request.request is None else LONG_HANDLE_LENGTH),
-        is_ascii=request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS,
-        fetch_with=namespace + policy.tools.fetch_tool if namespace else None,
+        is_ascii=_is_ascii(request),
+        fetch_with=namespace + policy.tools.fetch_tool if namespace else policy.name_fetch_tool(client),
+        is_mounted=bool(namespace),
     )
+
+
+def _is_ascii(request: FastMCPRequestContext) -> bool:
+    """Return whether the SDK escapes non-ASCII characters in the response: over HTTP, in the newest protocol."""
+    return request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def _make_record_arguments(context: MiddlewareContext[Any], call: ToolCall) -> dict[str, Any]:

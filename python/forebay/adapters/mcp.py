@@ -23,6 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from forebay.adapters.sdk_internals import get_server_connection, get_server_info
 from forebay.errors import ForebayError, InvalidArgument
+from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ResultSink, ToolCall
 from forebay.outputs.policy import OutputPolicy, copy_parameters
@@ -47,7 +48,7 @@ from forebay.store.handles import (
 from forebay.store.payload import encode, escaped_size
 from forebay.wire.protocol import PageCursors, next_cursor
 
-__all__ = ["Forebay", "get_connection", "get_lasting_connection", "get_principal", "get_task_owners"]
+__all__ = ["Forebay", "get_client", "get_connection", "get_lasting_connection", "get_principal", "get_task_owners"]
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -118,7 +119,10 @@ class Forebay:
                 return page or self._shape_result(ctx, {"resources": []})
             case "initialize" | "server/discover":
                 announces_changes = ctx.method == "initialize" and self.policy.tools.expand_tool is not None
-                return _add_capabilities(await call_next(ctx), announces_changes=announces_changes)
+                result = _add_capabilities(await call_next(ctx), announces_changes=announces_changes)
+                if not isinstance(result, dict):
+                    return result
+                return {**result, "instructions": self.policy.extend_instructions(result.get("instructions"))}
         return await call_next(ctx)
 
     async def _on_tools_call(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
@@ -138,16 +142,23 @@ class Forebay:
             return self._shape_result(ctx, refusal)
         given_arguments = arguments if isinstance(arguments, Mapping) else {}
         try:
-            mode, tool_arguments = policy.resolve_mode(name, given_arguments)
+            meta = params.get("_meta") or {}
+            mode, tool_arguments = policy.resolve_mode(name, given_arguments, meta, get_client(ctx.session))
             if policy.has_references(tool_arguments):
                 tool_arguments = await _run_in_thread(policy.resolve_references, name, tool_arguments, call.principal)
         except ForebayError as error:
             return self._shape_result(ctx, error_result(error))
         if tool_arguments is not given_arguments:
             ctx = replace(ctx, params={**params, "arguments": tool_arguments})
-        call = replace(call, contract=mode.contract)
+        call = call.with_mode(mode)
         sink = ResultSink(policy.pipeline, call, mode)
-        context = policy.make_context(call.principal, call.handle_length, is_ascii=call.is_ascii, limits=mode.contract)
+        context = policy.make_context(
+            call.principal,
+            call.handle_length,
+            is_ascii=call.is_ascii,
+            limits=mode.contract,
+            fetch_with=call.fetch_with,
+        )
         with context, sink:
             try:
                 result = await call_next(ctx)
@@ -179,6 +190,15 @@ class Forebay:
             request_id=ctx.request_id,
             handle_length=self.policy.handle_length or default_length,
             is_ascii=_is_ascii(ctx),
+            fetch_with=self.policy.name_fetch_tool(get_client(ctx.session)),
+        )
+
+    def _make_caller(self, ctx: _Context) -> Caller:
+        return Caller(
+            _get_current_principal(),
+            is_public=self.policy.needs_long_handles(ctx.request),
+            is_ascii=_is_ascii(ctx),
+            max_page_bytes=self.policy.get_max_page_bytes(get_client(ctx.session)),
         )
 
     async def _on_task_result(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
@@ -186,7 +206,7 @@ class Forebay:
         policy = self.policy
         known_call = policy.tasks.find_call(ctx.params, get_task_owners(ctx))
         tool, mode = known_call or (ctx.method, policy.resolve_mode("", {})[0])
-        call = replace(self._make_call(ctx, tool), contract=mode.contract)
+        call = self._make_call(ctx, tool).with_mode(mode)
         with ResultSink(policy.pipeline, call, mode) as sink:
             try:
                 response = await call_next(ctx)
@@ -210,7 +230,7 @@ class Forebay:
     async def _on_own_tool_call(self, ctx: _Context, call_next: CallNext, call: ToolCall) -> HandlerResult:
         policy = self.policy
         arguments = (ctx.params or {}).get("arguments")
-        caller = Caller(call.principal, is_public=policy.needs_long_handles(ctx.request), is_ascii=call.is_ascii)
+        caller = self._make_caller(ctx)
         if call.tool == policy.tools.expand_tool:
             # Which tools the server has may depend on the caller, so list them again.
             tools = policy.rewrite_tools(await self._list_all_tools(ctx, call_next))
@@ -269,11 +289,9 @@ class Forebay:
         return self._append_items(ctx, page, "resourceTemplates", page.get("resourceTemplates") or [], added)
 
     async def _on_resources_read(self, ctx: _Context) -> HandlerResult:
-        uri, principal, is_ascii = (ctx.params or {})["uri"], _get_current_principal(), _is_ascii(ctx)
+        uri = (ctx.params or {})["uri"]
         try:
-            page = await _run_in_thread(
-                read_resource, self.store, uri, self.policy.max_page_bytes, principal, is_ascii=is_ascii
-            )
+            page = await _run_in_thread(read_resource, self.store, uri, self._make_caller(ctx))
             return self._shape_result(ctx, page)
         except ForebayError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
@@ -325,6 +343,12 @@ def get_principal(token: AccessToken | None) -> str | None:
 def get_connection(session: ServerSession, protocol_version: str) -> Any:
     """Return the connection of a session, or `None` in protocol versions without sessions."""
     return None if protocol_version in MODERN_PROTOCOL_VERSIONS else get_server_connection(session)
+
+
+def get_client(session: ServerSession) -> Client | None:
+    """Return the client of a session or, in protocol versions without sessions, of the request; `None` if unknown."""
+    params = session.client_params
+    return None if params is None else find_client(params.client_info.name)
 
 
 def get_lasting_connection(session: ServerSession, protocol_version: str) -> object:

@@ -21,6 +21,7 @@ from forebay.config.option_types import (
     SECONDS,
     SIZE,
     STORE,
+    TEXT,
     TOOLS,
     URL,
     OptionType,
@@ -147,6 +148,12 @@ class Settings:
         "auto", MODE, "auto stores results above the inline limit, handle stores all, inline stores none"
     )
     output_inline_limit_bytes: int = _policy_option(32768, SIZE, "send results up to this size inline")
+    image_mode: str = _policy_option(
+        "inline", MODE, "in mode auto, send images inline and scale large ones down, store all, or go by size (auto)"
+    )
+    audio_mode: str = _policy_option(
+        "inline", MODE, "in mode auto, send audio inline up to 1 MB, store all, or go by size (auto)"
+    )
     ttl: float = _policy_option(
         86400.0, SECONDS, "keep a stored result for this long", aliases={"output_handle_ttl_hours": HOURS}
     )
@@ -179,6 +186,15 @@ class Settings:
         flag="--tool",
     )
     per_call: bool = _policy_option(False, FLAG, "let each call choose its output mode")
+    page_limit_bytes: int | None = _policy_option(
+        None,
+        accept_none(reject_zero(SIZE)),
+        "return pages of at most this size; none for what the client shows whole",
+    )
+    resource_links: bool = _policy_option(False, FLAG, "add a resource link to each handle")
+    server_name: str | None = _policy_option(
+        None, TEXT, "the name of this server in the client's configuration, to name tools as the model knows them"
+    )
     prefix: str = _policy_option("", PREFIX, "put this before the names of the tools that forebay adds")
     journal: bool = _policy_option(False, FLAG, "add a tool that reads the journal")
     contract: bool | Mapping[str, Any] = _policy_option(

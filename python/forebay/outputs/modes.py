@@ -19,7 +19,9 @@ from forebay.outputs.schemas import (
 )
 
 __all__ = [
+    "MAX_REQUESTED_INLINE_BYTES",
     "MODE_ARGUMENTS",
+    "MODE_META_KEY",
     "Mode",
     "OutputMode",
     "ToolListing",
@@ -36,6 +38,18 @@ _MODE_CHOICES = ", ".join(get_args(OutputMode))
 MODE_ARGUMENTS = (_MODE_NAME, _LIMIT_NAME)
 """Arguments that a call may pass to choose the mode of its own result, if the option `per_call` is on."""
 
+_KIND_MODES = {"image": "image_mode", "audio": "audio_mode"}
+"""The field of `Mode` for each type of block that has a mode of its own."""
+
+MODE_META_KEY = "forebay/output_mode"
+"""Key of a request's `_meta` by which a program asks for the result itself: `"inline"`."""
+
+MAX_REQUESTED_INLINE_BYTES = 1_000_000
+"""Maximum bytes of a result that goes inline because its call asks for that, where the server's mode would store it.
+
+Some clients close the connection at messages above 1 MiB.
+"""
+
 _MAX_CACHED_MODES = 512
 """Maximum number of tools whose modes are cached; calls may name tools that do not exist."""
 
@@ -48,10 +62,15 @@ class Mode:
     output_inline_limit_bytes: int = 32768
     contract: ResponseLimits | None = None
     """Limits of the response contract, if the tool is under contract. The output mode is then ignored."""
+    image_mode: OutputMode = "inline"
+    """The mode of images in mode `auto`: a model sees only those that go inline."""
+    audio_mode: OutputMode = "inline"
+    """The mode of audio in mode `auto`."""
 
     def __post_init__(self) -> None:
-        if self.output_mode not in get_args(OutputMode):
-            raise InvalidArgument(f"{_MODE_NAME} is one of {_MODE_CHOICES}, not {str(self.output_mode)[:32]!r}")
+        for name in (_MODE_NAME, *_KIND_MODES.values()):
+            if (value := getattr(self, name)) not in get_args(OutputMode):
+                raise InvalidArgument(f"{name} is one of {_MODE_CHOICES}, not {str(value)[:32]!r}")
         limit = self.output_inline_limit_bytes
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise InvalidArgument(f"{_LIMIT_NAME} is a number of bytes, such as 32768, not {short_repr(limit)}")
@@ -60,6 +79,25 @@ class Mode:
         """Return whether a response that is not a result, such as an error, is too large to be forwarded."""
         is_stored = self.contract is not None or self.output_mode != "inline"
         return is_stored and size > self.output_inline_limit_bytes
+
+    def list_kinds(self, output_mode: OutputMode) -> frozenset[str]:
+        """Return the types of blocks that have this mode, whatever their size."""
+        if self.output_mode != "auto" or self.contract is not None:
+            return frozenset()
+        return frozenset(kind for kind, name in _KIND_MODES.items() if getattr(self, name) == output_mode)
+
+    def lower_limit(self, max_bytes: int) -> "Mode":
+        """Return the mode with an inline limit of at most `max_bytes`."""
+        if self.output_inline_limit_bytes <= max_bytes:
+            return self
+        return dataclasses.replace(self, output_inline_limit_bytes=max_bytes)
+
+    def allow_inline(self) -> "Mode":
+        """Return the mode for a call that asks for its result inline: up to a limit, unless all results are inline."""
+        if self.output_mode == "inline" or self.contract is not None:
+            return self
+        limit = max(self.output_inline_limit_bytes, MAX_REQUESTED_INLINE_BYTES)
+        return dataclasses.replace(self, output_mode="auto", output_inline_limit_bytes=limit)
 
 
 class ToolModes:
@@ -82,8 +120,9 @@ class ToolModes:
                 f"not {short_repr(rule)}"
             )
         changes = {_MODE_NAME: rule} if isinstance(rule, str) else dict(rule)
-        if unknown := changes.keys() - set(MODE_ARGUMENTS):
-            raise InvalidArgument(f"a tool has {_MODE_NAME} and {_LIMIT_NAME}, and no {', '.join(sorted(unknown))}")
+        known = (*MODE_ARGUMENTS, *_KIND_MODES.values())
+        if unknown := changes.keys() - set(known):
+            raise InvalidArgument(f"a tool has {', '.join(known)}, and no {', '.join(sorted(unknown))}")
         return dataclasses.replace(self._default, **changes)
 
     def find_mode(self, tool: str) -> Mode:
@@ -96,13 +135,19 @@ def split_mode_arguments(mode: Mode, arguments: Mapping[str, Any]) -> tuple[Mode
     """Return the mode that a call chooses by its arguments, and the arguments without `MODE_ARGUMENTS`."""
     changes = {name: arguments[name] for name in MODE_ARGUMENTS if arguments.get(name) is not None}
     tool_arguments = {name: value for name, value in arguments.items() if name not in MODE_ARGUMENTS}
-    return dataclasses.replace(mode, **changes), tool_arguments
+    chosen = dataclasses.replace(mode, **changes)
+    return mode.allow_inline() if chosen.output_mode == "inline" else chosen, tool_arguments
 
 
 def add_mode_arguments(schema: Mapping[str, Any], mode: Mode) -> dict[str, Any]:
     """Return an input schema with `MODE_ARGUMENTS` added."""
+    choices: dict[str, Any] = {"type": "string", "enum": list(get_args(OutputMode)), "default": mode.output_mode}
+    if mode.output_mode != "inline":
+        choices["description"] = (
+            f"inline is for programs: the result itself, up to {MAX_REQUESTED_INLINE_BYTES:,} bytes"
+        )
     mode_arguments = {
-        _MODE_NAME: {"type": "string", "enum": list(get_args(OutputMode)), "default": mode.output_mode},
+        _MODE_NAME: choices,
         _LIMIT_NAME: {"type": "integer", "minimum": 0, "default": mode.output_inline_limit_bytes},
     }
     return {**schema, "type": "object", "properties": {**(schema.get("properties") or {}), **mode_arguments}}
@@ -143,12 +188,11 @@ class ToolListing:
             tool["outputSchema"] = allow_handle_for_fastmcp(schema) if is_fastmcp_tool(tool) else allow_handle(schema)
         return tool
 
-    def resolve_mode(
-        self, tool: str, definition: Mapping[str, Any] | None, arguments: Mapping[str, Any]
+    def choose_mode(
+        self, mode: Mode, definition: Mapping[str, Any] | None, arguments: Mapping[str, Any]
     ) -> tuple[Mode, Mapping[str, Any]]:
-        """Return the mode of a call, and the arguments to pass to the tool."""
-        mode = self.find_mode(tool)
-        if not self.has_mode_arguments or not any(name in arguments for name in MODE_ARGUMENTS):
+        """Return the mode that a call chooses in place of `mode`, and the arguments to pass to the tool."""
+        if not any(name in arguments for name in MODE_ARGUMENTS):
             return mode, arguments
         # These arguments are passed on to an unknown tool, because its schema may have arguments of the same names.
         if definition is None or not self._may_choose_mode(definition):

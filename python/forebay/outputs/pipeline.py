@@ -14,6 +14,7 @@ from forebay.outputs.contract.artifacts import sanitize_domain
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.contract.response import PayloadView, Response, build_response, make_default_summary
+from forebay.outputs.media import MAX_MEDIA_BYTES, find_media, measure_media, select_media
 from forebay.outputs.modes import Mode
 from forebay.outputs.result import (
     OUTPUT_KEYS,
@@ -33,7 +34,7 @@ from forebay.store.handles import Descriptor
 from forebay.store.payload import encode, escaped_size
 from forebay.store.redaction import apply_redactions
 from forebay.wire.messages import INTERNAL_ERROR, ChunkSource, LazyJSON, dump_chunks, parse_lazy
-from forebay.wire.protocol import SERVER_INFO_KEY
+from forebay.wire.protocol import RESOURCE_LINK_VERSION, SERVER_INFO_KEY
 
 __all__ = [
     "HAS_RUN_NOTE",
@@ -74,12 +75,6 @@ _RELATED_TASK_KEY = "io.modelcontextprotocol/related-task"
 
 _MAX_TASK_ID_LENGTH = 256
 
-_RESOURCE_LINK_VERSION = "2025-06-18"
-"""The first protocol version that has `resource_link` blocks."""
-
-_STRUCTURED_KEYS = ("summary", "success", "hasMore", "artifactRef", "fetchWith", "error")
-"""Keys of a contract response that `structuredContent` repeats if `hasMore` is true; `data` would double the size."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -100,15 +95,24 @@ class ToolCall:
     """The size of message fields around the result, beyond those of every JSON-RPC response."""
     fetch_with: str | None = None
     """The client's name for `output_fetch`, if it differs from the server's."""
+    inline_kinds: frozenset[str] = frozenset()
+    """Types of blocks, such as `image`, that go inline beside the descriptor."""
+    is_mounted: bool = False
+    """Whether this server is mounted in another one, which does not serve our resource URIs."""
+
+    def with_mode(self, mode: Mode) -> "ToolCall":
+        """Return the call with what its mode says of the response."""
+        return dataclasses.replace(self, contract=mode.contract, inline_kinds=mode.list_kinds("inline"))
 
 
 class Pipeline:
     """Storage of large results, and construction of the responses that replace them."""
 
-    def __init__(self, store: Store, fetch_with: str) -> None:
+    def __init__(self, store: Store, fetch_with: str, *, resource_links: bool = False) -> None:
         self._store = store
         self._redactions = store.options.redactions
         self._fetch_with = fetch_with
+        self._has_links = resource_links
 
     def is_inline(
         self, result: Result | LazyJSON, mode: Mode, *, is_ascii: bool = False, size: int | None = None
@@ -120,10 +124,22 @@ class Pipeline:
             return False
         if mode.output_mode != "auto":
             return mode.output_mode == "inline"
+        if find_media(result, mode.list_kinds("handle")):
+            return False
+        limit = mode.output_inline_limit_bytes
+        if self._fits(result, limit, is_ascii=is_ascii, size=size):
+            return True
+        media_bytes = measure_media(find_media(result, mode.list_kinds("inline")))
+        return 0 < media_bytes <= MAX_MEDIA_BYTES and self._fits(
+            result, limit + media_bytes, is_ascii=is_ascii, size=size
+        )
+
+    @staticmethod
+    def _fits(result: Result | LazyJSON, limit: int, *, is_ascii: bool, size: int | None) -> bool:
         if isinstance(result, LazyJSON) or size is not None:
-            return (len(result) if size is None else size) <= mode.output_inline_limit_bytes
+            return (len(result) if size is None else size) <= limit
         try:
-            return not exceeds_limit(result, mode.output_inline_limit_bytes, is_ascii=is_ascii)
+            return not exceeds_limit(result, limit, is_ascii=is_ascii)
         except (TypeError, ValueError):
             # The result cannot be serialized; the server itself must report that.
             return True
@@ -185,10 +201,11 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
-        # No link if the client has another name for `output_fetch`: then this server is mounted in another one, which
-        # does not serve our resource URIs.
-        has_link = call.fetch_with is None
-        return _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
+        has_link = self._has_links and not call.is_mounted and call.protocol_version >= RESOURCE_LINK_VERSION
+        response = _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
+        media = select_media(find_media(result, call.inline_kinds), must_reencode=bool(self._redactions))
+        response["content"] += media
+        return response
 
     def store_error(self, error: Any, call: ToolCall) -> dict[str, Any] | None:
         """Store a JSON-RPC error, and return one with the same code that names the handle.
@@ -287,10 +304,8 @@ def _apply_contract(
         wrapped = text_result(text, is_error=is_error)
         wrapped["content"][0] |= block_fields
         if is_structured:
-            # `structuredContent` must hold the whole response or the reference: some clients show nothing else.
-            wrapped["structuredContent"] = (
-                {key: fields[key] for key in _STRUCTURED_KEYS if key in fields} if fields["hasMore"] else fields
-            )
+            # Some clients show nothing but the structured content.
+            wrapped["structuredContent"] = fields
         return {**wrapped, **protocol_fields}
 
     def summarize(view: PayloadView) -> str:
@@ -300,12 +315,18 @@ def _apply_contract(
         message = encode({"jsonrpc": "2.0", "id": call.request_id, "result": make_result(head)})
         return escaped_size(message, 0, is_ascii=call.is_ascii) + call.envelope_bytes
 
+    def is_sendable(response: Response) -> bool:
+        """Return whether a response that the tool built can be sent as it is."""
+        fields = response.to_dict()
+        if is_error and fields["success"]:
+            return False
+        # The tool did not know that its response is sent a second time, as structured content.
+        text_size = escaped_size(response.encode(), 1, is_ascii=call.is_ascii)
+        return not is_structured or measure_envelope(fields) + text_size <= limits.max_bytes
+
     payload = result_payload.data.read_all() if isinstance(result_payload.data, ChunkSource) else result_payload.data
-    own_response = Response(payload) if isinstance(payload, str) and payload in call.contract_responses else None
-    # The tool's own response is kept, unless it claims success although the result is an error.
-    if own_response is not None and not (is_error and own_response.to_dict()["success"]):
-        response = own_response
-    else:
+    response = Response(payload) if isinstance(payload, str) and payload in call.contract_responses else None
+    if response is None or not is_sendable(response):
         response = build_response(
             payload,
             summarize,
@@ -316,7 +337,7 @@ def _apply_contract(
             artifact_id=sanitize_domain(str(call.request_id))[:32],
             mime_type=result_payload.mime_type,
             measure_envelope=measure_envelope,
-            is_duplicated=is_structured,
+            is_repeated=is_structured,
         )
     return make_result(response.to_dict(), str(response))
 
@@ -337,35 +358,39 @@ class _HandleResponse:
 
     def fit(self) -> Result:
         """Return the result, shortened so that its message is at most `MAX_MESSAGE_BYTES`."""
-        response, is_ascii = self, self.call.is_ascii
+        response, is_ascii, is_repeated = self, self.call.is_ascii, self.is_structured
         smallest_descriptor = dataclasses.replace(self.descriptor, outline=None, items_path=None)
-        min_bytes = dataclasses.replace(smallest_descriptor, preview="").sent_size(is_ascii=is_ascii)
+        min_bytes = dataclasses.replace(smallest_descriptor, preview="").sent_size(
+            is_ascii=is_ascii, is_repeated=is_repeated
+        )
         if response.get_descriptor_budget() < min_bytes:
             response = dataclasses.replace(response, descriptor=smallest_descriptor, has_link=False)
         if response.get_descriptor_budget() < min_bytes:
             fields = {**self.protocol_fields, **_shorten_server_info(self.protocol_fields)}
             response = dataclasses.replace(response, protocol_fields=fields)
-        descriptor = response.descriptor.fit(response.get_descriptor_budget(), is_ascii=is_ascii)
-        return response.build(descriptor.to_json())
+        budget = response.get_descriptor_budget()
+        return response.build(response.descriptor.fit(budget, is_ascii=is_ascii, is_repeated=is_repeated))
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether the result must have structured content, as one of a tool with an output schema."""
+        return "structuredContent" in self.result
 
     def get_descriptor_budget(self) -> int:
         """Return how many bytes of the message are left for the escaped descriptor."""
-        message = encode({"jsonrpc": "2.0", "id": self.call.request_id, "result": self.build("")})
+        message = encode({"jsonrpc": "2.0", "id": self.call.request_id, "result": self.build(None)})
         size = escaped_size(message, 0, is_ascii=self.call.is_ascii)
         return MAX_MESSAGE_BYTES - self.call.envelope_bytes - size
 
-    def build(self, text: str | bytes) -> Result:
-        """Return the result with `text`, which is the descriptor as JSON."""
-        result = text_result(text, is_error=bool(self.result.get("isError", False)))
+    def build(self, descriptor: Descriptor | None) -> Result:
+        """Return the result with a descriptor, or with nothing in its places."""
+        result = text_result(descriptor.to_json() if descriptor else "", is_error=bool(self.result.get("isError")))
         result["content"][0] |= self.block_fields
-        if self.has_link and self.call.protocol_version >= _RESOURCE_LINK_VERSION:
+        if self.has_link:
             result["content"].append(_make_resource_link(self.descriptor))
-        if "structuredContent" in self.result:
-            # An output schema requires `structuredContent`. The schema in `tools/list` also allows this object.
-            result["structuredContent"] = {
-                "output_handle": self.descriptor.output_handle,
-                "fetch_with": self.descriptor.fetch_with,
-            }
+        if self.is_structured:
+            # Some clients show nothing but the structured content. The schema in `tools/list` allows a descriptor.
+            result["structuredContent"] = descriptor.to_dict() if descriptor else {}
         return {**result, **self.protocol_fields}
 
 

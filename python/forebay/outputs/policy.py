@@ -10,13 +10,14 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec, cast
 
-from forebay.arguments import short_repr
+from forebay.arguments import check_integer, short_repr
 from forebay.errors import CapabilityDisabled, InvalidArgument
 from forebay.outputs.capabilities import CORE, CapabilityFilter, get_tool_name, record_denial
+from forebay.outputs.clients import UNKNOWN_CLIENT_BYTES, Client
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ContractRules, ResponseLimits, ToolContracts
 from forebay.outputs.known_tools import KnownTools
-from forebay.outputs.modes import Mode, OutputMode, ToolListing, ToolModes
+from forebay.outputs.modes import MODE_META_KEY, Mode, OutputMode, ToolListing, ToolModes
 from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
 from forebay.outputs.pipeline import Pipeline, ToolCall, get_response_budget
 from forebay.outputs.references.reference import contains_references
@@ -42,6 +43,8 @@ _ENVELOPE_BYTES = 256
 _MIN_PAGE_BYTES = 1280
 """Lower bound of a page's size limit: the handle and position in a page need about this much."""
 
+_NO_META: Mapping[str, Any] = {}
+
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
 _P = ParamSpec("_P")
@@ -56,8 +59,13 @@ class OutputPolicy:
         *,
         output_mode: OutputMode = "inline",
         output_inline_limit_bytes: int = 32768,
+        image_mode: OutputMode = "inline",
+        audio_mode: OutputMode = "inline",
         tools: ToolRules | None = None,
         per_call: bool = False,
+        page_limit_bytes: int | None = None,
+        resource_links: bool = False,
+        server_name: str | None = None,
         prefix: str = "",
         journal: bool = False,
         contract: ContractRules = False,
@@ -86,9 +94,12 @@ class OutputPolicy:
             raise InvalidArgument(f"a prefix is letters, digits, dots, dashes or underscores, not {short_repr(prefix)}")
         if handle_length is not None:
             check_handle_length(handle_length)
+        if page_limit_bytes is not None:
+            check_integer("page_limit_bytes", page_limit_bytes, _MIN_PAGE_BYTES)
         if file_roots is not None and not file_refs:
             raise InvalidArgument("file_roots are where references may lead; say file_refs=True to have them")
-        modes = ToolModes(Mode(output_mode, output_inline_limit_bytes), tools or {})
+        default_mode = Mode(output_mode, output_inline_limit_bytes, image_mode=image_mode, audio_mode=audio_mode)
+        modes = ToolModes(default_mode, tools or {})
         contracts = ToolContracts(contract)
         self._listing = ToolListing(modes, contracts, has_mode_arguments=per_call, has_references=file_refs)
         self._prefix = prefix
@@ -105,6 +116,9 @@ class OutputPolicy:
         self._expanded_tools: weakref.WeakKeyDictionary[object, set[str]] = weakref.WeakKeyDictionary()
         self.handle_length = handle_length
         self._inline_limit = output_inline_limit_bytes
+        self._page_limit = page_limit_bytes
+        self._has_links = resource_links
+        self._server_name = server_name
         self._envelope_bytes = _ENVELOPE_BYTES
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
@@ -125,26 +139,43 @@ class OutputPolicy:
         """Whether the server's tools are known; until then, our tools may clash with one of them."""
         self._build_tools(prefix)
 
+    def get_max_page_bytes(self, client: Client | None) -> int:
+        """Return the size limit of a page: what the client shows whole, and not more than goes inline."""
+        if self._page_limit is not None:
+            return self._page_limit
+        client_limit = UNKNOWN_CLIENT_BYTES if client is None else client.max_result_bytes
+        return max(min(self._inline_limit - self._envelope_bytes, client_limit), _MIN_PAGE_BYTES)
+
+    def name_fetch_tool(self, client: Client | None) -> str | None:
+        """Return the name that the model behind a client has for `output_fetch`, or `None` if the client is unknown."""
+        return None if client is None else client.name_tool(self.tools.fetch_tool, self._server_name)
+
     @property
-    def max_page_bytes(self) -> int:
-        """Size limit of a page, so that its message is not larger than the inline limit."""
-        return max(self._inline_limit - self._envelope_bytes, _MIN_PAGE_BYTES)
+    def handle_note(self) -> str:
+        """What a handle is, for the end of the server's instructions."""
+        return (
+            "A result that is too large is stored, and a JSON object with an output_handle comes in its place: read it "
+            f"with {self.tools.fetch_tool} and search it with {self.tools.search_tool}, both of this server."
+        )
+
+    def extend_instructions(self, instructions: object) -> str:
+        """Return the server's instructions with `handle_note` added."""
+        has_own = isinstance(instructions, str) and instructions
+        return f"{instructions}\n\n{self.handle_note}" if has_own else self.handle_note
 
     def reserve_server_info(self, server_info: object) -> None:
         """Reserve room in pages for the `serverInfo` that the server adds to every result."""
         self._envelope_bytes = _ENVELOPE_BYTES + len(encode(server_info))
-        self._build_tools(self.tools.prefix)
 
     def _build_tools(self, prefix: str) -> None:
         self.tools = OutputTools(
             self.store,
             prefix=prefix,
             journal=self._has_journal,
-            max_bytes=self.max_page_bytes,
             capabilities=self.capabilities,
             has_references=self._resolver is not None,
         )
-        self.pipeline = Pipeline(self.store, self.tools.fetch_tool)
+        self.pipeline = Pipeline(self.store, self.tools.fetch_tool, resource_links=self._has_links)
 
     def learn_tools(self, tools: Iterable[Any], *, is_complete: bool = True) -> None:
         """Remember tools of the server, and rename our tools if the server has a tool of the same name.
@@ -189,11 +220,22 @@ class OutputPolicy:
         """Return the rewritten definitions of the server's tools, including hidden and denied ones."""
         return [tool if get_tool_name(tool) is None else self._listing.rewrite_tool(tool) for tool in tools]
 
-    def resolve_mode(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Mode, Mapping[str, Any]]:
-        """Return the mode of a call, and the arguments to pass to the tool."""
-        if not self._listing.has_mode_arguments:
-            return self._listing.find_mode(tool), arguments
-        return self._listing.resolve_mode(tool, self._known_tools.get(tool), arguments)
+    def resolve_mode(
+        self, tool: str, arguments: Mapping[str, Any], meta: Mapping[str, Any] = _NO_META, client: Client | None = None
+    ) -> tuple[Mode, Mapping[str, Any]]:
+        """Return the mode of a call, and the arguments to pass to the tool.
+
+        `meta` is the request's `_meta`, which may choose the mode, too. In mode `auto`, a result goes inline only if
+        the client shows it whole.
+        """
+        mode, tool_arguments = self._listing.find_mode(tool), arguments
+        if client is not None and self._page_limit is None:
+            mode = mode.lower_limit(client.max_result_bytes)
+        if self._listing.has_mode_arguments:
+            mode, tool_arguments = self._listing.choose_mode(mode, self._known_tools.get(tool), arguments)
+        if meta.get(MODE_META_KEY) == "inline":
+            mode = mode.allow_inline()
+        return mode, tool_arguments
 
     @property
     def rewrites_arguments(self) -> bool:

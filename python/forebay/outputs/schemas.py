@@ -181,10 +181,38 @@ def _get_own_member(schema: Schema, key: str | int) -> dict[str, Any]:
     return member if isinstance(member, dict) else _ANY_SCHEMA
 
 
-HANDLE_SCHEMA: dict[str, Any] = {"required": ["output_handle"]}
-"""Matches the structured content of a result that carries a descriptor."""
+_DESCRIPTOR_PROPERTIES: dict[str, Any] = {
+    "output_handle": {"type": "string"},
+    "mime_type": {"type": "string"},
+    "size_bytes": {"type": "integer"},
+    "item_count": {"type": ["integer", "null"]},
+    "preview": {"type": ["string", "null"]},
+    "expires_at": {"type": "string"},
+    "fetch_with": {"type": "string", "description": "the tool of this server that reads the output"},
+    "items_path": {"type": ["string", "null"]},
+    "outline": {"type": ["string", "null"]},
+}
 
-CONTRACT_SCHEMA: dict[str, Any] = {"required": ["summary", "success", "hasMore"]}
+HANDLE_SCHEMA: dict[str, Any] = {
+    "description": "In place of an output that is too large to show",
+    "properties": _DESCRIPTOR_PROPERTIES,
+    "required": ["output_handle", "size_bytes", "item_count", "fetch_with"],
+}
+"""Matches the descriptor, the structured content of a result that was stored."""
+
+CONTRACT_SCHEMA: dict[str, Any] = {
+    "properties": {
+        "summary": {"type": "string"},
+        "success": {"type": "boolean"},
+        "hasMore": {"type": "boolean"},
+        "count": {"type": "integer"},
+        "data": {"description": "the output, or the part that fits"},
+        "artifactRef": {"type": "string", "description": "output_handle of the whole output"},
+        "fetchWith": {"type": "string", "description": "the tool of this server that reads it"},
+        "error": {"type": "object"},
+    },
+    "required": ["summary", "success", "hasMore"],
+}
 """Matches the structured content of a contract response."""
 
 _DEFINITIONS = ("$defs", "definitions")
@@ -246,8 +274,6 @@ _SIMPLE_SCHEMA_KEYS = {
     _WRAP_RESULT_KEY,
 }
 
-_HANDLE_PROPERTIES: dict[str, Any] = {"output_handle": {"type": "string"}, "fetch_with": {"type": "string"}}
-
 
 def is_fastmcp_tool(tool: Mapping[str, Any]) -> bool:
     """Return whether a tool was listed by a fastmcp server."""
@@ -264,12 +290,13 @@ def allow_handle_for_fastmcp(schema: Mapping[str, Any]) -> dict[str, Any]:
     if not _is_simple_object(schema):
         return allow_handle(schema)
     flat = {key: value for key, value in schema.items() if key not in ("required", _WRAP_RESULT_KEY)}
-    flat["properties"] = {**schema["properties"], **_HANDLE_PROPERTIES}
-    return {**flat, "type": "object", "anyOf": [{"required": schema.get("required", [])}, HANDLE_SCHEMA]}
+    flat["properties"] = {**schema["properties"], **_DESCRIPTOR_PROPERTIES}
+    branches = [{"required": schema.get("required", [])}, {"required": HANDLE_SCHEMA["required"]}]
+    return {**flat, "type": "object", "anyOf": branches}
 
 
 def _is_simple_object(schema: Mapping[str, Any]) -> bool:
     """Return whether a schema only lists properties, none of them with a name that a descriptor has."""
     properties = schema.get("properties") or {}
     is_simple = schema.keys() <= _SIMPLE_SCHEMA_KEYS and bool(properties)
-    return is_simple and not properties.keys() & _HANDLE_PROPERTIES.keys()
+    return is_simple and not properties.keys() & _DESCRIPTOR_PROPERTIES.keys()

@@ -17,10 +17,11 @@ from forebay.outputs.capabilities import (
     expand_tools,
     record_denial,
 )
+from forebay.outputs.clients import UNKNOWN_CLIENT_BYTES
 from forebay.outputs.result import RESOURCE_URI_PREFIX, Result, error_result, text_result
 from forebay.store import Store
-from forebay.store.handles import Principal, extract_handle
-from forebay.store.pages import PageRequest
+from forebay.store.handles import extract_handle
+from forebay.store.pages import Format, PageRequest
 from forebay.store.payload import encode, escaped_size
 from forebay.store.search import SearchRequest
 
@@ -35,6 +36,9 @@ __all__ = [
 _log = logging.getLogger("forebay")
 
 _READ_ONLY = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
+
+_TOOL_META = {"anthropic/alwaysLoad": True}
+"""Makes Claude Code show the model these tools from the start. Otherwise they have to be found by a search."""
 
 _REFERENCES_HELP = (
     ' To hand an output or a file on without reading it, pass {"$handle": "oh_…", "path": "/rows/3"} or '
@@ -53,10 +57,18 @@ class Caller:
     """Whether several anonymous clients may call this server. Then only unguessable handles protect their outputs."""
     is_ascii: bool = False
     """Whether the transport escapes non-ASCII characters."""
+    max_page_bytes: int = UNKNOWN_CLIENT_BYTES
+    """Maximum bytes of a page on the wire."""
     tools: Sequence[Mapping[str, Any]] = ()
     """For `expand_tools`: all tools that the server has for this client, hidden and denied ones included."""
     expanded_tools: set[str] | None = None
     """The hidden tools that `expand_tools` has shown on this connection; `None` if there is no session."""
+
+    @property
+    def page_limits(self) -> dict[str, Any]:
+        """The limits of a page, for `PageRequest` and `SearchRequest`."""
+        # The page is a text inside a JSON message, so it is escaped once.
+        return {"max_bytes": self.max_page_bytes, "escape_levels": 1, "is_ascii": self.is_ascii}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +84,7 @@ class _AddedTool:
 class OutputTools:
     """`output_fetch` and `output_search`, `journal` if it is enabled, and `expand_tools` if there are hidden tools.
 
-    Each name begins with `prefix`. Results are at most `max_bytes` on the wire, except those of `expand_tools`.
+    Each name begins with `prefix`. Results fit the caller's `max_page_bytes`, except those of `expand_tools`.
     """
 
     def __init__(
@@ -81,12 +93,10 @@ class OutputTools:
         *,
         prefix: str,
         journal: bool,
-        max_bytes: int,
         capabilities: CapabilityFilter | None = None,
         has_references: bool = False,
     ) -> None:
         self._store = store
-        self._max_bytes = max_bytes
         self._capabilities = capabilities or CapabilityFilter()
         self.prefix = prefix
         handle_schema = {"type": "string", "description": "oh_…"}
@@ -136,6 +146,7 @@ class OutputTools:
         self._tools = {prefix + name: tool for name, tool in tools.items()}
         self.names = self._tools.keys()
         self.fetch_tool = f"{prefix}output_fetch"
+        self.search_tool = f"{prefix}output_search"
         self.expand_tool = f"{prefix}expand_tools" if self._capabilities.hides_tools else None
 
     def list_definitions(self) -> list[dict[str, Any]]:
@@ -150,6 +161,7 @@ class OutputTools:
                     **({"required": tool.required} if tool.required else {}),
                 },
                 "annotations": _READ_ONLY,
+                "_meta": _TOOL_META,
             }
             for name, tool in self._tools.items()
         ]
@@ -168,7 +180,7 @@ class OutputTools:
     def _fetch(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, options = _pop_handle(arguments)
         try:
-            request = PageRequest(**options, **self._make_page_limits(caller))
+            request = PageRequest(**options, **caller.page_limits)
             return self._store.fetch_page(handle, request, principal=caller.principal).to_json()
         except PathNotFound:
             if options.get("fields") is not None:
@@ -179,12 +191,8 @@ class OutputTools:
 
     def _search(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, options = _pop_handle(arguments)
-        request = SearchRequest(**options, **self._make_page_limits(caller))
+        request = SearchRequest(**options, **caller.page_limits)
         return self._store.search_page(handle, request, principal=caller.principal).to_json()
-
-    def _make_page_limits(self, caller: Caller) -> dict[str, Any]:
-        # The page is a text inside a JSON message, so it is escaped once.
-        return {"max_bytes": self._max_bytes, "escape_levels": 1, "is_ascii": caller.is_ascii}
 
     def _journal(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         action, count = arguments.get("action", "recent"), arguments.get("count", 50)
@@ -209,7 +217,7 @@ class OutputTools:
 
     def _fit_events(self, events: list[dict[str, Any]], caller: Caller) -> bytes:
         """Return the newest events that fit, as a JSON array."""
-        remaining_bytes = self._max_bytes - 256
+        remaining_bytes = caller.max_page_bytes - 256
         lines: list[bytes] = []
         for event in map(orjson.dumps, events):
             remaining_bytes -= escaped_size(event, 1, is_ascii=caller.is_ascii) + 1
@@ -249,6 +257,9 @@ def _format_duration(seconds: float) -> str:
     return f"{seconds / 3600:g} h" if seconds >= 3600 else f"{seconds:g} s"
 
 
+_NEXT_URI_BYTES = 160
+"""Bytes reserved in a page for `next_uri`."""
+
 RESOURCE_TEMPLATE = {
     "uriTemplate": f"{RESOURCE_URI_PREFIX}{{output_handle}}{{?offset,limit}}",
     "name": "stored_output",
@@ -261,27 +272,32 @@ def is_resource_uri(uri: object) -> bool:
     return isinstance(uri, str) and uri.startswith(RESOURCE_URI_PREFIX)
 
 
-def read_resource(
-    store: Store, uri: str, max_bytes: int, principal: Principal, *, is_ascii: bool = False
-) -> dict[str, Any]:
-    """Return the result of `resources/read`: a page, with its position in `_meta`."""
+def read_resource(store: Store, uri: str, caller: Caller) -> dict[str, Any]:
+    """Return the result of `resources/read`: the payload itself if it fits, else a page of it.
+
+    A page is the JSON object that `output_fetch` returns, with the address of the next page as `next_uri`. So the text
+    says that it is a page: many clients show a model nothing else of a resource.
+    """
     handle, _, query = uri.removeprefix(RESOURCE_URI_PREFIX).partition("?")
     options = _parse_query(query)
-    request = PageRequest(**options, max_bytes=max_bytes, escape_levels=1, is_ascii=is_ascii)
-    page = store.fetch_page(handle, request, principal=principal)
-    mime_type = "application/json" if page.encoding == "json" else store.stat(handle, principal=principal).mime_type
-    position = {name: getattr(page, name) for name in ("offset", "returned", "total", "next_offset", "eof", "format")}
-    if page.not_in_items is not None:
-        position["not_in_items"] = page.not_in_items
-    if page.encoding == "base64" and not (page.eof and page.offset == 0):
-        # The MIME type is only true of the whole payload: a part of an image is not an image.
-        mime_type = "application/octet-stream"
-    content: dict[str, Any] = {"blob": page.content}
-    if page.encoding != "base64":
-        content = {"text": page.content if isinstance(page.content, str) else page.content.decode()}
+    limits = caller.page_limits
     # The URI is rebuilt because the one in the request may be arbitrarily long.
     page_uri = RESOURCE_URI_PREFIX + handle + ("?" + urlencode(options) if options else "")
-    return {"contents": [{"uri": page_uri, "mimeType": mime_type, **content, "_meta": {"forebay/page": position}}]}
+    stored = store.stat(handle, principal=caller.principal)
+    if not options and stored.size_bytes <= caller.max_page_bytes:
+        whole_format: Format = "bytes" if stored.nature == "binary" else "text"
+        page = store.fetch_page(handle, PageRequest(format=whole_format, **limits), principal=caller.principal)
+        if page.eof:
+            key = "blob" if page.encoding == "base64" else "text"
+            return {"contents": [{"uri": page_uri, "mimeType": stored.mime_type, key: page.content}]}
+    limits["max_bytes"] = caller.max_page_bytes - _NEXT_URI_BYTES
+    page = store.fetch_page(handle, PageRequest(**options, **limits), principal=caller.principal)
+    fields = page.to_dict()
+    if page.next_offset is not None:
+        next_options = {**options, "offset": page.next_offset}
+        fields["next_uri"] = f"{RESOURCE_URI_PREFIX}{handle}?{urlencode(next_options)}"
+    text = orjson.dumps(fields).decode()
+    return {"contents": [{"uri": page_uri, "mimeType": "application/json", "text": text}]}
 
 
 def _parse_query(query: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from forebay import _core
 from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, UpstreamFailed
+from forebay.outputs.clients import find_client
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_fragments
@@ -40,11 +41,13 @@ from forebay.wire.messages import (
     protocol_version,
 )
 from forebay.wire.protocol import (
+    CLIENT_INFO_KEY,
     CLIENT_NOTIFICATIONS,
     CLIENT_REQUESTS,
     MAX_LIST_BYTES,
     SERVER_INFO_KEY,
     add_result_fields,
+    get_client_name,
     is_modern,
     next_cursor,
 )
@@ -113,26 +116,31 @@ class RequestHandler:
         """Return the messages for the client, or the request to forward."""
         method, params = request["method"], request.get("params")
         params = params if isinstance(params, dict) else {}
+        meta = get_meta(params)
         pending = PendingRequest(
             method,
             request["id"],
             protocol_version(params) or self._session.version,
             cursor=params.get("cursor"),
-            progress_token=get_meta(params).get("progressToken"),
+            progress_token=meta.get("progressToken"),
+            client=find_client(get_client_name(meta.get(CLIENT_INFO_KEY))) or self._session.client,
         )
         try:
             if self._is_resource_read(method, params):
-                page = read_resource(self._policy.store, params["uri"], self._policy.max_page_bytes, None)
+                page = read_resource(self._policy.store, params["uri"], self._make_caller(pending))
                 return [_make_response(pending, page, self._server_info)]
             if method == "tools/call" and isinstance(params.get("name"), str):
                 pending = dataclasses.replace(pending, tool=params["name"])
                 if pending.tool in self._policy.tools.names:
                     return self._call_own_tool(pending, params)
-                return self._forward_call(pending, raw)
+                return self._forward_call(pending, raw, meta)
         except ForebayError as error:
             return [self.make_error_response(pending, error)]
         if method in TASK_RESULT_METHODS:
-            tool, mode = self._policy.tasks.find_call(params) or ("", self._policy.resolve_mode("", {})[0])
+            tool, mode = self._policy.tasks.find_call(params) or (
+                "",
+                self._policy.resolve_mode("", {}, meta, pending.client)[0],
+            )
             pending = dataclasses.replace(pending, tool=tool, mode=mode)
         return ForwardedRequest(pending)
 
@@ -143,9 +151,12 @@ class RequestHandler:
         code = INVALID_PARAMS if isinstance(error, LookupError | ValueError) else INTERNAL_ERROR
         return make_error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
 
+    def _make_caller(self, pending: PendingRequest) -> Caller:
+        return Caller(max_page_bytes=self._policy.get_max_page_bytes(pending.client))
+
     def _call_own_tool(self, pending: PendingRequest, params: dict[str, Any]) -> list[bytes]:
         """Call one of forebay's own tools; return its response, after a notification if the list of tools changed."""
-        policy, caller = self._policy, Caller()
+        policy, caller = self._policy, self._make_caller(pending)
         if pending.tool == policy.tools.expand_tool:
             session = None if is_modern(pending.version) else self._session
             tools = policy.rewrite_tools(self._list_tools(get_meta(params)))
@@ -160,12 +171,15 @@ class RequestHandler:
             else [_TOOLS_CHANGED_NOTIFICATION, response]
         )
 
-    def _forward_call(self, pending: PendingRequest, raw: Message) -> list[bytes] | ForwardedRequest:
+    def _forward_call(
+        self, pending: PendingRequest, raw: Message, meta: Mapping[str, Any]
+    ) -> list[bytes] | ForwardedRequest:
         policy = self._policy
         if (refusal := policy.refuse_disabled(pending.tool)) is not None:
             return [_make_response(pending, refusal, self._server_info)]
         if not policy.rewrites_arguments:
-            return ForwardedRequest(dataclasses.replace(pending, mode=policy.resolve_mode(pending.tool, {})[0]))
+            mode, _ = policy.resolve_mode(pending.tool, {}, meta, pending.client)
+            return ForwardedRequest(dataclasses.replace(pending, mode=mode))
         if len(raw) > _MAX_PARSED_CALL_BYTES:
             raise InvalidArgument(
                 f"this call has {len(raw)} bytes, and at most {_MAX_PARSED_CALL_BYTES} are searched for references "
@@ -174,7 +188,8 @@ class RequestHandler:
         # Parse the whole request, because references may be anywhere in the arguments.
         request = parse_fully(raw)
         original = request["params"].get("arguments")
-        mode, arguments = policy.resolve_mode(pending.tool, original if isinstance(original, Mapping) else {})
+        given_arguments = original if isinstance(original, Mapping) else {}
+        mode, arguments = policy.resolve_mode(pending.tool, given_arguments, meta, pending.client)
         pending = dataclasses.replace(pending, mode=mode)
         if not isinstance(original, Mapping):
             return ForwardedRequest(pending)
@@ -243,8 +258,8 @@ def make_tool_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
         # An id of any type is fine: the pipeline only copies it.
         request_id=cast("str | int | None", pending.id),
         handle_length=policy.handle_length,
-        contract=pending.mode.contract,
-    )
+        fetch_with=policy.name_fetch_tool(pending.client),
+    ).with_mode(pending.mode)
 
 
 def _make_response(pending: PendingRequest, result: dict[str, Any], server_info: dict[str, Any]) -> bytes:
@@ -387,8 +402,10 @@ class ResponseHandler:
         return _make_response(pending, {key: []}, self._server_info)
 
     def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> Message | None:
-        """Announce tools and resources, even if the server has none."""
+        """Announce tools and resources, even if the server has none, and say what a handle is."""
         result = message.get("result")
+        if isinstance(result, LazyJSON):
+            result = result.parse()
         if not isinstance(result, dict):
             return None
         if pending.method == "initialize":
@@ -398,12 +415,19 @@ class ResponseHandler:
         capabilities = result.get("capabilities")
         if not isinstance(capabilities, dict):
             return None
-        extended = {"tools": {}, "resources": {}, **capabilities}
+        extended = {**capabilities, **{name: {} for name in ("tools", "resources") if name not in capabilities}}
         if self._policy.tools.expand_tool is not None and pending.method == "initialize":
             extended["tools"] = {**extended["tools"], "listChanged": True}
-        if extended == capabilities:
-            return None
-        return dump_message({**message, "result": {**result, "capabilities": extended}})
+        instructions = self._extend_instructions(result.get("instructions"))
+        return dump_message({**message, "result": {**result, "capabilities": extended, "instructions": instructions}})
+
+    def _extend_instructions(self, instructions: Any) -> Any:
+        if not isinstance(instructions, LazyJSON):
+            return self._policy.extend_instructions(instructions)
+        if instructions.is_spooled or not instructions.is_string:
+            return instructions
+        # A long text: keep its bytes, and write the note before the closing quote.
+        return as_lazy(instructions.json()[:-1] + dump(f"\n\n{self._policy.handle_note}")[1:])
 
 
 def _is_method_not_found(message: dict[str, Any]) -> bool:

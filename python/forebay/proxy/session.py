@@ -11,10 +11,11 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from forebay.errors import UpstreamFailed, UpstreamTimeout
+from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
 from forebay.wire.framing import Message
 from forebay.wire.messages import dump, dump_message, make_id_key, parse, parse_fully
-from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_BYTES, MAX_LIST_PAGES, PageCursors
+from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_BYTES, MAX_LIST_PAGES, PageCursors, get_client_name
 
 __all__ = [
     "CANCELLED_METHOD",
@@ -66,6 +67,8 @@ class Session:
     """Notification that ends the handshake."""
     log_level_request: Message | None = None
     """Last `logging/setLevel` request."""
+    client: Client | None = None
+    """The client of the handshake, if it is a known one."""
     subscribe_requests: dict[str, Message] = dataclasses.field(default_factory=dict)
     """`resources/subscribe` requests by URI: the newest ones, without those that are too large to keep."""
 
@@ -75,6 +78,9 @@ class Session:
         match method:
             case "initialize":
                 self.initialize_request, self.is_negotiated, self.initialized_notification = raw, False, None
+                self.client = find_client(
+                    get_client_name(params.get("clientInfo")) if isinstance(params, dict) else None
+                )
             case "notifications/initialized":
                 self.initialized_notification = raw
             case "logging/setLevel":
@@ -117,6 +123,7 @@ class PendingRequest:
     tool: str = ""
     mode: Mode = _DEFAULT_MODE
     progress_token: object = None
+    client: Client | None = None
 
     @property
     def is_subscription(self) -> bool:

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Callable
 from typing import Final, Self, TypeGuard
 
 import orjson
@@ -163,9 +164,12 @@ class Descriptor:
         """Return the descriptor as JSON."""
         return orjson.dumps(self.to_dict())
 
-    def sent_size(self, escape_levels: int = 1, *, is_ascii: bool = False) -> int:
-        """Return the size of the descriptor in a message; see `escaped_size`."""
-        return escaped_size(self.to_json(), escape_levels, is_ascii=is_ascii)
+    def sent_size(self, escape_levels: int = 1, *, is_ascii: bool = False, is_repeated: bool = False) -> int:
+        """Return the size of the descriptor in a message; see `escaped_size`.
+
+        `is_repeated` means that the message has the descriptor a second time, as structured content.
+        """
+        return _sent_size(self.to_json(), escape_levels, is_ascii=is_ascii, is_repeated=is_repeated)
 
     def fit(
         self,
@@ -174,33 +178,40 @@ class Descriptor:
         source: Buffer | str | None = None,
         escape_levels: int = 1,
         is_ascii: bool = False,
+        is_repeated: bool = False,
     ) -> Self:
         """Return the descriptor shrunk to `max_bytes` in the message it is sent in.
 
         The preview shrinks first, then the outline is dropped, then `items_path`, without which pages still find the
         items. The preview is cut from `source`, the beginning of the payload, or else from the current preview.
-        `escape_levels` (0 or 1) is how often the descriptor will be written into a JSON string. The smallest descriptor
-        may still be larger than `max_bytes`.
+        `escape_levels` (0 or 1) is how often the descriptor will be written into a JSON string; for `is_repeated` see
+        `sent_size`. The smallest descriptor may still be larger than `max_bytes`.
         """
+        measure = functools.partial(_sent_size, escape_levels=escape_levels, is_ascii=is_ascii, is_repeated=is_repeated)
         text = self.preview if source is None else source
         fitted = dataclasses.replace(self, preview="")
-        if fitted.sent_size(escape_levels, is_ascii=is_ascii) > max_bytes:
+        if measure(fitted.to_json()) > max_bytes:
             fitted = dataclasses.replace(fitted, outline=None)
-        if fitted.sent_size(escape_levels, is_ascii=is_ascii) > max_bytes:
+        if measure(fitted.to_json()) > max_bytes:
             fitted = dataclasses.replace(fitted, items_path=None)
         if text is not None:
-            remaining = max(0, max_bytes - fitted.sent_size(escape_levels, is_ascii=is_ascii))
-            text = _cut_preview(text, remaining, escape_levels, is_ascii=is_ascii)
+            remaining = max(0, max_bytes - measure(fitted.to_json()))
+            if is_ascii or is_repeated:
+                text = _cut_preview(text, remaining, measure)
+            else:
+                # The preview is escaped once more than the descriptor that contains it.
+                text = preview(text, MAX_PREVIEW_BYTES, max_escaped_bytes=remaining, escape_levels=1 + escape_levels)
         return dataclasses.replace(fitted, preview=text)
 
 
-def _cut_preview(text: Buffer | str, max_bytes: int, escape_levels: int, *, is_ascii: bool) -> str | None:
-    if not is_ascii:
-        # The preview is escaped once more than the descriptor that contains it.
-        return preview(text, MAX_PREVIEW_BYTES, max_escaped_bytes=max_bytes, escape_levels=1 + escape_levels)
+def _sent_size(data: bytes, escape_levels: int, *, is_ascii: bool, is_repeated: bool) -> int:
+    size = escaped_size(data, escape_levels, is_ascii=is_ascii)
+    return size + escaped_size(data, 0, is_ascii=is_ascii) if is_repeated else size
 
+
+def _cut_preview(text: Buffer | str, max_bytes: int, measure: Callable[[bytes], int]) -> str | None:
     def measure_prefix(length: int) -> int:
-        return escaped_size(orjson.dumps(preview(text, length))[1:-1], escape_levels, is_ascii=True)
+        return measure(orjson.dumps(preview(text, length))[1:-1])
 
     return preview(text, bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=measure_prefix))
 

@@ -349,5 +349,6 @@ def make_not_found_error(handle: object) -> HandleNotFound:
     # A model may send any value; only a short text is repeated in full.
     text = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else short_repr(handle)
     return HandleNotFound(
-        f"nothing is stored under {text}: it never was, or it has expired; call the tool again for a new handle"
+        f"nothing is stored under {text} here: it has expired, or it is a handle of another server; read it with that "
+        "server's tools, or call the tool again for a new handle"
     )

@@ -17,6 +17,7 @@ __all__ = [
     "SERVER_INFO_KEY",
     "PageCursors",
     "add_result_fields",
+    "get_client_name",
     "is_modern",
     "next_cursor",
 ]
@@ -96,6 +97,11 @@ def add_result_fields(
     caching = {"ttlMs": 0, "cacheScope": "private"} if method in _CACHEABLE_METHODS else {}
     meta = {SERVER_INFO_KEY: server_info, **(result.get("_meta") or {})}
     return {**result, "resultType": "complete", **caching, "_meta": meta}
+
+
+def get_client_name(client_info: object) -> object:
+    """Return the name in a `clientInfo`, which may be anything: a client sent it."""
+    return client_info.get("name") if isinstance(client_info, Mapping) else None
 
 
 def next_cursor(page: Mapping[str, Any]) -> Any:

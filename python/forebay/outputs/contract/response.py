@@ -234,12 +234,12 @@ def build_response(
     artifact_id: str = "result",
     mime_type: str | None = None,
     measure_envelope: Callable[[ResponseHead], int] = lambda _: ENVELOPE_BYTES,
-    is_duplicated: bool = False,
+    is_repeated: bool = False,
 ) -> Response:
     """Return a response, and store the payload if it does not fit.
 
-    `measure_envelope` gets the fields of the response, and returns the size of the message around it. `is_duplicated`
-    means that a payload shown whole is also sent as `structuredContent`, where it is not escaped.
+    `measure_envelope` gets the fields of the response, and returns the size of the message around it. `is_repeated`
+    means that the response is also sent as `structuredContent`, where it is not escaped.
     """
     format_artifact_name(domain, artifact_id)
     mime_type = mime_type or ("application/json" if needs_json_encoding(data) else None)
@@ -257,11 +257,11 @@ def build_response(
     if view.item_count is not None:
         fields["count"] = view.item_count
     head, excerpt = _fit_response(
-        {**fields, "hasMore": False}, view, limits, measure_envelope, context.is_ascii, is_duplicated=is_duplicated
+        {**fields, "hasMore": False}, view, limits, measure_envelope, context.is_ascii, is_repeated=is_repeated
     )
     if not view.is_complete(excerpt):
         fields = {**fields, "hasMore": True, **_store_payload(context, domain, artifact_id, payload, mime_type)}
-        head, excerpt = _fit_response(fields, view, limits, measure_envelope, context.is_ascii)
+        head, excerpt = _fit_response(fields, view, limits, measure_envelope, context.is_ascii, is_repeated=is_repeated)
     return _finish_response(head, excerpt)
 
 
@@ -311,13 +311,14 @@ def _fit_response(
     measure_envelope: Callable[[ResponseHead], int],
     is_ascii: bool,
     *,
-    is_duplicated: bool = False,
+    is_repeated: bool = False,
 ) -> tuple[ResponseHead, bytes]:
     """Return the fields with a summary that fits, and the largest excerpt of the payload that fits beside them."""
     measure = functools.partial(escaped_size, escape_levels=1, is_ascii=is_ascii)
 
     def measure_excerpt(excerpt: bytes) -> int:
-        return measure(excerpt) + (escaped_size(excerpt, 0, is_ascii=is_ascii) if is_duplicated else 0)
+        repeated = b',"data":' + excerpt if is_repeated else b""
+        return measure(excerpt) + escaped_size(repeated, 0, is_ascii=is_ascii)
 
     default_summary = "Done" if head["success"] else "Failed"
     for length in _SUMMARY_LENGTHS:

@@ -1,0 +1,161 @@
+"""Images and audio in tool results. A model cannot see them under a handle, so they go inline, scaled down if large."""
+
+import base64
+import functools
+import io
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from forebay import _core
+from forebay.errors import InvalidArgument, InvalidJSON, make_install_hint
+from forebay.outputs.result import Result, is_text_value
+from forebay.wire.messages import LazyJSON
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["MAX_MEDIA_BYTES", "find_media", "measure_media", "select_media"]
+
+_log = logging.getLogger("forebay")
+
+MAX_MEDIA_BYTES = 1_000_000
+"""Maximum bytes of base64 that the images and audio of one result take inline.
+
+Some clients close the connection at messages above 1 MiB.
+"""
+
+_SIDES_PIXELS = (1568, 1024, 640, 320)
+"""Longest sides of an image that is scaled down, until it fits. Models do not see more detail than the first."""
+
+_MAX_PIXELS = 16_000_000
+"""Maximum pixels of an image that is decoded to be scaled down: 48 MB."""
+
+_MAX_BLOCKS = 1000
+"""Maximum number of blocks in a result that is searched for images and audio."""
+
+_JPEG_QUALITIES = (85, 60)
+
+Block: TypeAlias = Mapping[str, Any]
+
+
+def find_media(result: Result | LazyJSON, kinds: frozenset[str]) -> list[Block]:
+    """Return the blocks of these kinds in a result. Their data may be `LazyJSON`."""
+    if not kinds:
+        return []
+    try:
+        content = result.members(("content",)).get("content") if isinstance(result, LazyJSON) else result.get("content")
+        return [block for block in _open_blocks(content) if _is_media(block, kinds)]
+    except InvalidJSON:
+        return []
+
+
+def _open_blocks(content: Any) -> Iterator[Any]:
+    if isinstance(content, LazyJSON):
+        if not content.is_array:
+            return
+        try:
+            content = [content.slice(*span) for span in _core.items(content.span, _MAX_BLOCKS)]
+        except InvalidArgument:
+            return
+    for block in content if isinstance(content, list) else ():
+        yield block.parse() if isinstance(block, LazyJSON) and block.is_object else block
+
+
+def _is_media(block: Any, kinds: frozenset[str]) -> bool:
+    return isinstance(block, dict) and block.get("type") in kinds and is_text_value(block.get("data"))
+
+
+def measure_media(blocks: list[Block]) -> int:
+    """Return the size of the base64 data in image and audio blocks."""
+    return sum(len(block["data"]) for block in blocks)
+
+
+def select_media(blocks: list[Block], *, must_reencode: bool) -> list[dict[str, Any]]:
+    """Return image and audio blocks for a model, within `MAX_MEDIA_BYTES` in total.
+
+    Large images are scaled down. Audio, and images that cannot be read, are left out if they are too large, and with
+    `must_reencode` always: then only pixels are returned.
+    """
+    selected: list[dict[str, Any]] = []
+    remaining = MAX_MEDIA_BYTES
+    for number, block in enumerate(blocks):
+        # Leave a share of the budget for each of the blocks that follow.
+        share = remaining // (len(blocks) - number)
+        is_small = len(block["data"]) <= share and not must_reencode
+        prepared = {**block, "data": _read_data(block).decode()} if is_small else _scale_down(block, share)
+        if prepared is not None:
+            selected.append(prepared)
+            remaining -= len(prepared["data"])
+    return selected
+
+
+def _read_data(block: Block) -> bytes:
+    data = block["data"]
+    return data.text() if isinstance(data, LazyJSON) else data.encode()
+
+
+def _scale_down(block: Block, max_bytes: int) -> dict[str, Any] | None:
+    """Return an image block of at most `max_bytes` of base64; `None` if that is not possible."""
+    if block["type"] != "image" or not _has_pillow():
+        return None
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(base64.b64decode(_read_data(block), validate=True))) as image:
+            # A JPEG is decoded at a fraction of its size.
+            image.draft("RGB", (_SIDES_PIXELS[0], _SIDES_PIXELS[0]))
+            if image.width * image.height > _MAX_PIXELS:
+                return None
+            encoded = _encode_image(image, max_bytes // 4 * 3)
+    except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        _log.info("forebay: an image could not be scaled down: %.200s", error)
+        return None
+    if encoded is None:
+        return None
+    data, mime_type = encoded
+    return {**block, "data": base64.b64encode(data).decode(), "mimeType": mime_type}
+
+
+def _encode_image(image: "Image", max_bytes: int) -> tuple[bytes, str] | None:
+    """Return an image scaled down until it fits, as PNG if it is no JPEG and that is small enough, else as JPEG."""
+    has_alpha = "transparency" in image.info or image.mode in ("RGBA", "LA", "PA")
+    scaled = image.convert("RGBA" if has_alpha else "RGB")
+    for side in _SIDES_PIXELS:
+        scaled.thumbnail((side, side))
+        if image.format != "JPEG" and len(png := _save(scaled, "PNG")) <= max_bytes:
+            return png, "image/png"
+        for quality in _JPEG_QUALITIES:
+            jpeg = _save(_flatten(scaled) if has_alpha else scaled, "JPEG", quality=quality)
+            if len(jpeg) <= max_bytes:
+                return jpeg, "image/jpeg"
+    return None
+
+
+def _flatten(image: "Image") -> "Image":
+    """Return an image with transparency on white."""
+    from PIL import Image
+
+    background = Image.new("RGB", image.size, "white")
+    background.paste(image, mask=image.getchannel("A"))
+    return background
+
+
+def _save(image: "Image", image_format: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, image_format, **options)
+    return buffer.getvalue()
+
+
+@functools.cache
+def _has_pillow() -> bool:
+    try:
+        import PIL  # noqa: F401
+    except ModuleNotFoundError:
+        _log.warning(
+            "forebay: images above %d bytes are not shown, only stored; to scale them down, %s",
+            MAX_MEDIA_BYTES,
+            make_install_hint("images"),
+        )
+        return False
+    return True

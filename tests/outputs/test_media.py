@@ -1,0 +1,149 @@
+"""Images and audio go inline in mode `auto`; large images are scaled down, and the original is under a handle."""
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forebay.outputs.media import MAX_MEDIA_BYTES
+from forebay.outputs.pipeline import MAX_MESSAGE_BYTES, ToolCall
+from forebay.outputs.policy import OutputPolicy
+from forebay.store.payload import encode
+from forebay.wire.messages import parse_lazy
+from PIL import Image
+
+
+def make_image(width: int, height: int, image_format: str = "PNG", mode: str = "RGB") -> bytes:
+    """Return a noisy image, which hardly compresses."""
+    channel = Image.effect_noise((width, height), 90)
+    image = Image.merge("RGB", [channel, channel.rotate(90, expand=False), channel]).convert(mode)
+    buffer = io.BytesIO()
+    image.save(buffer, image_format)
+    return buffer.getvalue()
+
+
+def make_block(data: bytes, mime_type: str = "image/png", kind: str = "image") -> dict[str, Any]:
+    return {"type": kind, "data": base64.b64encode(data).decode(), "mimeType": mime_type}
+
+
+def respond(policy: OutputPolicy, result: dict[str, Any], *, is_lazy: bool = False) -> dict[str, Any]:
+    """Return what a client gets for a result."""
+    mode, _ = policy.resolve_mode("any", {})
+    given: Any = parse_lazy(encode(result)) if is_lazy else result
+    if policy.pipeline.is_inline(given, mode):
+        return result
+    return dict(policy.pipeline.store_result(given, ToolCall("any").with_mode(mode)))
+
+
+@pytest.fixture
+def make_policy(tmp_path: Path) -> Any:
+    def make(**options: Any) -> OutputPolicy:
+        return OutputPolicy(tmp_path.as_uri(), **{"output_mode": "auto", "sweep_interval": 0, **options})
+
+    return make
+
+
+SMALL, LARGE = make_image(200, 150), make_image(2400, 1200)
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+@pytest.mark.parametrize(("kind", "mime_type"), [("image", "image/png"), ("audio", "audio/wav")])
+def test_small_media_go_inline_untouched(make_policy: Any, kind: str, mime_type: str, is_lazy: bool) -> None:
+    data = SMALL if kind == "image" else bytes(range(256)) * 500
+    result = {"content": [{"type": "text", "text": "a picture"}, make_block(data, mime_type, kind)]}
+    assert len(encode(result)) > 32768
+    assert respond(make_policy(), result, is_lazy=is_lazy) is result
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_large_image_is_scaled_down_and_the_original_stored(make_policy: Any, is_lazy: bool) -> None:
+    policy = make_policy()
+    response = respond(policy, {"content": [make_block(LARGE)]}, is_lazy=is_lazy)
+    text, image = response["content"]
+    assert image["type"] == "image"
+    assert len(image["data"]) <= MAX_MEDIA_BYTES
+    with Image.open(io.BytesIO(base64.b64decode(image["data"]))) as shown:
+        assert shown.size == (1568, 784)
+        assert shown.get_format_mimetype() == image["mimeType"]
+    descriptor = json.loads(text["text"])
+    assert descriptor["mime_type"] == "image/png"
+    with policy.store.open(descriptor["output_handle"]) as stored:
+        assert stored.read() == LARGE
+    assert len(encode({**response, "content": [text]})) <= MAX_MESSAGE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("image_format", "mode"),
+    [("PNG", "RGBA"), ("PNG", "P"), ("PNG", "L"), ("JPEG", "CMYK"), ("WEBP", "RGB"), ("GIF", "P")],
+)
+def test_every_kind_of_image_is_scaled_down(make_policy: Any, image_format: str, mode: str) -> None:
+    data = make_image(2600, 2000, image_format, mode)
+    _, image = respond(make_policy(), {"content": [make_block(data + bytes(MAX_MEDIA_BYTES))]})["content"]
+    with Image.open(io.BytesIO(base64.b64decode(image["data"]))) as shown:
+        assert max(shown.size) == 1568
+    assert len(image["data"]) <= MAX_MEDIA_BYTES
+
+
+def test_an_image_stays_visible_beside_a_text_that_is_stored(make_policy: Any) -> None:
+    policy = make_policy()
+    result = {"content": [{"type": "text", "text": "words " * 20_000}, make_block(SMALL)]}
+    text, image = respond(policy, result)["content"]
+    assert image == result["content"][1]
+    with policy.store.open(json.loads(text["text"])["output_handle"]) as stored:
+        assert json.loads(stored.read()) == result
+
+
+def test_many_images_share_the_limit(make_policy: Any) -> None:
+    result = {"content": [make_block(make_image(900, 900)) for _ in range(8)]}
+    _, *images = respond(make_policy(), result)["content"]
+    assert len(images) == 8
+    assert 0 < sum(len(image["data"]) for image in images) <= MAX_MEDIA_BYTES
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        make_block(bytes(MAX_MEDIA_BYTES), "audio/wav", "audio"),
+        make_block(bytes(MAX_MEDIA_BYTES)),
+        {"type": "image", "data": "?" * (MAX_MEDIA_BYTES + 1), "mimeType": "image/png"},
+        make_block(make_image(30, 30)[:60] + bytes(MAX_MEDIA_BYTES)),
+        {"type": "image", "data": 5, "mimeType": "x" * 50_000},
+    ],
+    ids=["audio", "no image", "no base64", "damaged", "no data"],
+)
+def test_what_cannot_be_shown_is_stored_alone(make_policy: Any, block: dict[str, Any]) -> None:
+    (text,) = respond(make_policy(), {"content": [block]})["content"]
+    assert json.loads(text["text"])["output_handle"].startswith("oh_")
+
+
+def test_an_image_of_too_many_pixels_is_not_decoded(make_policy: Any) -> None:
+    buffer = io.BytesIO()
+    Image.new("L", (9000, 9000)).save(buffer, "PNG")
+    (text,) = respond(make_policy(), {"content": [make_block(buffer.getvalue() + bytes(MAX_MEDIA_BYTES))]})["content"]
+    assert "output_handle" in json.loads(text["text"])
+
+
+def test_the_mode_of_a_kind_can_be_chosen(make_policy: Any) -> None:
+    small = {"content": [make_block(make_image(20, 20))]}
+    medium = {"content": [make_block(SMALL)]}
+    assert respond(make_policy(image_mode="auto"), small) is small
+    assert len(respond(make_policy(image_mode="auto"), medium)["content"]) == 1
+    assert len(respond(make_policy(image_mode="handle"), small)["content"]) == 1
+    assert respond(make_policy(audio_mode="handle"), medium) is medium
+    # The mode of the tool comes first.
+    assert len(respond(make_policy(output_mode="handle"), small)["content"]) == 1
+    by_tool = make_policy(tools={"any": {"image_mode": "handle"}})
+    assert len(respond(by_tool, small)["content"]) == 1
+
+
+def test_beside_a_redacted_output_only_pixels_are_shown(make_policy: Any) -> None:
+    policy = make_policy(redact=["secret-[0-9]+"])
+    secret = b"secret-123 " * 100
+    blocks = [make_block(SMALL + secret), make_block(secret, "audio/wav", "audio"), make_block(secret)]
+    result = {"content": [{"type": "text", "text": "words " * 20_000}, *blocks]}
+    text, *media = respond(policy, result)["content"]
+    assert [block["type"] for block in media] == ["image"]
+    assert b"secret-123" not in base64.b64decode(media[0]["data"])
+    assert "secret-123" not in text["text"]
