@@ -15,7 +15,7 @@ from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
 from forebay import InvalidArgument
 from forebay.cli.parser import parse_arguments
-from forebay.config.adopt import FileNotChanged, replace_file
+from forebay.config.files import FileNotChanged, replace_file
 from forebay.config.options import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
 from forebay import InvalidArgument
 from forebay.config.adopt import adopt_servers, is_forebay, restore_servers
-from forebay.config.clients import find_servers, mask_client_file
-from forebay.config.jsonc import parse_jsonc
+from forebay.config.client_servers import find_servers, mask_client_file
+from forebay.config.documents import parse_document
 from forebay.config.load import load_settings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +19,8 @@ FOREBAY = ["/usr/bin/forebay"]
 WAYS = {"path": FOREBAY, "uvx": ["uvx", "forebay==1.2"], "module": ["/usr/bin/python3", "-m", "forebay"]}
 
 
-def servers(text: str) -> dict[str, Any]:
-    return {str(server): server.node.to_python() for server in find_servers(text, "f")}
+def servers(text: str, path: str = "f") -> dict[str, Any]:
+    return {str(server): server.node.to_python() for server in find_servers(parse_document(text, path), path)}
 
 
 def words(server: dict[str, Any]) -> list[str]:
@@ -32,7 +33,7 @@ def test_undone_it_is_what_it_was_to_the_byte(name: str, way: str) -> None:
     text = FILES[name]
     change = adopt_servers(text, name, WAYS[way], ["--output-mode=handle", "--tool=x=auto"])
     assert change.skip_reasons == {}
-    assert set(change.changed_servers) == set(servers(text))
+    assert set(change.changed_servers) == set(servers(text, name))
     assert restore_servers(change.text, name).text == text
 
 
@@ -141,8 +142,26 @@ def test_later_edits_are_left_alone() -> None:
 def test_a_file_that_was_written_anew_is_undone_by_its_meaning(name: str) -> None:
     """Some clients sort the keys and drop the comments when they save."""
     text = adopt_servers(FILES[name], name, FOREBAY, []).text
-    anew = json.dumps(parse_jsonc(text).to_python(), indent=1, sort_keys=True)
-    assert servers(restore_servers(anew, name).text) == servers(FILES[name])
+    values = parse_document(text, name).root.to_python()
+    if name.endswith(".toml"):
+        anew = write_toml(values)
+    elif name.endswith(".yaml"):
+        anew = yaml.safe_dump(values)
+    else:
+        anew = json.dumps(values, indent=1, sort_keys=True)
+    assert servers(restore_servers(anew, name).text, name) == servers(FILES[name], name)
+
+
+def write_toml(values: dict[str, Any], *path: str) -> str:
+    """Write tables with a header each, as Codex does."""
+    lines = [f"[{'.'.join(map(json.dumps, path))}]"] if path else []
+    lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items() if is_plain(value)]
+    tables = [write_toml(value, *path, key) for key, value in values.items() if isinstance(value, dict)]
+    return "\n".join([*lines, *tables])
+
+
+def is_plain(value: Any) -> bool:
+    return isinstance(value, str | int) or (isinstance(value, list) and all(map(is_plain, value)))
 
 
 def test_what_stands_behind_forebay_with_a_comma_is_undone() -> None:
@@ -165,8 +184,10 @@ def test_what_stands_behind_forebay_with_a_comma_is_undone() -> None:
         ('{"url": "http://x", "headers": [], "type": "http"}', "no object"),
         ('{"url": "http://x", "headers": {"A": 1}}', "is no text"),
         ('{"url": "http://x", "headers": {"A B": "1"}}', "cannot be sent"),
-        ('{"url": "http://x", "headers": {}, "env": {"A": "b"}}', "has a url and env"),
-        ('{"url": "http://x", "env": {}}', "has a url and env"),
+        ('{"url": "http://x", "headers": {"A": "1"}, "env": {"A": "b"}}', "has headers and variables"),
+        ('{"url": "http://x", "env": {"FOREBAY_HEADER_A": "b"}}', "has a url and variables of forebay"),
+        ('{"url": "http://x", "httpUrl": "http://x"}', "has url and httpUrl; leave one of them"),
+        ('{"url": "http://x", "oauth": {}}', "has oauth, which only its client understands"),
     ],
 )
 def test_what_cannot_be_adopted_is_left_and_said(server: str, why: str) -> None:
@@ -267,5 +288,5 @@ def test_what_is_shown_has_no_secrets(name: str) -> None:
     for text in (FILES[name], adopt_servers(FILES[name], name, FOREBAY, []).text):
         masked = mask_client_file(text, name)
         assert "hunter2" not in masked
-        assert servers(masked).keys() == servers(text).keys()
+        assert servers(masked, name).keys() == servers(text, name).keys()
     assert "${input:key}" in mask_client_file(VS_CODE, "f")
