@@ -388,11 +388,11 @@ def _restore_server(document: Document, server: ServerEntry) -> list[Edit]:
 def _disallow_tools(document: Document, server: ServerEntry, wrap: WrapCommand) -> Iterator[Edit]:
     """Remove the tools that were added to the allow-lists of a server."""
     for key, value in wrap.get_notes().items():
-        node = server.entry.find_node(key) if key in ALLOW_KEYS else None
-        if node is not None and isinstance(node.value, list):
+        member = server.entry.get_member(key) if key in ALLOW_KEYS else None
+        if member is not None and isinstance(member.node.value, list):
             added = value.split(",")
-            indexes = [index for index, item in enumerate(node.value) if item.value in added]
-            yield from document.remove_items(node, indexes)
+            indexes = [index for index, item in enumerate(member.node.value) if item.value in added]
+            yield from document.remove_items(member, indexes)
 
 
 def _restore_command(document: Document, server: ServerEntry, wrap: WrapCommand) -> list[Edit]:
@@ -404,7 +404,7 @@ def _restore_command(document: Document, server: ServerEntry, wrap: WrapCommand)
         return [new_command, (wrap.words[1].start, server_args[0].start, "")]
     if _NO_ARGS_NOTE in wrap.options:
         return [new_command, document.remove_member(server.node, wrap.args)]
-    return [new_command, document.empty_list(wrap.args.node)]
+    return [new_command, document.empty_list(wrap.args)]
 
 
 def _restore_url(document: Document, server: ServerEntry, wrap: WrapCommand, url: Node) -> list[Edit]:

@@ -134,15 +134,15 @@ def remove_rules(document: Document, servers: Servers, earlier: Sequence[Documen
     removed: list[str] = []
     unsure: list[str] = []
     for rules in _RULE_LISTS:
-        node = document.root.find_node(*rules.allow_path)
-        listed = _list_strings(node)
+        member = document.root.find_member(*rules.allow_path)
+        listed = _list_strings(None if member is None else member.node)
         ours = {rules.name_tool(server, tool) for server, tools in servers.items() for tool in tools} & {*listed}
         earlier_lists = [_list_strings(version.root.find_node(*rules.allow_path)) for version in earlier]
         added = {rule for rule in ours if any(rule not in rules_then for rules_then in earlier_lists)}
         unsure += [] if earlier else sorted(ours)
         removed += sorted(added)
-        if node is not None and added:
-            edits += document.remove_items(node, [index for index, rule in enumerate(listed) if rule in added])
+        if member is not None and added:
+            edits += document.remove_items(member, [index for index, rule in enumerate(listed) if rule in added])
     return apply_edits(document.text, edits), removed, unsure
 
 

@@ -127,6 +127,8 @@ class ClientFile:
     """The client, if it is known."""
     has_servers: bool = True
     """Whether servers are configured in it; otherwise it only has rules on tools."""
+    is_of_project: bool = False
+    """Whether it is in the folder of a project, so that whoever wrote the project may have written it."""
 
 
 def find_client_files(environ: Mapping[str, str], folder: Path, platform: str = sys.platform) -> list[ClientFile]:
@@ -154,8 +156,10 @@ def identify_client(path: str) -> Client | None:
 def _iter_client_files(environ: Mapping[str, str], folder: Path, platform: str) -> Iterator[ClientFile]:
     folders = _list_folders(environ, platform)
     for client in CLIENTS:
-        for path in (*client.user_files, *client.project_files):
-            yield ClientFile(folder / path.format_map(folders), client)
+        for path in client.user_files:
+            yield ClientFile(Path(path.format_map(folders)), client)
+        for path in client.project_files:
+            yield ClientFile(folder / path, client, is_of_project=True)
         for path in client.rule_files:
             yield ClientFile(folder / path.format_map(folders), client, has_servers=False)
 

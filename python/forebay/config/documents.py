@@ -125,16 +125,21 @@ class Document:
         """Insert items into a list that has none."""
         return node.start + 1, node.start + 1, ", ".join(raw_items)
 
-    def empty_list(self, node: Node) -> Edit:
+    def empty_list(self, member: Member) -> Edit:
         """Remove all items of a list, and the comma that may follow the last one."""
+        node = member.node
+        if node.is_block:
+            return member.key_end, node.end, ": []"
         comma = re.compile(r"\s*,").match(self.text, node.value[-1].end)
         return node.value[0].start, comma.end() if comma else node.value[-1].end, ""
 
-    def remove_items(self, node: Node, indexes: Collection[int]) -> list[Edit]:
+    def remove_items(self, member: Member, indexes: Collection[int]) -> list[Edit]:
         """Remove items of a list, each with the separator between it and its neighbour."""
-        items = node.value
+        items = member.node.value
+        if not indexes:
+            return []
         if len(indexes) == len(items):
-            return [self.empty_list(node)]
+            return [self.empty_list(member)]
         edits = []
         for index in sorted(indexes):
             if index == 0:

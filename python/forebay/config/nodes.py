@@ -27,6 +27,12 @@ class Node:
         """Return a member of an object, or `None`."""
         return self.value.get(name) if isinstance(self.value, dict) else None
 
+    def find_member(self, *keys: str) -> "Member | None":
+        """Return the member at a path of keys, or `None`."""
+        *outer_keys, name = keys
+        node = self.find_node(*outer_keys)
+        return None if node is None else node.get_member(name)
+
     def find_node(self, *keys: str) -> "Node | None":
         """Return the value at a path of keys, or `None`."""
         node = self
