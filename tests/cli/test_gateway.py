@@ -170,7 +170,7 @@ def test_every_option_has_its_flag() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["wrap", "serve", "config", "adopt"])
+@pytest.mark.parametrize("command", ["wrap", "serve", "config", "adopt", "doctor"])
 def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, run(command, "--help").out.decode().splitlines())) <= 80

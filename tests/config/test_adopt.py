@@ -14,6 +14,8 @@ from forebay.config.load import load_settings
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonc_texts import documents
+from toml_texts import toml_documents
+from yaml_texts import yaml_documents
 
 FOREBAY = ["/usr/bin/forebay"]
 WAYS = {"path": FOREBAY, "uvx": ["uvx", "forebay==1.2"], "module": ["/usr/bin/python3", "-m", "forebay"]}
@@ -281,6 +283,60 @@ def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
             assert words(server)[-2:] == ["--url", mine[name]["url"]]
             variables = {f"FOREBAY_HEADER_{key}": value for key, value in mine[name].get("headers", {}).items()}
             assert server.get("env", {}) == variables
+
+
+TOOL_LISTS = st.lists(st.sampled_from(["a", "*", "output_fetch", "x,y"]), max_size=3)
+HEADERS = st.dictionaries(st.sampled_from(["Authorization", "X-Key"]), WORDS, max_size=2)
+CODEX_SERVERS = st.fixed_dictionaries(
+    {"command": NAMED},
+    optional={"args": st.lists(WORDS, max_size=3), "env": st.dictionaries(NAMED, WORDS), "enabled_tools": TOOL_LISTS},
+) | st.fixed_dictionaries(
+    {"url": NAMED},
+    optional={"http_headers": HEADERS, "bearer_token_env_var": NAMED, "enabled_tools": TOOL_LISTS},
+)
+GOOSE_SERVERS = st.fixed_dictionaries(
+    {"cmd": NAMED, "type": st.just("stdio")},
+    optional={"args": st.lists(WORDS, max_size=3), "envs": st.just({}), "available_tools": TOOL_LISTS},
+) | st.fixed_dictionaries(
+    {"uri": NAMED, "type": st.just("streamable_http")},
+    optional={"headers": HEADERS, "envs": st.just({}), "available_tools": TOOL_LISTS},
+)
+OTHERS = [
+    ("config.toml", "mcp_servers", CODEX_SERVERS, toml_documents),
+    ("config.yaml", "extensions", GOOSE_SERVERS, yaml_documents),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "key", "entries", "write"), OTHERS, ids=["toml", "yaml"])
+@given(data=st.data())
+def test_any_toml_or_yaml_comes_back_to_the_byte(
+    name: str, key: str, entries: st.SearchStrategy[Any], write: Any, data: st.DataObject
+) -> None:
+    mine: dict[str, Any] = data.draw(st.dictionaries(NAMED, entries, min_size=1, max_size=3))
+    text = data.draw(write({"before": [1], key: mine, "after": {"command": "x"}}))
+    way = data.draw(st.sampled_from(list(WAYS.values())))
+    change = adopt_servers(text, name, way, ["--journal"])
+    assert restore_servers(change.text, name).text == text
+    assert adopt_servers(change.text, name, way, []).text == change.text
+    assert {*change.changed_servers, *change.skip_reasons} == mine.keys()
+    for reason in change.skip_reasons.values():
+        assert "that --undo could not restore" in reason or "is written in parts" in reason
+    before, now = servers(text, name), servers(change.text, name)
+    assert {server for server in now if now[server] != before[server]} == {*change.changed_servers}
+    for server in change.changed_servers:
+        command, *args = words({"command": now[server].get("cmd"), **now[server]})
+        assert [command, *args][: len(way) + 1] == [*way, "wrap"]
+        own = mine[server].get("command") or mine[server].get("cmd")
+        target = mine[server].get("url") or mine[server].get("uri")
+        expected = [own, *mine[server].get("args", [])] if own else [target]
+        assert args[len(args) - len(expected) :] == expected
+        for list_key in ("enabled_tools", "available_tools"):
+            old_list, new_list = before[server].get(list_key), now[server].get(list_key)
+            if old_list and "*" not in old_list:
+                assert {*new_list} == {*old_list, "output_fetch", "output_search"}
+            else:
+                assert new_list == old_list
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -61,8 +61,11 @@ def adopt(args: Namespace) -> None:
         plans, errors = [*plans, *rule_plans], [*errors, *rule_errors]
     _show(plans)
     if not args.all:
+        command = f"forebay adopt --all{' --undo' if args.undo else ''}"
         for plan in rule_plans:
-            _print_note(f"{plan.file.path} has rules on tools of its own; `forebay adopt --all` changes {plan.changes}")
+            if plan.changes:
+                rules = ", ".join(plan.changes)
+                _print_note(f"{plan.file.path} has rules on tools of its own; `{command}` changes {rules}")
     changed = [plan for plan in plans if plan.changes]
     if not changed:
         _print_note("there is nothing to change")

@@ -16,7 +16,7 @@ def parse_yaml(text: str) -> Node:
     try:
         import yaml
     except ModuleNotFoundError:
-        raise InvalidArgument("reading it needs PyYAML: pip install 'forebay[yaml]'") from None
+        raise InvalidArgument("reading it needs PyYAML, the extra yaml of forebay: pip install PyYAML") from None
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         return Node(0, 0, None) if root is None else _Converter().convert(root)

@@ -130,7 +130,9 @@ class HttpProbe(Probe):
                 self._headers[_SESSION_HEADER] = session_id
             if self._stream is not None:
                 if "method" in message and "id" in message:
-                    yield from self._stream_messages
+                    # Not `yield from`, which would end the stream together with this generator.
+                    for received in self._stream_messages:  # noqa: UP028
+                        yield received
             elif response.headers.get_content_type() == _EVENTS_TYPE:
                 yield from _iter_messages(self._iter_events(response, method))
             elif body := b"".join(self._iter_chunks(response, method)):
