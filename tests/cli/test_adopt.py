@@ -125,11 +125,11 @@ def test_a_broken_file_does_not_stop_the_others(clients: ClientHome) -> None:
     assert result.code == 1
     assert "forebay" in good.read_text()
     errors = [json.loads(line)["error"]["message"] for line in result.err.splitlines() if line.startswith(b"{")]
-    assert [message.partition(" is no")[0].rpartition("/")[2] for message in errors] == [
+    assert [message.partition(" cannot be read as ")[0].rpartition("/")[2] for message in errors] == [
         "config.toml",
         "settings.json",
         "settings.json",
-        "crush.json",
+        "crush.json is not UTF-8; save it as such",
         "config.yaml",
     ]
     assert "no second mcpServers" in errors[2]
@@ -239,6 +239,16 @@ def test_a_single_file_says_which_rules_it_leaves(clients: ClientHome) -> None:
         f"{settings} has rules on tools of its own; `forebay adopt --all` changes mcp__github__".encode() in result.err
     )
     assert settings.read_text() == SETTINGS
+
+
+def test_a_file_of_a_project_may_be_shared(clients: ClientHome) -> None:
+    file = clients.write("project/.mcp.json", CLAUDE_CODE)
+    clients.write(".cursor/mcp.json", CURSOR)
+    note = f"{file} is part of a project; if others use it as well, give --forebay forebay".encode()
+    result = run("adopt", "--all")
+    assert note in result.err
+    assert result.err.count(b"is part of a project") == 1
+    assert note not in run("adopt", "--all", "--forebay", "forebay").err
 
 
 def test_tools_that_stay_hidden_are_named(clients: ClientHome) -> None:

@@ -219,13 +219,13 @@ def test_files_that_cannot_be_read(clients: ClientHome) -> None:
     clients.write(".config/Code/User/settings.json", "{}")
     _, rows = check()
     assert rows.keys() == {None}
-    assert "mcp.json is no JSON: line 1" in rows[None]["problems"][0]
+    assert "mcp.json cannot be read as JSON: line 1" in rows[None]["problems"][0]
     other = clients.write("other.json", "{}")
     assert "has no servers" in check(str(other))[1][None]["problems"][0]
     assert "cannot be read" in check(str(other) + "x")[1][None]["problems"][0]
     clients.write(".claude/settings.json", "[")
     path = clients.write("project/.mcp.json", file_of(s=entry([*WRAP, "--", *SERVER])))
-    assert "settings.json is no JSON" in check(str(path))[1]["s"]["problems"][0]
+    assert "settings.json cannot be read as JSON" in check(str(path))[1]["s"]["problems"][0]
 
 
 def test_without_files_all_is_well(clients: ClientHome) -> None:

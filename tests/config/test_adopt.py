@@ -220,9 +220,26 @@ def test_what_cannot_be_undone_is_left_and_said(server: str, why: str) -> None:
     assert why in change.skip_reasons["a"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("f", '{"mcpServers": {"a": {"url": "http://x", "type": "h\\u0074tp"}, "b": {"command": "x"}}}'),
+        ("f", '{"mcpServers": {"a": {"\\u0075rl": "http://x"}, "b": {"command": "x"}}}'),
+        ("f.yaml", "extensions:\n  a:\n    cmd: x, y\n    args: [z]\n  b:\n    cmd: x\n    args: [z]\n"),
+        ("f.toml", "mcp_servers.b.command = 'x'\n[mcp_servers.a]\nurl = 'x'\nhttp_headers.A = 'b'\n"),
+    ],
+)
+def test_what_could_not_be_undone_to_the_byte_is_left(name: str, text: str) -> None:
+    change = adopt_servers(text, name, FOREBAY, [])
+    assert change.changed_servers == ("b",)
+    assert "--undo could not restore" in change.skip_reasons["a"] or "in parts" in change.skip_reasons["a"]
+    assert servers(change.text, name)["a"] == servers(text, name)["a"]
+    assert restore_servers(change.text, name).text == text
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"a": 1}', "{'a': 1}", "nul"])
 def test_what_is_no_client_file(text: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"^f (is no JSON: line 1|has no servers)"):
+    with pytest.raises(InvalidArgument, match=r"^f (cannot be read as JSON: line 1|has no servers)"):
         adopt_servers(text, "f", FOREBAY, [])
 
 

@@ -80,12 +80,27 @@ def test_keys_of_other_clients(tmp_path: Path) -> None:
     assert targets(tmp_path, text)["a"].args == ("/home/ann",)
     text = "[mcp_servers.a]\nurl = 'http://x'\nenv_http_headers = { X-Key = 'TOKEN' }"
     assert targets(tmp_path, text, name="config.toml")["a"].headers == {"X-Key": "token"}
+    # Codex does not expand variables.
+    text = "[mcp_servers.a]\ncommand = 'x'\nargs = ['${NOT_SET}']"
+    assert targets(tmp_path, text, name="config.toml")["a"].args == ("${NOT_SET}",)
+    # A server may be called like a key.
+    assert targets(tmp_path, '{"mcp": {"servers": {"command": "x", "type": "stdio"}}}')["servers"].command == "x"
 
 
 def test_what_only_the_client_knows(tmp_path: Path) -> None:
     assert "has ${input:key}, which only its client knows" in refused(tmp_path, VS_CODE)
     assert "needs the variable NOT_SET" in refused(tmp_path, '{"servers": {"a": {"command": "${NOT_SET}"}}}')
     assert "envFile" in refused(tmp_path, '{"servers": {"a": {"command": "x", "envFile": ".env"}}}')
+
+
+@pytest.mark.parametrize("lines", ["http_headers = ['x']", "env_http_headers = ['A']", "http_headers = 1"])
+def test_headers_that_are_none(lines: str, tmp_path: Path) -> None:
+    text = f"[mcp_servers.a]\nurl = 'http://x'\nbearer_token_env_var = 'TOKEN'\n{lines}"
+    if lines.startswith("env"):
+        assert targets(tmp_path, text, name="f.toml")["a"].headers == {"Authorization": "Bearer token"}
+    else:
+        with pytest.raises(InvalidArgument, match="headers of the upstream a"):
+            targets(tmp_path, text, name="f.toml")
 
 
 @pytest.mark.parametrize("server", ["3", "{}", '{"command": 3}', '{"command": "x", "args": "y"}', '{"url": "x"}'])

@@ -138,6 +138,8 @@ def _plan_file(file: "ClientFile", edit: "Callable[[str, str], FileChange]", arg
             "server first, or --header 'Authorization: Bearer ${TOKEN}' to its args afterwards"
             for name in change.servers_without_headers
         ]
+        if file.is_of_project and change.changed_servers and not args.forebay:
+            notes.append(f"{path} is part of a project; if others use it as well, give --forebay forebay")
     return _Plan(file, text, new_text, (*change.changed_servers, *rules), tuple(notes), servers)
 
 

@@ -53,6 +53,8 @@ class Dialect:
     """Key of the name of the variable that holds a bearer token."""
     header_variables: str | None = None
     """Key of the names of the variables that hold headers."""
+    has_variables: bool = True
+    """Whether the client expands `${VAR}` in commands and their variables."""
 
 
 _STANDARD = Dialect()
@@ -61,9 +63,10 @@ _CODEX = Dialect(
     headers="http_headers",
     bearer_variable="bearer_token_env_var",
     header_variables="env_http_headers",
+    has_variables=False,
 )
 _OPENCODE = Dialect(args=None, env="environment", urls=("url",), local_type="local")
-_GOOSE = Dialect(command="cmd", env="envs", urls=("uri",))
+_GOOSE = Dialect(command="cmd", env="envs", urls=("uri",), has_variables=False)
 
 _SERVER_PATHS: tuple[tuple[str, ...], ...] = (
     ("mcpServers",),
@@ -77,8 +80,8 @@ _SERVER_PATHS: tuple[tuple[str, ...], ...] = (
 """Paths to the servers in a file: of most clients; of VS Code, in mcp.json and in settings.json; of Codex; of Zed; of
 goose; of opencode and Crush."""
 
-_SHARED_PATHS = (("extensions",), ("mcp",))
-"""Paths that other programs use for other things. Only objects with a command or a URL are servers there."""
+_SHARED_PATHS = (("mcp", "servers"), ("extensions",), ("mcp",))
+"""Paths at which other things may be, too. Only objects with a command or a URL are servers there."""
 
 _DIALECTS = {("mcp_servers",): _CODEX, ("extensions",): _GOOSE}
 
@@ -155,12 +158,14 @@ class ServerEntry:
         launch = {names.get(key, key): value for key, value in values.items()}
         if dialect.args is None and isinstance(launch.get("command"), list):
             launch["command"], *launch["args"] = launch["command"] or [None]
-        variables = values.get(dialect.header_variables)
-        headers = {name: f"${{{variable}}}" for name, variable in (variables or {}).items()}
+        variables, own_headers = values.get(dialect.header_variables), launch.get("headers", {})
+        headers = {}
+        if isinstance(variables, dict):
+            headers = {name: f"${{{variable}}}" for name, variable in variables.items()}
         if dialect.bearer_variable in values:
             headers["Authorization"] = f"Bearer ${{{values[dialect.bearer_variable]}}}"
-        if headers:
-            launch["headers"] = headers | (launch.get("headers") or {})
+        if headers and isinstance(own_headers, dict):
+            launch["headers"] = headers | own_headers
         return launch
 
 
@@ -234,6 +239,8 @@ def make_upstream(entry: ServerEntry, environ: Mapping[str, str], path: str) -> 
     upstream_type = "command" if "command" in launch else "url"
     table = {
         key: _expand_variables(launch[key], environ, location)
+        if entry.dialect.has_variables or key == "headers"
+        else launch[key]
         for key in _KEYS_BY_TYPE[upstream_type]
         if launch.get(key) is not None
     }

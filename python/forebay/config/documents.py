@@ -47,7 +47,7 @@ def parse_document(text: str, path: str) -> "Document":
     try:
         return Document(text, syntax.parse(text), syntax)
     except InvalidArgument as error:
-        raise InvalidArgument(f"{path} is no {syntax.name}: {error}", error.index) from None
+        raise InvalidArgument(f"{path} cannot be read as {syntax.name}: {error}", error.index) from None
 
 
 class Document:

@@ -58,7 +58,8 @@ def _mask_word(word: str, previous_word: str) -> str:
     name, value = (f"{pair[1]}=", pair[2]) if pair is not None else ("", word)
     if _SECRET_SHAPE_PATTERN.fullmatch(value):
         return f"{name}{MASK}"
-    return _URL_PATTERN.sub(lambda found: mask_url(found[0]), word)
+    # The pattern is slow on a long word without a URL.
+    return _URL_PATTERN.sub(lambda found: mask_url(found[0]), word) if "://" in word else word
 
 
 def _is_secret_option(word: str) -> bool:
