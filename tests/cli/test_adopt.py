@@ -170,6 +170,18 @@ def test_on_a_terminal_it_asks(typed: str, is_written: bool, clients: ClientHome
     assert (result.code, file.read_text() != CURSOR) == (0, is_written)
 
 
+def test_halves_of_surrogate_pairs_are_no_obstacle(clients: ClientHome) -> None:
+    text = r'{"mcpServers": {"\ud800": {"url": "http://u:hunter2@x/\ud800"}}}'
+    rules = r'{"mcpAllowlist": ["\ud800:a"]}'
+    files = clients.write(".cursor/mcp.json", text), clients.write(".cursor/permissions.json", rules)
+    result = run("adopt", "--all", "--yes")
+    assert (result.code, b"hunter2" in result.out) == (0, False)
+    assert "wrap" in files[0].read_text()
+    assert r"\ud800:output_search" in files[1].read_text()
+    assert run("adopt", "--all", "--undo", "--yes").code == 0
+    assert [file.read_text() for file in files] == [text, rules]
+
+
 def test_without_files_there_is_nothing_to_change(clients: ClientHome) -> None:
     clients.write(".config/Code/User/settings.json", '{"editor.fontSize": 12}')
     result = run("adopt", "--all", "--yes")

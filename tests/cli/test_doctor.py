@@ -231,7 +231,8 @@ def test_files_that_cannot_be_read(clients: ClientHome) -> None:
 def test_without_files_all_is_well(clients: ClientHome) -> None:
     assert clients.read_all() == {}
     assert run("doctor").json == {"servers": [], "problems": 0}
-    assert run("doctor", "--timeout", "0").error["code"] == "invalid_argument"
+    for timeout in ("0", "-1", "nan", "inf"):
+        assert run("doctor", "--timeout", timeout).error["code"] == "invalid_argument"
 
 
 SCRIPT = "mcp_server.py"

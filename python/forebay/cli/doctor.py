@@ -9,6 +9,8 @@ from forebay.errors import InvalidArgument
 
 __all__ = ["doctor"]
 
+_MAX_TIMEOUT_SECONDS = 3600
+
 
 def doctor(args: Namespace) -> None:
     """Check the MCP servers of clients.
@@ -26,8 +28,8 @@ def doctor(args: Namespace) -> None:
     from forebay.cli.server_checks import check_files
     from forebay.config.clients import ClientFile, find_client_files, identify_client
 
-    if args.timeout <= 0:
-        raise InvalidArgument("--timeout is a number of seconds above 0")
+    if not 0 < args.timeout <= _MAX_TIMEOUT_SECONDS:
+        raise InvalidArgument(f"--timeout is a number of seconds above 0, and at most {_MAX_TIMEOUT_SECONDS}")
     known_files = find_client_files(os.environ, Path.cwd())
     named_files = [ClientFile(Path(path), identify_client(path)) for path in args.paths]
     rows = check_files(

@@ -253,10 +253,8 @@ def print_checks(rows: Sequence[dict[str, Any]]) -> None:
             "status": [row["status"] for row in rows],
             "forebay": ["yes" if row["behind_forebay"] else "" for row in rows],
             "tools": [row["tools"] for row in rows],
-            "start": ["" if row["start_seconds"] is None else f"{row['start_seconds']:.1f} s" for row in rows],
-            "limit": [
-                "" if row["start_limit_seconds"] is None else f"{row['start_limit_seconds']:g} s" for row in rows
-            ],
+            "start": [_format_seconds(row["start_seconds"]) for row in rows],
+            "limit": [_format_seconds(row["start_limit_seconds"]) for row in rows],
         }
     )
     for row in rows:
@@ -296,7 +294,7 @@ def _format_time(timestamp: object) -> str:
 
 
 def _format_seconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:.1f} s"
+    return "" if seconds is None else f"{seconds:.2g} s" if seconds < 1 else f"{seconds:,.0f} s"
 
 
 def _format_principal(principal: str | None) -> str | None:

@@ -271,9 +271,12 @@ def _probe(check: ServerCheck, timeout: float, probes: list[ServerProbe]) -> Non
     limit = check.start_limit_seconds
     if check.start_seconds is not None and limit is not None and check.start_seconds > limit:
         client = check.client_name
-        check.problems.append(f"it starts in {check.start_seconds:.1f} s, and {client} waits only {limit:g} s")
+        check.problems.append(f"it starts in {check.start_seconds:.2g} s, and {client} waits only {limit:g} s")
     if check.is_wrapped and check.tools is not None and not check.has_output_tools:
-        check.problems.append("output_fetch and output_search are not among its tools; start it with a newer forebay")
+        check.problems.append(
+            "output_fetch and output_search are not among its tools, so that handles cannot be read; check that its "
+            "command is forebay, and that its list of tools ends"
+        )
 
 
 def _read_last_line(stderr: IO[bytes]) -> str:

@@ -37,8 +37,8 @@ _SYNTAXES = {
 }
 """The syntax of a file by its extension. All other files are JSON."""
 
-_ESCAPED_PATTERN = re.compile("[\x7f-\x9f\u2028\u2029\ufffe\uffff]")
-"""Characters that JSON allows in a string, but TOML or YAML do not."""
+_ESCAPED_PATTERN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+"""Characters that JSON allows in a string, but TOML, YAML or UTF-8 do not."""
 
 
 def parse_document(text: str, path: str) -> "Document":
