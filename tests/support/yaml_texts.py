@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-PLAIN_PATTERN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[a-z@/][a-z0-9/._-]*")
+PLAIN_PATTERN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[a-z/][a-z0-9/._-]*")
 ENDS = st.sampled_from(["\n", "\n", "\n\n", " # c: [1\n", "\n# - x\n"])
 
 
