@@ -15,7 +15,7 @@ from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
 from forebay import InvalidArgument
 from forebay.cli.parser import parse_arguments
-from forebay.config.adopt import FileNotChanged, replace_file
+from forebay.config.files import FileNotChanged, replace_file
 from forebay.config.options import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -170,7 +170,7 @@ def test_every_option_has_its_flag() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["wrap", "serve", "config", "adopt"])
+@pytest.mark.parametrize("command", ["wrap", "serve", "config", "adopt", "doctor"])
 def test_help_fits_on_80_columns(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, run(command, "--help").out.decode().splitlines())) <= 80

@@ -4,22 +4,25 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
 from forebay import InvalidArgument
 from forebay.config.adopt import adopt_servers, is_forebay, restore_servers
-from forebay.config.clients import find_servers, mask_client_file
-from forebay.config.jsonc import parse_jsonc
+from forebay.config.client_servers import find_servers, mask_client_file
+from forebay.config.documents import parse_document
 from forebay.config.load import load_settings
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonc_texts import documents
+from toml_texts import toml_documents
+from yaml_texts import yaml_documents
 
 FOREBAY = ["/usr/bin/forebay"]
 WAYS = {"path": FOREBAY, "uvx": ["uvx", "forebay==1.2"], "module": ["/usr/bin/python3", "-m", "forebay"]}
 
 
-def servers(text: str) -> dict[str, Any]:
-    return {str(server): server.node.to_python() for server in find_servers(text, "f")}
+def servers(text: str, path: str = "f") -> dict[str, Any]:
+    return {str(server): server.node.to_python() for server in find_servers(parse_document(text, path), path)}
 
 
 def words(server: dict[str, Any]) -> list[str]:
@@ -32,7 +35,7 @@ def test_undone_it_is_what_it_was_to_the_byte(name: str, way: str) -> None:
     text = FILES[name]
     change = adopt_servers(text, name, WAYS[way], ["--output-mode=handle", "--tool=x=auto"])
     assert change.skip_reasons == {}
-    assert set(change.changed_servers) == set(servers(text))
+    assert set(change.changed_servers) == set(servers(text, name))
     assert restore_servers(change.text, name).text == text
 
 
@@ -141,8 +144,26 @@ def test_later_edits_are_left_alone() -> None:
 def test_a_file_that_was_written_anew_is_undone_by_its_meaning(name: str) -> None:
     """Some clients sort the keys and drop the comments when they save."""
     text = adopt_servers(FILES[name], name, FOREBAY, []).text
-    anew = json.dumps(parse_jsonc(text).to_python(), indent=1, sort_keys=True)
-    assert servers(restore_servers(anew, name).text) == servers(FILES[name])
+    values = parse_document(text, name).root.to_python()
+    if name.endswith(".toml"):
+        anew = write_toml(values)
+    elif name.endswith(".yaml"):
+        anew = yaml.safe_dump(values)
+    else:
+        anew = json.dumps(values, indent=1, sort_keys=True)
+    assert servers(restore_servers(anew, name).text, name) == servers(FILES[name], name)
+
+
+def write_toml(values: dict[str, Any], *path: str) -> str:
+    """Write tables with a header each, as Codex does."""
+    lines = [f"[{'.'.join(map(json.dumps, path))}]"] if path else []
+    lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items() if is_plain(value)]
+    tables = [write_toml(value, *path, key) for key, value in values.items() if isinstance(value, dict)]
+    return "\n".join([*lines, *tables])
+
+
+def is_plain(value: Any) -> bool:
+    return isinstance(value, str | int) or (isinstance(value, list) and all(map(is_plain, value)))
 
 
 def test_what_stands_behind_forebay_with_a_comma_is_undone() -> None:
@@ -165,8 +186,10 @@ def test_what_stands_behind_forebay_with_a_comma_is_undone() -> None:
         ('{"url": "http://x", "headers": [], "type": "http"}', "no object"),
         ('{"url": "http://x", "headers": {"A": 1}}', "is no text"),
         ('{"url": "http://x", "headers": {"A B": "1"}}', "cannot be sent"),
-        ('{"url": "http://x", "headers": {}, "env": {"A": "b"}}', "has a url and env"),
-        ('{"url": "http://x", "env": {}}', "has a url and env"),
+        ('{"url": "http://x", "headers": {"A": "1"}, "env": {"A": "b"}}', "has headers and variables"),
+        ('{"url": "http://x", "env": {"FOREBAY_HEADER_A": "b"}}', "has a url and variables of forebay"),
+        ('{"url": "http://x", "httpUrl": "http://x"}', "has url and httpUrl; leave one of them"),
+        ('{"url": "http://x", "oauth": {}}', "has oauth, which only its client understands"),
     ],
 )
 def test_what_cannot_be_adopted_is_left_and_said(server: str, why: str) -> None:
@@ -197,9 +220,26 @@ def test_what_cannot_be_undone_is_left_and_said(server: str, why: str) -> None:
     assert why in change.skip_reasons["a"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("f", '{"mcpServers": {"a": {"url": "http://x", "type": "h\\u0074tp"}, "b": {"command": "x"}}}'),
+        ("f", '{"mcpServers": {"a": {"\\u0075rl": "http://x"}, "b": {"command": "x"}}}'),
+        ("f.yaml", "extensions:\n  a:\n    cmd: x, y\n    args: [z]\n  b:\n    cmd: x\n    args: [z]\n"),
+        ("f.toml", "mcp_servers.b.command = 'x'\n[mcp_servers.a]\nurl = 'x'\nhttp_headers.A = 'b'\n"),
+    ],
+)
+def test_what_could_not_be_undone_to_the_byte_is_left(name: str, text: str) -> None:
+    change = adopt_servers(text, name, FOREBAY, [])
+    assert change.changed_servers == ("b",)
+    assert "--undo could not restore" in change.skip_reasons["a"] or "in parts" in change.skip_reasons["a"]
+    assert servers(change.text, name)["a"] == servers(text, name)["a"]
+    assert restore_servers(change.text, name).text == text
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"a": 1}', "{'a': 1}", "nul"])
 def test_what_is_no_client_file(text: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"^f (is no JSON: line 1|has no servers)"):
+    with pytest.raises(InvalidArgument, match=r"^f (cannot be read as JSON: line 1|has no servers)"):
         adopt_servers(text, "f", FOREBAY, [])
 
 
@@ -262,10 +302,64 @@ def test_any_file_comes_back_to_the_byte(data: st.DataObject) -> None:
             assert server.get("env", {}) == variables
 
 
+TOOL_LISTS = st.lists(st.sampled_from(["a", "*", "output_fetch", "x,y"]), max_size=3)
+HEADERS = st.dictionaries(st.sampled_from(["Authorization", "X-Key"]), WORDS, max_size=2)
+CODEX_SERVERS = st.fixed_dictionaries(
+    {"command": NAMED},
+    optional={"args": st.lists(WORDS, max_size=3), "env": st.dictionaries(NAMED, WORDS), "enabled_tools": TOOL_LISTS},
+) | st.fixed_dictionaries(
+    {"url": NAMED},
+    optional={"http_headers": HEADERS, "bearer_token_env_var": NAMED, "enabled_tools": TOOL_LISTS},
+)
+GOOSE_SERVERS = st.fixed_dictionaries(
+    {"cmd": NAMED, "type": st.just("stdio")},
+    optional={"args": st.lists(WORDS, max_size=3), "envs": st.just({}), "available_tools": TOOL_LISTS},
+) | st.fixed_dictionaries(
+    {"uri": NAMED, "type": st.just("streamable_http")},
+    optional={"headers": HEADERS, "envs": st.just({}), "available_tools": TOOL_LISTS},
+)
+OTHERS = [
+    ("config.toml", "mcp_servers", CODEX_SERVERS, toml_documents),
+    ("config.yaml", "extensions", GOOSE_SERVERS, yaml_documents),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "key", "entries", "write"), OTHERS, ids=["toml", "yaml"])
+@given(data=st.data())
+def test_any_toml_or_yaml_comes_back_to_the_byte(
+    name: str, key: str, entries: st.SearchStrategy[Any], write: Any, data: st.DataObject
+) -> None:
+    mine: dict[str, Any] = data.draw(st.dictionaries(NAMED, entries, min_size=1, max_size=3))
+    text = data.draw(write({"before": [1], key: mine, "after": {"command": "x"}}))
+    way = data.draw(st.sampled_from(list(WAYS.values())))
+    change = adopt_servers(text, name, way, ["--journal"])
+    assert restore_servers(change.text, name).text == text
+    assert adopt_servers(change.text, name, way, []).text == change.text
+    assert {*change.changed_servers, *change.skip_reasons} == mine.keys()
+    for reason in change.skip_reasons.values():
+        assert "that --undo could not restore" in reason or "is written in parts" in reason
+    before, now = servers(text, name), servers(change.text, name)
+    assert {server for server in now if now[server] != before[server]} == {*change.changed_servers}
+    for server in change.changed_servers:
+        command, *args = words({"command": now[server].get("cmd"), **now[server]})
+        assert [command, *args][: len(way) + 1] == [*way, "wrap"]
+        own = mine[server].get("command") or mine[server].get("cmd")
+        target = mine[server].get("url") or mine[server].get("uri")
+        expected = [own, *mine[server].get("args", [])] if own else [target]
+        assert args[len(args) - len(expected) :] == expected
+        for list_key in ("enabled_tools", "available_tools"):
+            old_list, new_list = before[server].get(list_key), now[server].get(list_key)
+            if old_list and "*" not in old_list:
+                assert {*new_list} == {*old_list, "output_fetch", "output_search"}
+            else:
+                assert new_list == old_list
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_shown_has_no_secrets(name: str) -> None:
     for text in (FILES[name], adopt_servers(FILES[name], name, FOREBAY, []).text):
         masked = mask_client_file(text, name)
         assert "hunter2" not in masked
-        assert servers(masked).keys() == servers(text).keys()
+        assert servers(masked, name).keys() == servers(text, name).keys()
     assert "${input:key}" in mask_client_file(VS_CODE, "f")

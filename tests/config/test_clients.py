@@ -4,17 +4,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CURSOR, FILES, VS_CODE
+from client_files import (
+    CLAUDE_CODE,
+    CLAUDE_CODE_USER,
+    CLINE,
+    CODEX,
+    CURSOR,
+    FILES,
+    GEMINI,
+    GOOSE,
+    OPENCODE,
+    VS_CODE,
+    WINDSURF,
+)
 from forebay import InvalidArgument
-from forebay.config.clients import load_client_upstreams
+from forebay.config.client_servers import load_client_upstreams
 from forebay.config.load import load_settings
 from forebay.config.upstreams import UpstreamConfig
 
-ENVIRON = {"HOME": "/home/ann", "GITHUB_TOKEN": "token"}
+ENVIRON = {"HOME": "/home/ann", "GITHUB_TOKEN": "token", "TOKEN": "token", "FIGMA_TOKEN": "token"}
 
 
-def targets(tmp_path: Path, text: str, environ: dict[str, str] | None = None) -> dict[str, UpstreamConfig]:
-    path = tmp_path / "clients.json"
+def targets(
+    tmp_path: Path, text: str, environ: dict[str, str] | None = None, name: str = "clients.json"
+) -> dict[str, UpstreamConfig]:
+    path = tmp_path / name
     path.write_bytes(text.encode())
     return load_client_upstreams(str(path), ENVIRON if environ is None else environ)
 
@@ -40,13 +54,53 @@ def test_commands_and_addresses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name, text in FILES.items() if text != VS_CODE])
 def test_every_client_is_understood(name: str, tmp_path: Path) -> None:
-    assert targets(tmp_path, FILES[name])
+    assert targets(tmp_path, FILES[name], name=name)
+
+
+def test_keys_of_other_clients(tmp_path: Path) -> None:
+    codex = targets(tmp_path, CODEX, name="config.toml")
+    assert codex["figma"].headers == {"Authorization": "Bearer token", "X-Region": "us-east-1", "X-Key": "hunter2"}
+    assert (codex["inline"].command, codex["inline"].args) == ("docker", ("run", "-i"))
+    assert codex["files"].env == {"API_KEY": "hunter2"}
+    opencode = targets(tmp_path, OPENCODE, name="opencode.jsonc")
+    assert (opencode["files"].command, opencode["files"].args) == ("bun", ("x", "my-mcp"))
+    assert opencode["files"].env == {"API_KEY": "hunter2"}
+    assert opencode["jira"].url == "https://jira.example.com/mcp"
+    assert "elsewhere" not in opencode
+    goose = targets(tmp_path, GOOSE, name="config.yaml")
+    assert (goose["github"].command, goose["github"].args[0]) == ("npx", "-y")
+    assert goose["remote"].url == "https://example.com/mcp?a=b#c"
+    assert "developer" not in goose
+    assert targets(tmp_path, GEMINI)["stream"].url == "https://example.com/mcp"
+    assert targets(tmp_path, WINDSURF)["remote"].headers == {"Authorization": "Bearer token"}
+    cline = targets(tmp_path, CLINE)
+    assert cline["nested-remote"].url == "https://example.com/sse"
+    assert "nested" not in cline
+    text = '{"mcp": {"a": {"type": "local", "command": ["x", "{env:HOME}"]}}}'
+    assert targets(tmp_path, text)["a"].args == ("/home/ann",)
+    text = "[mcp_servers.a]\nurl = 'http://x'\nenv_http_headers = { X-Key = 'TOKEN' }"
+    assert targets(tmp_path, text, name="config.toml")["a"].headers == {"X-Key": "token"}
+    # Codex does not expand variables.
+    text = "[mcp_servers.a]\ncommand = 'x'\nargs = ['${NOT_SET}']"
+    assert targets(tmp_path, text, name="config.toml")["a"].args == ("${NOT_SET}",)
+    # A server may be called like a key.
+    assert targets(tmp_path, '{"mcp": {"servers": {"command": "x", "type": "stdio"}}}')["servers"].command == "x"
 
 
 def test_what_only_the_client_knows(tmp_path: Path) -> None:
     assert "has ${input:key}, which only its client knows" in refused(tmp_path, VS_CODE)
     assert "needs the variable NOT_SET" in refused(tmp_path, '{"servers": {"a": {"command": "${NOT_SET}"}}}')
     assert "envFile" in refused(tmp_path, '{"servers": {"a": {"command": "x", "envFile": ".env"}}}')
+
+
+@pytest.mark.parametrize("lines", ["http_headers = ['x']", "env_http_headers = ['A']", "http_headers = 1"])
+def test_headers_that_are_none(lines: str, tmp_path: Path) -> None:
+    text = f"[mcp_servers.a]\nurl = 'http://x'\nbearer_token_env_var = 'TOKEN'\n{lines}"
+    if lines.startswith("env"):
+        assert targets(tmp_path, text, name="f.toml")["a"].headers == {"Authorization": "Bearer token"}
+    else:
+        with pytest.raises(InvalidArgument, match="headers of the upstream a"):
+            targets(tmp_path, text, name="f.toml")
 
 
 @pytest.mark.parametrize("server", ["3", "{}", '{"command": 3}', '{"command": "x", "args": "y"}', '{"url": "x"}'])
@@ -57,6 +111,8 @@ def test_what_is_no_server(server: str, tmp_path: Path) -> None:
 def test_what_is_disabled_is_not_served(tmp_path: Path) -> None:
     text = '{"mcpServers": {"a": {"command": "x", "disabled": true}, "b": {"command": "y", "disabled": false}}}'
     assert targets(tmp_path, text).keys() == {"b"}
+    text = "[mcp_servers.a]\ncommand = 'x'\nenabled = false\n[mcp_servers.b]\ncommand = 'y'"
+    assert targets(tmp_path, text, name="config.toml").keys() == {"b"}
 
 
 def test_servers_of_one_project_are_not_for_everyone(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from forebay import InvalidArgument
-from forebay.config.jsonc import Node, apply_edits, parse_jsonc
+from forebay.config.jsonc import parse_jsonc
+from forebay.config.nodes import Node, apply_edits
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonc_texts import SPACES, documents

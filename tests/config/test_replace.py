@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from forebay.config.adopt import FileNotChanged, replace_file
+from forebay.config.files import FileNotChanged, replace_file
 
 OLD, NEW = b'{"a": 1}', b'{"a": 2}'
 

@@ -14,7 +14,7 @@ from forebay.outputs.references.reference import parse_reference
 
 DOCS = Path(__file__).resolve().parents[2]
 GUIDE = (DOCS / "docs" / "gateway.md").read_text(encoding="utf-8")
-COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve", "token", "ls")
+COMMANDS = ("wrap", "adopt", "config", "lint-tools", "serve", "token", "ls", "doctor")
 
 
 @pytest.mark.slow

@@ -39,13 +39,18 @@ def run(*args: str, stdin: bytes = b"") -> CommandResult:
     return CommandResult(finished.returncode, finished.stdout, finished.stderr)
 
 
-def run_on_terminal(*args: str, only: str = "") -> CommandResult:
-    """Run the command on a terminal. With `only`, just that stream (out or err) is the terminal."""
+def run_on_terminal(*args: str, only: str = "", typed: str = "") -> CommandResult:
+    """Run the command on a terminal. With `only`, just that stream (out or err) is the terminal.
+
+    With `typed`, standard input is the terminal too, and has this text.
+    """
     screen, terminal = pty.openpty()
     out = terminal if only != "err" else subprocess.PIPE
     err = terminal if only != "out" else subprocess.PIPE
-    child = subprocess.Popen([*COMMAND, *args], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    stdin = terminal if typed else subprocess.DEVNULL
+    child = subprocess.Popen([*COMMAND, *args], stdin=stdin, stdout=out, stderr=err)
     os.close(terminal)
+    os.write(screen, typed.encode())
     screen_bytes = bytearray()
     # Linux reports the end of a terminal as an error.
     with contextlib.suppress(OSError):

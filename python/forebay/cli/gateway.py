@@ -3,13 +3,13 @@
 # The gateway is imported inside functions, so that other commands start quickly.
 
 import argparse
-import contextlib
 import os
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from forebay.cli import output
+from forebay.cli.adopt import adopt
 from forebay.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -95,50 +95,11 @@ def config(args: Namespace) -> None:
     output.print_settings(explanation)
 
 
-def adopt(args: Namespace) -> None:
-    """Run the servers of an MCP client behind forebay, by editing the client's file.
-
-    Prints the change as a diff with secrets masked. --write makes the change and
-    keeps a backup beside the file; --undo removes forebay again. Works with the
-    files of Claude Desktop, Claude Code, Cursor and VS Code. Accepts all options of
-    `forebay wrap` except --url and --header.
-    """
-    from forebay.config.adopt import adopt_servers, restore_servers
-    from forebay.config.clients import mask_client_file, read_client_file
-
-    flags = _collect_option_flags(args)
-    text = read_client_file(args.path)
-    if args.undo and (flags or args.forebay):
-        raise InvalidArgument("--undo needs neither --forebay nor options of `forebay wrap`; leave them out")
-    names = args.server or []
-    if args.undo:
-        change = restore_servers(text, args.path, names)
-    else:
-        change = adopt_servers(text, args.path, _find_forebay_command(args.forebay), flags, names)
-    output.print_bytes(_diff(mask_client_file(text, args.path), mask_client_file(change.text, args.path), args.path))
-    for name, reason in change.skip_reasons.items():
-        _print_note(f"{name} {reason}, and stays as it is")
-    for name in change.servers_without_headers:
-        _print_note(
-            f"{name}: if the client signs in to this server with OAuth, forebay cannot do that; add headers to the "
-            "server first, or --header 'Authorization: Bearer ${TOKEN}' to its args afterwards"
-        )
-    if not change.changed_servers:
-        _print_note("there is nothing to change")
-    elif not args.write:
-        _print_note(f"nothing is written yet; --write changes {', '.join(change.changed_servers)}")
-    else:
-        from forebay.config.adopt import replace_file
-
-        backup = replace_file(args.path, text.encode(), change.text.encode())
-        _print_note(f"{args.path} is written; the backup is {backup}")
-
-
 USAGES = {
     wrap: "[options] -- COMMAND...",
     serve: "--config forebay.toml [options]",
     config: "[--explain] [options]",
-    adopt: "PATH [--server NAME] [--write] [--undo] [options]",
+    adopt: "PATH|--all [--server NAME] [--write] [--undo] [options]",
 }
 
 
@@ -149,9 +110,14 @@ def add_options(parser: ArgumentParser) -> None:
     run = parser.get_default("run")
     command = "wrap" if run is adopt else run.__name__
     if run is adopt:
-        parser.add_argument("path", metavar="PATH", help="the file of the MCP client")
+        parser.add_argument("path", metavar="PATH", nargs="?", help="the file of the MCP client")
+        parser.add_argument(
+            "--all",
+            action="store_true",
+            help="change all files of known clients: the user's, and this folder's",
+        )
         parser.add_argument("--server", metavar="NAME", action="append", help="change only this server; repeatable")
-        parser.add_argument("--write", action="store_true", help="change the file")
+        parser.add_argument("--write", "--yes", action="store_true", help="change the files without asking")
         parser.add_argument("--undo", action="store_true", help="remove forebay again")
         parser.add_argument(
             "--forebay",
@@ -204,58 +170,6 @@ def _add_option(parser: ArgumentParser, option: "Option") -> None:
 def _make_help_text(option: "Option") -> str:
     default = "" if option.default is False or option.is_alias else option.default_text
     return (option.help + (f" (default: {default})" if default else "")).replace("%", "%%")
-
-
-def _collect_option_flags(args: Namespace) -> list[str]:
-    """Return the options that `adopt` passes on to `wrap`, as flags. Raises `InvalidArgument` for invalid ones."""
-    from forebay.config.load import load_settings
-    from forebay.config.options import OPTIONS_AND_ALIASES
-
-    options = {name: value for name, value in vars(args).items() if name in OPTIONS_AND_ALIASES}
-    load_settings("wrap", options, {})
-    flags = []
-    for name, value in options.items():
-        option = OPTIONS_AND_ALIASES[name]
-        if isinstance(value, bool):
-            flags.append(option.flag if value else option.flag.replace("--", "--no-", 1))
-        elif value is not None:
-            texts = value if isinstance(value, list) else [value]
-            # Make paths absolute: the client may start forebay in another folder.
-            texts = [os.path.abspath(text) for text in texts] if option.type.is_path else texts  # noqa: PTH100
-            flags += [f"{option.flag}={text}" for text in texts]
-    return flags
-
-
-def _find_forebay_command(requested_command: str | None) -> list[str]:
-    """Return the command that starts forebay from any folder: the requested one, or that of this process."""
-    import shlex
-
-    from forebay.config.adopt import is_forebay
-
-    if requested_command is None:
-        # Symbolic links are not resolved: the next upgrade of forebay may change their target.
-        program = os.path.abspath(sys.argv[0])  # noqa: PTH100
-        return [program] if is_forebay(program) else [sys.executable, "-m", "forebay"]
-    try:
-        words = shlex.split(requested_command)
-    except ValueError as error:
-        raise InvalidArgument(f"--forebay cannot be read: {error}; quote it as a shell would") from None
-    if not words or not is_forebay(words[-1]):
-        raise InvalidArgument('--forebay ends with forebay, such as "python3 -m forebay", so that --undo knows it')
-    return words
-
-
-def _diff(old_text: str, new_text: str, path: str) -> list[bytes]:
-    import difflib
-
-    lines = difflib.unified_diff(old_text.splitlines(True), new_text.splitlines(True), path, path)
-    return [(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n").encode() for line in lines]
-
-
-def _print_note(text: str) -> None:
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError):
-            sys.stderr.write((output.replace_controls(text) if sys.stderr.isatty() else text) + "\n")
 
 
 def _check_executable(command: str, subject: str, split_hint: str) -> None:

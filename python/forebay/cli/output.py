@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "handle_output_errors",
     "print_bytes",
+    "print_checks",
     "print_content",
     "print_error",
     "print_events",
@@ -240,6 +241,28 @@ def print_stats(tools: dict[str, dict[str, int]], storage: dict[str, int]) -> No
     _print_rich(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
 
 
+def print_checks(rows: Sequence[dict[str, Any]]) -> None:
+    """Print what `forebay doctor` found out about servers. On a terminal, problems follow below a table."""
+    if not _is_terminal():
+        print_json({"servers": rows, "problems": sum(len(row["problems"]) for row in rows)})
+        return
+    _print_table(
+        {
+            "client": [row["client"] for row in rows],
+            "server": [row["server"] for row in rows],
+            "status": [row["status"] for row in rows],
+            "forebay": ["yes" if row["behind_forebay"] else "" for row in rows],
+            "tools": [row["tools"] for row in rows],
+            "start": [_format_seconds(row["start_seconds"]) for row in rows],
+            "limit": [_format_seconds(row["start_limit_seconds"]) for row in rows],
+        }
+    )
+    for row in rows:
+        for text in (*row["problems"], *([row["note"]] if row["note"] else [])):
+            subject = row["path"] if row["server"] is None else f"{row['path']}: {row['server']}"
+            _print_rich(to_plain_text(f"{subject}: {text}"), style=None if row["problems"] else "dim", highlight=False)
+
+
 def print_settings(explanation: dict[str, Any]) -> None:
     """Print options and upstreams. On a terminal, values are shown as forebay.toml would hold them."""
     if not _is_terminal():
@@ -270,6 +293,10 @@ def _format_time(timestamp: object) -> str:
     return f"{day[5:]} {time_of_day[:5]}" if is_this_year else day
 
 
+def _format_seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.2g} s" if seconds < 1 else f"{seconds:,.0f} s"
+
+
 def _format_principal(principal: str | None) -> str | None:
     from forebay.store.handles import format_principal
 
@@ -282,7 +309,10 @@ def _format_size(size: object) -> str:
     return decimal(size) if isinstance(size, int) else ""
 
 
-_NUMERIC_COLUMNS = {"size", "items", "byte", "item", "line", "calls", "max", "average", "p95", "over budget"}
+_NUMERIC_COLUMNS = {
+    *("size", "items", "byte", "item", "line", "calls", "max", "average", "p95", "over budget"),
+    *("tools", "start", "limit"),
+}
 _UNCUT_COLUMNS = {"handle", "handle or error", "event", "when (UTC)", "expires (UTC)", *_NUMERIC_COLUMNS}
 
 

@@ -4,13 +4,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import forebay
 from forebay.cli import commands, gateway
+from forebay.cli.doctor import doctor
 from forebay.errors import InvalidArgument
 
-__all__ = ["parse_arguments"]
+__all__ = ["parse_arguments", "parse_wrap_options"]
 
 # Not Typer: it would import pydantic for every command, which takes longer than everything else at start-up.
 
@@ -24,6 +25,13 @@ def parse_arguments(description: str) -> argparse.Namespace:
     args = parser.parse_args(words)
     args.wrapped_command = wrapped_command
     return args
+
+
+def parse_wrap_options(words: list[str]) -> dict[str, Any]:
+    """Parse the options of a `forebay wrap` that a client's file contains. Raises `InvalidArgument`."""
+    parser = _Parser("forebay wrap", add_options=gateway.add_options)
+    parser.set_defaults(run=gateway.wrap)
+    return vars(parser.parse_args(words))
 
 
 def _split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
@@ -150,6 +158,15 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             add_options=gateway.add_options,
         ).set_defaults(run=run)
+
+    doctor_parser = add(doctor, has_store=False)
+    doctor_parser.add_argument("paths", metavar="PATH", nargs="*", help="files of MCP clients (default: all known)")
+    doctor_parser.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=30.0, help="how long to wait for each server (default: 30)"
+    )
+    doctor_parser.add_argument(
+        "--trust-project", action="store_true", help="also start the servers of the project in this folder"
+    )
 
     new_token = add(commands.token, has_store=False)
     new_token.add_argument("name", metavar="NAME", help="the principal of the token")

@@ -1,34 +1,67 @@
 """Put `forebay wrap` before the commands of a client's servers, and remove it again. Nothing else in the file changes.
 
 The command `npx -y x` becomes `forebay wrap -- npx -y x`. A URL becomes `forebay wrap --url URL`, and its headers
-become environment variables, so that no secret is on the command line.
+become environment variables, so that no secret is on the command line. forebay's tools are added to the allow-lists
+of the server.
 """
 
+import contextlib
 import dataclasses
-import itertools
-import json
-import os
 import re
-import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 from forebay.arguments import did_you_mean, is_text
-from forebay.config.clients import HEADER_VARIABLE_PREFIX, find_servers
-from forebay.config.jsonc import Edit, Member, Node, apply_edits
+from forebay.config.allow_lists import (
+    ALLOW_KEYS,
+    find_denied_tools,
+    find_missing_tools,
+    list_tool_names,
+)
+from forebay.config.client_servers import HEADER_VARIABLE_PREFIX, ServerEntry, find_servers
+from forebay.config.documents import CannotEdit, Document, parse_document
+from forebay.config.nodes import Edit, Member, Node, apply_edits
 from forebay.config.option_types import HEADER_NAME_PATTERN
-from forebay.errors import ForebayError, InvalidArgument
+from forebay.errors import InvalidArgument
 
-__all__ = ["FileChange", "FileNotChanged", "adopt_servers", "is_forebay", "replace_file", "restore_servers"]
+__all__ = [
+    "ALREADY_ADOPTED",
+    "NOT_ADOPTED",
+    "FileChange",
+    "WrapCommand",
+    "adopt_servers",
+    "find_tool_problems",
+    "find_wrap_command",
+    "is_forebay",
+    "list_rule_servers",
+    "restore_servers",
+]
+
+ALREADY_ADOPTED = "is behind forebay already"
+NOT_ADOPTED = "is not behind forebay"
 
 _FOREBAY_WORD_PATTERN = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
 _NOTE_PREFIX = "--adopted="
-"""A hidden flag of `wrap` that tells `--undo` what the file held before: that the server had no args, or its type."""
+"""A hidden flag of `wrap` that tells `--undo` what the file held before: such as `no-args` or `type=http`."""
 _NO_ARGS_NOTE = f"{_NOTE_PREFIX}no-args"
-_TYPE_NOTE_PREFIX = f"{_NOTE_PREFIX}type="
-_BACKUP_SUFFIX = ".forebay-backup"
+_NO_HEADERS_NOTE = f"{_NOTE_PREFIX}no-headers"
+_URL_KEY_NOTE = "url"
+_TYPE_KEYS = ("type", "transportType")
+_PASSED_VARIABLES = "env_vars"
+"""Key of the variables that Codex passes on to a server."""
+
+_CLIENT_ONLY_KEYS = (
+    "auth",
+    "authProviderType",
+    "env_http_headers",
+    "headersHelper",
+    "http_headers_helper",
+    "oauth",
+    "oauthClient",
+    "oauth_resource",
+    "tcp",
+)
+"""Keys of a server at a URL that `forebay wrap` has no equivalent for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,11 +76,7 @@ class FileChange:
     """Changed servers at a URL that have no headers, and so no credentials."""
 
 
-class _SkipServer(Exception):
-    """The reason why a server is not changed."""
-
-
-_Editor: TypeAlias = Callable[[str, Node], list[Edit]]
+_Editor: TypeAlias = Callable[[Document, ServerEntry], list[Edit]]
 
 
 def adopt_servers(
@@ -55,12 +84,28 @@ def adopt_servers(
 ) -> FileChange:
     """Put `forebay wrap` and its flags before each server, or before the servers in `names`.
 
-    Raises `InvalidArgument` for an unknown name, or if a word of `forebay_command` or `flags` is not UTF-8.
+    A server is skipped if the change could not be undone to the byte. Raises `InvalidArgument` for an unknown name, or
+    if a word of `forebay_command` or `flags` is not UTF-8.
     """
     for word in (*forebay_command, *flags):
         if not is_text(word):
             raise InvalidArgument(f"{word!r} is not UTF-8 and cannot be written into {path}; put it in a --config")
-    return _edit_servers(text, path, names, lambda text, server: _adopt_server(text, server, forebay_command, flags))
+    document = parse_document(text, path)
+
+    def adopt(document: Document, server: ServerEntry) -> list[Edit]:
+        return _adopt_server(document, server, forebay_command, flags)
+
+    change = _edit_servers(document, path, names, adopt)
+    if _can_be_undone(document, change.text, path, change.changed_servers):
+        return change
+
+    def adopt_carefully(document: Document, server: ServerEntry) -> list[Edit]:
+        edits = adopt(document, server)
+        if not _can_be_undone(document, apply_edits(document.text, edits), path, [str(server)]):
+            raise CannotEdit("is written in a way that --undo could not restore; write it more plainly")
+        return edits
+
+    return _edit_servers(document, path, names, adopt_carefully)
 
 
 def restore_servers(text: str, path: str, names: Iterable[str] = ()) -> FileChange:
@@ -68,7 +113,30 @@ def restore_servers(text: str, path: str, names: Iterable[str] = ()) -> FileChan
 
     Raises `InvalidArgument` for an unknown name.
     """
-    return _edit_servers(text, path, names, _restore_server)
+    return _edit_servers(parse_document(text, path), path, names, _restore_server)
+
+
+def list_rule_servers(document: Document, path: str, *, is_wrapped: bool = True) -> dict[str, tuple[str, ...]]:
+    """Return the names of forebay's tools, by name of each server that is behind forebay, or of each that is not."""
+    servers = {}
+    for server in find_servers(document, path):
+        with contextlib.suppress(CannotEdit):
+            wrap = find_wrap_command(server)
+            if (wrap is not None) is is_wrapped:
+                servers[server.name] = list_tool_names([] if wrap is None else wrap.options)
+    return servers
+
+
+def find_tool_problems(document: Document, path: str) -> list[tuple[str, str]]:
+    """Return the lists in servers' entries that hide forebay's tools: the name of the server, and advice."""
+    wrapped = list_rule_servers(document, path)
+    problems = []
+    for server in find_servers(document, path):
+        tools = wrapped.get(server.name, ())
+        for key, names in find_missing_tools(server, tools).items():
+            problems.append((str(server), f"{key} lacks {', '.join(names)}; add them, which `forebay adopt` does"))
+        problems += [(str(server), advice) for advice in find_denied_tools(server, tools)]
+    return problems
 
 
 def is_forebay(word: str) -> bool:
@@ -76,117 +144,222 @@ def is_forebay(word: str) -> bool:
     return _FOREBAY_WORD_PATTERN.fullmatch(word) is not None
 
 
-def _edit_servers(text: str, path: str, names: Iterable[str], edit: _Editor) -> FileChange:
-    servers, requested = find_servers(text, path), [*names]
+def _edit_servers(document: Document, path: str, names: Iterable[str], edit: _Editor) -> FileChange:
+    servers, requested = find_servers(document, path), [*names]
     for name in requested:
         if not any(name in (server.name, str(server)) for server in servers):
             hint = did_you_mean(name, map(str, servers), f"it has {', '.join(map(str, servers)) or 'none'}")
             raise InvalidArgument(f"{path} has no server {name}; {hint}")
     edits: list[Edit] = []
-    changed, skip_reasons = [], {}
+    changed: list[ServerEntry] = []
+    skip_reasons = {}
     for server in servers:
         if requested and server.name not in requested and str(server) not in requested:
             continue
         try:
-            edits += edit(text, server.node)
+            edits += edit(document, server)
             changed.append(server)
-        except _SkipServer as reason:
+        except CannotEdit as reason:
             skip_reasons[str(server)] = str(reason)
-    without_headers = [
-        str(server)
-        for server in changed
-        if server.node.get_member("url") and not _list_object_members(server.node.get_member("headers"))
-    ]
-    return FileChange(apply_edits(text, edits), tuple(map(str, changed)), skip_reasons, tuple(without_headers))
+    without_headers = [str(server) for server in changed if server.urls and not _has_credentials(server)]
+    return FileChange(apply_edits(document.text, edits), tuple(map(str, changed)), skip_reasons, tuple(without_headers))
 
 
-def _adopt_server(text: str, server: Node, forebay_command: Sequence[str], flags: Sequence[str]) -> list[Edit]:
-    command, url = server.get_member("command"), server.get_member("url")
-    if command is not None and url is not None:
-        raise _SkipServer("has both a command and a url; leave one of them")
+def _has_credentials(server: ServerEntry) -> bool:
+    variable = server.dialect.bearer_variable
+    return bool(_list_members(server.headers)) or (variable is not None and variable in server.node.value)
+
+
+def _can_be_undone(document: Document, new_text: str, path: str, names: Iterable[str]) -> bool:
+    """Return whether a changed text starts the same servers behind forebay, and can be restored to the byte."""
+    try:
+        new_document = parse_document(new_text, path)
+        new_servers = {str(server): server for server in find_servers(new_document, path)}
+        old_servers = {str(server): server for server in find_servers(document, path)}
+        for name in names:
+            wrap = find_wrap_command(new_servers[name])
+            if wrap is None or wrap.list_targets() != _list_targets(old_servers[name]):
+                return False
+        old_text = _edit_servers(document, path, (), _restore_server).text
+        return _edit_servers(new_document, path, (), _restore_server).text == old_text
+    except (InvalidArgument, CannotEdit, KeyError):
+        return False
+
+
+def _list_targets(server: ServerEntry) -> list[str]:
+    """Return the words of a server's own command, or its URL."""
+    wrap = find_wrap_command(server)
+    if wrap is not None:
+        return wrap.list_targets()
+    nodes = [member.node for member in server.urls.values()] or _list_word_nodes(server)
+    return [str(node.value) for node in nodes]
+
+
+def _adopt_server(
+    document: Document, server: ServerEntry, forebay_command: Sequence[str], flags: Sequence[str]
+) -> list[Edit]:
+    command, urls = server.command, server.urls
+    if command is not None and urls:
+        raise CannotEdit("has both a command and a url; leave one of them")
+    if len(urls) > 1:
+        raise CannotEdit(f"has {' and '.join(urls)}; leave one of them")
+    wrap = find_wrap_command(server)
+    options = flags if wrap is None else wrap.options
+    edits, notes = _allow_tools(document, server, list_tool_names(options))
+    if wrap is not None:
+        if not edits:
+            raise CannotEdit(ALREADY_ADOPTED)
+        return [*edits, document.insert_items(wrap.words, wrap.start, [document.quote(note) for note in notes])]
     if command is not None:
-        if _find_wrap_command(server) is not None:
-            raise _SkipServer("is behind forebay already")
-        return _adopt_command(text, server, command, forebay_command, flags)
-    if url is not None:
-        return _adopt_url(text, server, url, forebay_command, flags)
-    raise _SkipServer("has neither a command nor a url")
+        return [*edits, *_adopt_command(document, server, command, forebay_command, [*flags, *notes])]
+    for key, url in urls.items():
+        return [*edits, *_adopt_url(document, server, key, url, forebay_command, [*flags, *notes])]
+    raise CannotEdit("has neither a command nor a url")
+
+
+def _allow_tools(document: Document, server: ServerEntry, names: Sequence[str]) -> tuple[list[Edit], list[str]]:
+    """Add tools to the allow-lists of a server. Return the edits, and the notes that undo them."""
+    edits, notes = [], []
+    for key, missing in find_missing_tools(server, names).items():
+        items = server.entry.value[key].node.value
+        edits.append(document.append_items(items, [document.quote(name) for name in missing]))
+        notes.append(f"{_NOTE_PREFIX}{key}={','.join(missing)}")
+    return edits, notes
 
 
 def _adopt_command(
-    text: str, server: Node, command: Member, forebay_command: Sequence[str], flags: Sequence[str]
+    document: Document, server: ServerEntry, command: Member, forebay_command: Sequence[str], flags: Sequence[str]
 ) -> list[Edit]:
-    args = server.get_member("args")
-    _require_nonempty_string("a command", command)
-    _require_strings("one of its args", *_list_array_nodes(args))
+    nodes = _list_word_nodes(server)
+    _require_strings("a command", *nodes[:1])
+    _require_strings("one of its args", *nodes[1:])
+    if not nodes or not nodes[0].value:
+        raise CannotEdit("has a command that is empty")
+    if server.dialect.args is None:
+        words = [*forebay_command, "wrap", *flags, "--"]
+        return [document.insert_items(nodes, 0, [*map(document.quote, words)])]
+    args = server.args
     notes = [_NO_ARGS_NOTE] if args is None else []
-    server_command = text[command.node.start : command.node.end]
-    words = [*map(_quote, [*forebay_command[1:], "wrap", *flags, *notes, "--"]), server_command]
-    new_command = (command.node.start, command.node.end, _quote(forebay_command[0]))
+    words = [*forebay_command[1:], "wrap", *flags, *notes, "--"]
+    raw_words = [*map(document.quote, words), document.get_raw(command.node)]
+    new_command = document.replace_value(command.node, document.quote(forebay_command[0]))
     if args is None:
-        whitespace, separator = _get_leading_whitespace(text, command.start), _find_key_separator(text, command)
-        member = f',{whitespace}"args"{separator}[{", ".join(words)}]'
-        return [new_command, (command.end, command.end, member)]
-    nodes = _list_array_nodes(args)
-    if not nodes:
-        return [new_command, (args.node.start + 1, args.node.start + 1, ", ".join(words))]
-    separator = "," + _get_leading_whitespace(text, nodes[0].start)
-    return [new_command, (nodes[0].start, nodes[0].start, "".join(word + separator for word in words))]
+        return [new_command, document.insert_list(server.node, command, server.dialect.args, raw_words)]
+    if not args.node.value:
+        return [new_command, document.fill_list(args.node, raw_words)]
+    return [new_command, document.insert_items(args.node.value, 0, raw_words)]
 
 
 def _adopt_url(
-    text: str, server: Node, url: Member, forebay_command: Sequence[str], flags: Sequence[str]
+    document: Document,
+    server: ServerEntry,
+    key: str,
+    url: Member,
+    forebay_command: Sequence[str],
+    flags: Sequence[str],
 ) -> list[Edit]:
-    if server.get_member("args") is not None:
-        raise _SkipServer("has a url and args; take the args out")
-    _require_nonempty_string("a url", url)
-    edits = _rename_headers_to_variables(server)
-    notes = []
-    if (server_type := server.get_member("type")) is not None:
-        _require_strings("a type", server_type.node)
-        notes = [f"{_TYPE_NOTE_PREFIX}{server_type.node.value}"]
-        edits.append((server_type.node.start, server_type.node.end, '"stdio"'))
-    server_url = text[url.node.start : url.node.end]
-    words = [*map(_quote, [*forebay_command[1:], "wrap", *flags, *notes, "--url"]), server_url]
-    command = f'"command"{text[url.key_end : url.node.start]}{_quote(forebay_command[0])}'
-    args = f'"args"{_find_key_separator(text, url)}[{", ".join(words)}]'
-    return [*edits, (url.start, url.end, f"{command},{_get_leading_whitespace(text, url.start)}{args}")]
+    dialect = server.dialect
+    if server.args is not None:
+        raise CannotEdit("has a url and args; take the args out")
+    for name in _CLIENT_ONLY_KEYS:
+        if name in server.node.value or name in server.entry.value:
+            raise CannotEdit(f"has {name}, which only its client understands; replace it by {dialect.headers}")
+    _require_strings("a url", url.node)
+    if not url.node.value:
+        raise CannotEdit("has a url that is empty")
+    edits, notes = _rename_headers_to_variables(document, server)
+    if key != dialect.urls[0]:
+        notes.append(f"{_NOTE_PREFIX}{_URL_KEY_NOTE}={key}")
+    for type_key in _TYPE_KEYS:
+        if (server_type := server.node.get_member(type_key)) is not None:
+            _require_strings("a type", server_type.node)
+            notes.append(f"{_NOTE_PREFIX}{type_key}={server_type.node.value}")
+            edits.append(document.replace_string(server_type.node, dialect.local_type))
+    bearer_edits, bearer_words = _pass_bearer_variable(document, server)
+    words = [*forebay_command[1:], "wrap", *flags, *notes, *bearer_words, "--url"]
+    edits += [*bearer_edits, document.rename_key(url, dialect.command)]
+    raw_words, raw_url = [*map(document.quote, words)], document.get_raw(url.node)
+    program = document.quote(forebay_command[0])
+    if dialect.args is None:
+        return [*edits, document.replace_value(url.node, f"[{', '.join([program, *raw_words, raw_url])}]")]
+    return [
+        *edits,
+        document.replace_value(url.node, program),
+        document.insert_list(server.node, url, dialect.args, [*raw_words, raw_url]),
+    ]
 
 
-def _rename_headers_to_variables(server: Node) -> list[Edit]:
-    headers, env = server.get_member("headers"), server.get_member("env")
-    variables = _list_object_members(env)
-    if env is not None and (
-        headers is not None or not variables or any(name.startswith(HEADER_VARIABLE_PREFIX) for name in variables)
-    ):
-        raise _SkipServer("has a url and env; take the env out")
-    if headers is None:
-        return []
-    edits = [(headers.start, headers.key_end, '"env"')]
-    for name, member in _list_object_members(headers).items():
+def _pass_bearer_variable(document: Document, server: ServerEntry) -> tuple[list[Edit], list[str]]:
+    """Let Codex pass the variable with the bearer token on to forebay. Return the edits and the words for `wrap`."""
+    key = server.dialect.bearer_variable
+    member = None if key is None else server.node.get_member(key)
+    if member is None:
+        return [], []
+    _require_strings("a variable", member.node)
+    if _PASSED_VARIABLES in server.node.value:
+        raise CannotEdit(f"has {_PASSED_VARIABLES} and a url; take the {_PASSED_VARIABLES} out")
+    edits = [
+        document.rename_key(member, _PASSED_VARIABLES),
+        document.replace_value(member.node, f"[{document.get_raw(member.node)}]"),
+    ]
+    return edits, [f"{_NOTE_PREFIX}{key}", "--header", f"Authorization: Bearer ${{{member.node.value}}}"]
+
+
+def _rename_headers_to_variables(document: Document, server: ServerEntry) -> tuple[list[Edit], list[str]]:
+    """Return the edits that make variables of headers, and the notes that undo them."""
+    headers, env = server.headers, server.env
+    values, variables = _list_members(headers), _list_members(env)
+    if any(name.startswith(HEADER_VARIABLE_PREFIX) for name in variables):
+        raise CannotEdit("has a url and variables of forebay; take them out")
+    if headers is None or (env is not None and not values):
+        return [], []
+    if variables:
+        raise CannotEdit("has headers and variables; take the variables out")
+    edits = [document.rename_key(headers, server.dialect.env)]
+    if env is not None:
+        # Each takes the other's name, so that the file keeps both.
+        edits.append(document.rename_key(env, server.dialect.headers))
+    for name, member in values.items():
         if not HEADER_NAME_PATTERN.fullmatch(name):
-            raise _SkipServer(f"has a header that cannot be sent: {name!r}")
+            raise CannotEdit(f"has a header that cannot be sent: {name!r}")
         _require_strings("a header", member.node)
-        edits.append((member.start + 1, member.start + 1, HEADER_VARIABLE_PREFIX))
-    return edits
+        edits.append(document.prefix_key(member, HEADER_VARIABLE_PREFIX))
+    return edits, [] if values else [_NO_HEADERS_NOTE]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _WrapCommand:
-    """A server whose command is `forebay wrap`: the options of `wrap`, and the server's own command or URL."""
+class WrapCommand:
+    """A server whose command is `forebay wrap`."""
 
     command: Member
-    args: Member
+    args: Member | None
+    """`None` if the command and its arguments are one list."""
+    words: list[Node]
+    """The command and its arguments."""
+    start: int
+    """Index of the first word after `wrap`."""
     options: list[str]
+    """The options of `wrap`, with the URL if there is one."""
     server_words: list[Node]
+    """The server's own command; nothing if it has a URL."""
     url: Node | None
 
+    def list_targets(self) -> list[str]:
+        """Return the words of the server's own command, or its URL."""
+        return [str(node.value) for node in ([self.url] if self.url is not None else self.server_words)]
 
-def _find_wrap_command(server: Node) -> _WrapCommand | None:
-    command, args = server.get_member("command"), server.get_member("args")
-    if command is None or args is None:
+    def get_notes(self) -> dict[str, str]:
+        """Return the notes that say what the file held before, by key."""
+        notes = [word.removeprefix(_NOTE_PREFIX) for word in self.options if word.startswith(_NOTE_PREFIX)]
+        return {key: value for key, _, value in (note.partition("=") for note in notes)}
+
+
+def find_wrap_command(server: ServerEntry) -> WrapCommand | None:
+    """Return the parts of a server's command if it is `forebay wrap`."""
+    command, args = server.command, server.args
+    if command is None:
         return None
-    nodes = [command.node, *_list_array_nodes(args)]
+    nodes = _list_word_nodes(server)
     words = [node.value if isinstance(node.value, str) else "" for node in nodes]
     positions = [index for index, word in enumerate(words) if index and word == "wrap" and is_forebay(words[index - 1])]
     if not positions:
@@ -194,189 +367,108 @@ def _find_wrap_command(server: Node) -> _WrapCommand | None:
     start = positions[0] + 1
     if "--" in words[start:]:
         end = words.index("--", start)
-        return _WrapCommand(command, args, words[start:end], nodes[end + 1 :], None)
+        return WrapCommand(command, args, nodes, start, words[start:end], nodes[end + 1 :], None)
     if "--url" in words[start:-1]:
-        url_index = words.index("--url", start) + 1
-        return _WrapCommand(command, args, words[start:], [], nodes[url_index])
+        return WrapCommand(command, args, nodes, start, words[start:], [], nodes[words.index("--url", start) + 1])
     return None
 
 
-def _restore_server(text: str, server: Node) -> list[Edit]:
-    wrap = _find_wrap_command(server)
+def _restore_server(document: Document, server: ServerEntry) -> list[Edit]:
+    wrap = find_wrap_command(server)
     if wrap is None:
-        raise _SkipServer("is not behind forebay")
+        raise CannotEdit(NOT_ADOPTED)
+    edits = [*_disallow_tools(document, server, wrap)]
     if wrap.url is not None:
-        return _restore_url(text, server, wrap, wrap.url)
+        return [*edits, *_restore_url(document, server, wrap, wrap.url)]
     if not wrap.server_words:
-        raise _SkipServer("has forebay before nothing")
-    return _restore_command(text, server, wrap)
+        raise CannotEdit("has forebay before nothing")
+    return [*edits, *_restore_command(document, server, wrap)]
 
 
-def _restore_command(text: str, server: Node, wrap_command: _WrapCommand) -> list[Edit]:
-    (command, *server_args), args = wrap_command.server_words, wrap_command.args
-    new_command = (wrap_command.command.node.start, wrap_command.command.node.end, text[command.start : command.end])
-    nodes = _list_array_nodes(args)
+def _disallow_tools(document: Document, server: ServerEntry, wrap: WrapCommand) -> Iterator[Edit]:
+    """Remove the tools that were added to the allow-lists of a server."""
+    for key, value in wrap.get_notes().items():
+        member = server.entry.get_member(key) if key in ALLOW_KEYS else None
+        if member is not None and isinstance(member.node.value, list):
+            added = value.split(",")
+            indexes = [index for index, item in enumerate(member.node.value) if item.value in added]
+            yield from document.remove_items(member, indexes)
+
+
+def _restore_command(document: Document, server: ServerEntry, wrap: WrapCommand) -> list[Edit]:
+    first, *server_args = wrap.server_words
+    if wrap.args is None:
+        return [(wrap.words[0].start, first.start, "")]
+    new_command = document.replace_value(wrap.command.node, document.get_raw(first))
     if server_args:
-        return [new_command, (nodes[0].start, server_args[0].start, "")]
-    if _NO_ARGS_NOTE in wrap_command.options:
-        return [new_command, _remove_member(server, args)]
-    # Also remove a trailing comma.
-    comma = re.compile(r"\s*,").match(text, nodes[-1].end)
-    return [new_command, (nodes[0].start, comma.end() if comma else nodes[-1].end, "")]
+        return [new_command, (wrap.words[1].start, server_args[0].start, "")]
+    if _NO_ARGS_NOTE in wrap.options:
+        return [new_command, document.remove_member(server.node, wrap.args)]
+    return [new_command, document.empty_list(wrap.args)]
 
 
-def _restore_url(text: str, server: Node, wrap_command: _WrapCommand, url: Node) -> list[Edit]:
-    command, args = wrap_command.command, wrap_command.args
-    edits = _rename_variables_to_headers(text, server)
-    server_type = server.get_member("type")
-    notes = [
-        word.removeprefix(_TYPE_NOTE_PREFIX) for word in wrap_command.options if word.startswith(_TYPE_NOTE_PREFIX)
+def _restore_url(document: Document, server: ServerEntry, wrap: WrapCommand, url: Node) -> list[Edit]:
+    dialect, notes = server.dialect, wrap.get_notes()
+    edits = _rename_variables_to_headers(document, server, wrap.options)
+    for key in _TYPE_KEYS:
+        if key in notes and (server_type := server.node.get_member(key)) is not None:
+            edits.append(document.replace_string(server_type.node, notes[key]))
+    if dialect.bearer_variable in notes and (variables := server.node.get_member(_PASSED_VARIABLES)) is not None:
+        first, *others = variables.node.value
+        if others:
+            raise CannotEdit(f"has {_PASSED_VARIABLES} beside that of its token; take them out")
+        edits += [
+            document.rename_key(variables, str(dialect.bearer_variable)),
+            document.replace_value(variables.node, document.get_raw(first)),
+        ]
+    edits += [
+        document.rename_key(wrap.command, notes.get(_URL_KEY_NOTE, dialect.urls[0])),
+        document.replace_value(wrap.command.node, document.get_raw(url)),
     ]
-    if server_type is not None and notes:
-        edits.append((server_type.node.start, server_type.node.end, _quote(notes[0])))
-    member = f'"url"{text[command.key_end : command.node.start]}{text[url.start : url.end]}'
-    return [*edits, (command.start, command.end, member), _remove_member(server, args)]
+    return edits if wrap.args is None else [*edits, document.remove_member(server.node, wrap.args)]
 
 
-def _rename_variables_to_headers(text: str, server: Node) -> list[Edit]:
-    env = server.get_member("env")
-    variables = _list_object_members(env)
-    are_headers = [text.startswith(HEADER_VARIABLE_PREFIX, member.start + 1) for member in variables.values()]
-    if env is None or (variables and not any(are_headers)):
+def _rename_variables_to_headers(document: Document, server: ServerEntry, options: Sequence[str]) -> list[Edit]:
+    env, headers = server.env, server.headers
+    variables = _list_members(env)
+    are_headers = [name.startswith(HEADER_VARIABLE_PREFIX) for name in variables]
+    if env is None or not (any(are_headers) if variables else _NO_HEADERS_NOTE in options):
         return []
     if not all(are_headers):
-        raise _SkipServer("has variables beside its headers; take them out")
-    prefixes = [(member.start + 1, member.start + 1 + len(HEADER_VARIABLE_PREFIX), "") for member in variables.values()]
-    return [(env.start, env.key_end, '"headers"'), *prefixes]
+        raise CannotEdit("has variables beside its headers; take them out")
+    edits = [document.rename_key(env, server.dialect.headers)]
+    if headers is not None:
+        edits.append(document.rename_key(headers, server.dialect.env))
+    for member in variables.values():
+        start, _, _ = document.prefix_key(member, "")
+        edits.append((start, start + len(HEADER_VARIABLE_PREFIX), ""))
+    return edits
 
 
-def _remove_member(server: Node, member: Member) -> Edit:
-    """Remove a member and the comma between it and its neighbour."""
-    members = sorted(server.value.values(), key=lambda other: other.start)
-    index = members.index(member)
-    return (members[index - 1].end, member.end, "") if index else (member.start, members[1].start, "")
-
-
-def _list_array_nodes(member: Member | None) -> list[Node]:
-    if member is None:
+def _list_word_nodes(server: ServerEntry) -> list[Node]:
+    """Return the command of a server and its arguments."""
+    command, args = server.command, server.args
+    if command is None:
         return []
+    if server.dialect.args is None:
+        return _list_items(command, "a command that is no list")
+    return [command.node, *(_list_items(args, "args that are no list") if args is not None else [])]
+
+
+def _list_items(member: Member, problem: str) -> list[Node]:
     if not isinstance(member.node.value, list):
-        raise _SkipServer("has args that are no list")
+        raise CannotEdit(f"has {problem}")
     return member.node.value
 
 
-def _list_object_members(member: Member | None) -> dict[str, Member]:
+def _list_members(member: Member | None) -> dict[str, Member]:
     if member is None:
         return {}
     if not isinstance(member.node.value, dict):
-        raise _SkipServer("has headers or env that are no object")
+        raise CannotEdit("has headers or env that are no object")
     return member.node.value
 
 
 def _require_strings(label: str, *nodes: Node) -> None:
     if not all(isinstance(node.value, str) for node in nodes):
-        raise _SkipServer(f"has {label} that is no text")
-
-
-def _require_nonempty_string(label: str, member: Member) -> None:
-    _require_strings(label, member.node)
-    if not member.node.value:
-        raise _SkipServer(f"has {label} that is empty")
-
-
-def _get_leading_whitespace(text: str, position: int) -> str:
-    """Return the line break and indentation before a position, or a space if there is no line break before it."""
-    space = text[len(text[:position].rstrip(" \t\r\n")) : position]
-    return space if "\n" in space else " "
-
-
-def _find_key_separator(text: str, member: Member) -> str:
-    """Return the text between a member's key and value, or `": "` if that text contains a comment."""
-    between = text[member.key_end : member.node.start]
-    return between if between.strip() == ":" else ": "
-
-
-def _quote(word: str) -> str:
-    return json.dumps(word, ensure_ascii=False)
-
-
-class FileNotChanged(ForebayError, OSError):
-    """A file could not be written and is unchanged."""
-
-    code = "file_not_changed"
-
-
-class _OwnerMismatch(OSError):
-    """The new file cannot be given to the owner of the old file, who could then not read the new file."""
-
-
-def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:
-    """Replace the content of a file atomically, and return the path of the backup. Owner and permissions are kept.
-
-    Raises `InvalidArgument` if the file no longer holds `old_content`, and `FileNotChanged` if it cannot be written.
-    """
-    # If the path is a symbolic link, replace the file that it points to, not the link.
-    file = Path(os.path.realpath(path))
-    try:
-        backup = _write_backup(file, old_content)
-        temporary = _write_temporary(file, new_content)
-        try:
-            if file.read_bytes() != old_content:
-                raise InvalidArgument(f"{path} was changed meanwhile, and is as it was left; run this again")
-            temporary.replace(file)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except _OwnerMismatch:
-        raise FileNotChanged(f"{path} belongs to another user or group; run this as its owner") from None
-    except OSError as error:
-        raise FileNotChanged(f"{path} cannot be changed: {error.strerror}; it is as it was") from None
-    return backup
-
-
-def _write_backup(file: Path, content: bytes) -> Path:
-    """Write a backup beside the file, unless there is one with the same bytes."""
-    for backup in _iter_backup_names(file):
-        try:
-            descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            if backup.read_bytes() == content:
-                return backup
-            continue
-        _write_file(descriptor, backup, file, content)
-        return backup
-    raise AssertionError("_iter_backup_names() is infinite")
-
-
-def _iter_backup_names(file: Path) -> Iterator[Path]:
-    yield file.with_name(file.name + _BACKUP_SUFFIX)
-    for number in itertools.count(2):
-        yield file.with_name(f"{file.name}{_BACKUP_SUFFIX}-{number}")
-
-
-def _write_temporary(file: Path, content: bytes) -> Path:
-    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    _write_file(descriptor, Path(name), file, content)
-    return Path(name)
-
-
-def _write_file(descriptor: int, new_path: Path, old_path: Path, data: bytes) -> None:
-    """Write a new file with the owner and permissions of the old one. If this fails, remove the new file."""
-    try:
-        with open(descriptor, "wb") as out:
-            _copy_ownership(descriptor, old_path.stat())
-            out.write(data)
-            out.flush()
-            os.fsync(descriptor)
-    except BaseException:
-        new_path.unlink(missing_ok=True)
-        raise
-
-
-def _copy_ownership(descriptor: int, old_status: os.stat_result) -> None:
-    try:
-        os.fchown(descriptor, old_status.st_uid, old_status.st_gid)
-    except PermissionError:
-        raise _OwnerMismatch from None
-    # Set the permissions last, because changing the owner may clear permission bits.
-    os.fchmod(descriptor, stat.S_IMODE(old_status.st_mode))
+        raise CannotEdit(f"has {label} that is no text")

@@ -1,174 +1,190 @@
-"""Configuration files of MCP clients: Claude Desktop, Claude Code, Cursor, VS Code."""
+"""The MCP clients that `forebay adopt` and `forebay doctor` know, and where their configuration files are."""
 
 import dataclasses
-import json
-import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
 
-from forebay.config.jsonc import Edit, Node, apply_edits, parse_jsonc
-from forebay.config.masking import MASK, mask_args, mask_secret, mask_url
-from forebay.config.options import OPTIONS
-from forebay.config.upstreams import UpstreamConfig, parse_upstream
-from forebay.errors import InvalidArgument
-
-__all__ = [
-    "HEADER_VARIABLE_PREFIX",
-    "ServerEntry",
-    "find_servers",
-    "load_client_upstreams",
-    "mask_client_file",
-    "read_client_file",
-]
-
-HEADER_VARIABLE_PREFIX = OPTIONS["headers"].variable
-"""Prefix of the variables that hold the headers of an adopted server."""
-
-_SERVER_PATHS = (("mcpServers",), ("servers",), ("mcp", "servers"))
-"""Paths to the servers in a file: of most clients, of VS Code's mcp.json, and of VS Code's settings.json."""
-
-_PROJECTS_KEY = "projects"
-"""Key of the projects in Claude Code's file. Each project has servers of its own."""
-
-_VARIABLE_PATTERN = re.compile(r"\$\{(?P<scope>[A-Za-z]+:)?(?P<name>[^}:]*)(?::-(?P<default>[^}]*))?\}")
-_KEYS_BY_TYPE = {"command": ("command", "args", "env", "cwd"), "url": ("url", "headers")}
-
-
-def read_client_file(path: str) -> str:
-    """Read a file without changing its line ends. Raises `InvalidArgument` if it cannot be read."""
-    try:
-        return Path(path).read_bytes().decode()
-    except OSError as error:
-        raise InvalidArgument(f"{path} cannot be read: {error.strerror}; name a client's file") from None
-    except UnicodeDecodeError:
-        raise InvalidArgument(f"{path} is not UTF-8; save it as such") from None
+__all__ = ["CLIENTS", "Client", "ClientFile", "find_client_files", "identify_client"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ServerEntry:
-    """A server in a client's file."""
+class Client:
+    """An MCP client. `{…}` in a path is a folder of `_list_folders`."""
 
     name: str
-    node: Node
-    project: str | None = None
-    """The folder of the project that has the server; `None` for a server of all projects."""
-
-    def __str__(self) -> str:
-        return self.name if self.project is None else f"{self.name} of {self.project}"
-
-
-def find_servers(text: str, path: str) -> list[ServerEntry]:
-    """Return the servers of a client's file. Raises `InvalidArgument` if it has none of the known keys."""
-    try:
-        root = parse_jsonc(text)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{path} is no JSON: {error}", error.index) from None
-    server_lists = [servers for keys in _SERVER_PATHS if (servers := _find_object(root, *keys)) is not None]
-    projects = _find_object(root, _PROJECTS_KEY) or {}
-    by_project = {project: _find_object(node, *_SERVER_PATHS[0]) or {} for project, node in projects.items()}
-    if not server_lists and not any(by_project.values()):
-        known = ", ".join(".".join(keys) for keys in _SERVER_PATHS)
-        raise InvalidArgument(f"{path} has no servers; there should be one of {known}")
-    return [
-        *(ServerEntry(name, node) for name, node in (server_lists[0] if server_lists else {}).items()),
-        *(ServerEntry(name, node, project) for project, nodes in by_project.items() for name, node in nodes.items()),
-    ]
+    user_files: tuple[str, ...]
+    """Files with servers for all projects of the user."""
+    project_files: tuple[str, ...] = ()
+    """Files with servers in the folder of a project."""
+    rule_files: tuple[str, ...] = ()
+    """Files that only have rules on tools: which may be used, and which need no approval."""
+    start_seconds: float | None = None
+    """How long the client waits for a server to start; `None` if this is not known."""
+    start_option: tuple[str, float] | None = None
+    """The key in a server's entry that changes `start_seconds`, and its unit in seconds."""
 
 
-def _find_object(node: Node, *keys: str) -> dict[str, Node] | None:
-    """Return the members of the object at the path `keys`, or `None` if there is no object."""
-    for key in keys:
-        member = node.get_member(key)
-        if member is None:
-            return None
-        node = member.node
-    return {name: member.node for name, member in node.value.items()} if isinstance(node.value, dict) else None
+_EDITORS = ("Code", "Code - Insiders", "VSCodium")
+_CLINE_FOLDER = "User/globalStorage/saoudrizwan.claude-dev/settings"
+
+CLIENTS = (
+    Client("Claude Desktop", ("{app_data}/Claude/claude_desktop_config.json",), start_seconds=60.0),
+    Client(
+        "Claude Code",
+        ("{claude_json}/.claude.json",),
+        (".mcp.json",),
+        ("{claude}/settings.json", ".claude/settings.json", ".claude/settings.local.json"),
+        start_seconds=30.0,
+    ),
+    Client(
+        "Cursor",
+        ("{home}/.cursor/mcp.json",),
+        (".cursor/mcp.json",),
+        (
+            "{home}/.cursor/permissions.json",
+            "{home}/.cursor/cli-config.json",
+            ".cursor/permissions.json",
+            ".cursor/cli.json",
+        ),
+    ),
+    Client(
+        "VS Code",
+        tuple(f"{{app_data}}/{editor}/User/{file}" for editor in _EDITORS for file in ("mcp.json", "settings.json")),
+        (".vscode/mcp.json", ".vscode/settings.json"),
+    ),
+    Client(
+        "Codex",
+        ("{codex}/config.toml",),
+        (".codex/config.toml",),
+        start_seconds=30.0,
+        start_option=("startup_timeout_sec", 1.0),
+    ),
+    Client(
+        "opencode",
+        (
+            *(f"{{xdg}}/opencode/{file}" for file in ("opencode.json", "opencode.jsonc", "config.json")),
+            "{opencode_config}",
+        ),
+        ("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
+        start_seconds=30.0,
+        start_option=("timeout", 0.001),
+    ),
+    Client(
+        "Gemini CLI",
+        ("{gemini}/.gemini/settings.json",),
+        (".gemini/settings.json",),
+        start_seconds=600.0,
+        start_option=("timeout", 0.001),
+    ),
+    Client(
+        "Qwen Code",
+        ("{qwen}/settings.json",),
+        (".qwen/settings.json",),
+        start_seconds=30.0,
+        start_option=("discoveryTimeoutMs", 0.001),
+    ),
+    Client("Copilot CLI", ("{copilot}/mcp-config.json",), (".github/mcp.json",)),
+    Client(
+        "Cline",
+        (
+            "{cline}/settings/cline_mcp_settings.json",
+            "{cline_settings}",
+            *(f"{{app_data}}/{editor}/{_CLINE_FOLDER}/cline_mcp_settings.json" for editor in (*_EDITORS, "Cursor")),
+        ),
+        start_seconds=3.0,
+        start_option=("timeout", 1.0),
+    ),
+    Client("Windsurf", ("{home}/.codeium/windsurf/mcp_config.json",)),
+    Client(
+        "Zed",
+        ("{zed}/settings.json",),
+        (".zed/settings.json",),
+        start_seconds=60.0,
+        start_option=("timeout", 1.0),
+    ),
+    Client(
+        "Crush",
+        ("{crush}/crush.json",),
+        ("crush.json", ".crush.json"),
+        start_seconds=10.0,
+        start_option=("timeout", 1.0),
+    ),
+    Client("goose", ("{goose}/config.yaml",), start_seconds=300.0, start_option=("timeout", 1.0)),
+)
+"""All clients. If two have the same file, it is listed with the first one."""
+
+_COMMON_NAMES = ("mcp.json", "settings.json", "config.toml", "config.yaml", "config.json")
+"""Names of files that several clients use, and that say nothing without their folder."""
 
 
-def load_client_upstreams(path: str, environ: Mapping[str, str]) -> dict[str, UpstreamConfig]:
-    """Return the servers of a client's file as upstreams, except disabled servers and servers of single projects.
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClientFile:
+    """A file of a client."""
 
-    Raises `InvalidArgument`.
-    """
-    upstreams: dict[str, UpstreamConfig] = {}
-    entries = find_servers(read_client_file(path), path)
-    if entries and all(entry.project for entry in entries):
-        raise InvalidArgument(
-            f"{path} has servers of single projects only, such as {entries[0]}, which are not for everyone; "
-            "write those that are to be served as [upstreams.NAME] of a --config"
-        )
-    for entry in entries:
-        if entry.project is not None:
-            continue
-        server = entry.node.to_python()
-        if not isinstance(server, dict):
-            raise InvalidArgument(f"{path}: the server {entry} is no object")
-        if server.get("disabled") is True:
-            continue
-        upstream = _make_upstream(entry.name, server, environ, path)
-        if upstream.name in upstreams:
-            raise InvalidArgument(f"{path}: two servers are called {upstream.name}; rename one of them")
-        upstreams[upstream.name] = upstream
-    return upstreams
+    path: Path
+    client: Client | None
+    """The client, if it is known."""
+    has_servers: bool = True
+    """Whether servers are configured in it; otherwise it only has rules on tools."""
+    is_of_project: bool = False
+    """Whether it is in the folder of a project, so that whoever wrote the project may have written it."""
 
 
-def _make_upstream(name: str, server: dict[str, Any], environ: Mapping[str, str], path: str) -> UpstreamConfig:
-    location = f"{path}: the server {name}"
-    if "envFile" in server:
-        raise InvalidArgument(f"{location} has an envFile, which only its client reads; give it env instead")
-    upstream_type = "command" if "command" in server else "url"
-    table = {
-        key: _expand_variables(server[key], environ, location)
-        for key in _KEYS_BY_TYPE[upstream_type]
-        if server.get(key) is not None
+def find_client_files(environ: Mapping[str, str], folder: Path, platform: str = sys.platform) -> list[ClientFile]:
+    """Return the files of all clients that exist: those of the user, and those of the project in a folder."""
+    found: dict[Path, ClientFile] = {}
+    for file in _iter_client_files(environ, folder, platform):
+        if file.path.is_file():
+            # The folder may be the user's home, and several paths may lead to the same file.
+            found.setdefault(file.path.resolve(), file)
+    return [*found.values()]
+
+
+def identify_client(path: str) -> Client | None:
+    """Return the client that a file belongs to, judging by the end of its path."""
+    *_, folder, name = ("", *PurePath(path).parts)
+    for client in CLIENTS:
+        for known in (*client.user_files, *client.project_files):
+            *_, known_folder, known_name = ("", *PurePath(known).parts)
+            is_same_folder = folder.strip(".").lower() == known_folder.strip("{}.").lower()
+            if name == known_name and (is_same_folder or name not in _COMMON_NAMES):
+                return client
+    return None
+
+
+def _iter_client_files(environ: Mapping[str, str], folder: Path, platform: str) -> Iterator[ClientFile]:
+    folders = _list_folders(environ, platform)
+    for client in CLIENTS:
+        for path in client.user_files:
+            yield ClientFile(Path(path.format_map(folders)), client)
+        for path in client.project_files:
+            yield ClientFile(folder / path, client, is_of_project=True)
+        for path in client.rule_files:
+            yield ClientFile(folder / path.format_map(folders), client, has_servers=False)
+
+
+def _list_folders(environ: Mapping[str, str], platform: str) -> dict[str, str]:
+    """Return the folders in which clients keep their files."""
+    home = environ.get("USERPROFILE" if platform == "win32" else "HOME") or str(Path.home())
+    xdg = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    roaming = environ.get("APPDATA") or f"{home}/AppData/Roaming"
+    is_windows = platform == "win32"
+    app_data = {"win32": roaming, "darwin": f"{home}/Library/Application Support"}.get(platform, xdg)
+    return {
+        "home": home,
+        "xdg": xdg,
+        "app_data": app_data,
+        "claude_json": environ.get("CLAUDE_CONFIG_DIR") or home,
+        "claude": environ.get("CLAUDE_CONFIG_DIR") or f"{home}/.claude",
+        "codex": environ.get("CODEX_HOME") or f"{home}/.codex",
+        "gemini": environ.get("GEMINI_CLI_HOME") or home,
+        "qwen": environ.get("QWEN_HOME") or f"{home}/.qwen",
+        "copilot": environ.get("COPILOT_HOME") or f"{home}/.copilot",
+        "cline": environ.get("CLINE_DATA_DIR") or f"{home}/.cline/data",
+        "cline_settings": environ.get("CLINE_MCP_SETTINGS_PATH") or "",
+        "opencode_config": environ.get("OPENCODE_CONFIG") or "",
+        "zed": f"{roaming}/Zed" if is_windows else f"{home}/.config/zed" if platform == "darwin" else f"{xdg}/zed",
+        "crush": environ.get("CRUSH_GLOBAL_CONFIG") or f"{xdg}/crush",
+        "goose": f"{roaming}/Block/goose/config" if is_windows else f"{xdg}/goose",
     }
-    # Replace characters that tool names cannot have, because the server's name may become a prefix of tool names.
-    return parse_upstream(re.sub(r"[^A-Za-z0-9_.-]+", "-", name), table, lambda *_: location)
-
-
-def _expand_variables(value: Any, environ: Mapping[str, str], location: str) -> Any:
-    """Expand variables in the syntax of clients: `${VAR}`, `${VAR:-default}`, `${env:VAR}`."""
-
-    def expand(match: re.Match[str]) -> str:
-        if match["scope"] not in (None, "env:"):
-            raise InvalidArgument(
-                f"{location} has {match[0]}, which only its client knows; write the value, or ${{VAR}}"
-            )
-        text = environ.get(match["name"], match["default"])
-        if text is None:
-            raise InvalidArgument(f"{location} needs the variable {match['name']}, which is not set; set it")
-        return text
-
-    if isinstance(value, str):
-        return _VARIABLE_PATTERN.sub(expand, value)
-    if isinstance(value, dict):
-        return {key: _expand_variables(inner, environ, location) for key, inner in value.items()}
-    return [_expand_variables(inner, environ, location) for inner in value] if isinstance(value, list) else value
-
-
-def mask_client_file(text: str, path: str) -> str:
-    """Mask the secrets in a client's file: variables, headers, and parts of URLs and args that look like secrets."""
-    edits: list[Edit] = []
-    for server in (entry.node for entry in find_servers(text, path)):
-        for name in ("env", "headers"):
-            member = server.get_member(name)
-            if member is not None and isinstance(member.node.value, dict):
-                edits += [_mask_node(inner.node) for inner in member.node.value.values()]
-        url = server.get_member("url")
-        if url is not None and isinstance(url.node.value, str) and mask_url(url.node.value) != url.node.value:
-            edits.append(_replace_node(url.node, mask_url(url.node.value)))
-        args = server.get_member("args")
-        if args is not None and isinstance(args.node.value, list):
-            nodes = [node for node in args.node.value if isinstance(node.value, str)]
-            masked = mask_args([str(node.value) for node in nodes])
-            edits += [_replace_node(node, word) for node, word in zip(nodes, masked, strict=True) if word != node.value]
-    return apply_edits(text, [edit for edit in edits if edit[2] != text[edit[0] : edit[1]]])
-
-
-def _mask_node(node: Node) -> Edit:
-    return _replace_node(node, mask_secret(node.value) if isinstance(node.value, str) else MASK)
-
-
-def _replace_node(node: Node, text: str) -> Edit:
-    return node.start, node.end, json.dumps(text, ensure_ascii=False)

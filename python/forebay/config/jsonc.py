@@ -1,70 +1,19 @@
-"""JSON with comments and trailing commas, parsed with positions, so that an edit changes nothing else."""
+"""Parser of JSON with comments and trailing commas that keeps the positions of values."""
 
-import dataclasses
 import json
 import re
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from forebay.config.nodes import Member, Node
 from forebay.errors import InvalidArgument
 
-__all__ = ["Edit", "Member", "Node", "apply_edits", "parse_jsonc"]
+__all__ = ["parse_jsonc"]
 
 _SPACE_PATTERN = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING_PATTERN = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
 _SCALAR_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _MAX_DEPTH = 200
 """Maximum nesting depth of a document, below Python's recursion limit."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Node:
-    """A value and its position, `text[start:end]`.
-
-    `value` is a dict of members for an object, a list of nodes for an array, else a Python scalar.
-    """
-
-    start: int
-    end: int
-    value: Any
-
-    def get_member(self, name: str) -> "Member | None":
-        """Return a member of an object, or `None`."""
-        return self.value.get(name) if isinstance(self.value, dict) else None
-
-    def to_python(self) -> Any:
-        """Return the value without positions."""
-        if isinstance(self.value, dict):
-            return {name: member.node.to_python() for name, member in self.value.items()}
-        if isinstance(self.value, list):
-            return [node.to_python() for node in self.value]
-        return self.value
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Member:
-    """A member of an object. Its key is at `text[start:key_end]`."""
-
-    start: int
-    key_end: int
-    node: Node
-
-    @property
-    def end(self) -> int:
-        return self.node.end
-
-
-Edit = tuple[int, int, str]
-"""The start and end of a range of the text, and its replacement."""
-
-
-def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Apply edits that do not overlap. Edits at the same position keep their order."""
-    pieces, copied_until = [], 0
-    for start, end, replacement in sorted(edits, key=lambda edit: edit[:2]):
-        pieces += [text[copied_until:start], replacement]
-        copied_until = end
-    return "".join([*pieces, text[copied_until:]])
 
 
 def parse_jsonc(text: str) -> Node:

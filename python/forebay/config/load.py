@@ -255,7 +255,7 @@ def _load_upstreams(
 ) -> dict[str, UpstreamConfig]:
     upstreams = parse_upstreams(file, environ)
     if command == "serve" and "mcp_servers" in values:
-        from forebay.config.clients import load_client_upstreams
+        from forebay.config.client_servers import load_client_upstreams
 
         path = values["mcp_servers"].value
         for name, upstream in load_client_upstreams(path, environ).items():

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-__all__ = ["MASK", "mask_args", "mask_secret", "mask_url"]
+__all__ = ["MASK", "is_secret_name", "mask_args", "mask_secret", "mask_url"]
 
 MASK = "***"
 
@@ -25,6 +25,11 @@ _VARIABLE_PATTERN = re.compile(r"(?:[A-Za-z]+ )?\$\{[^}]*\}")
 _URL_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 
+def is_secret_name(name: str) -> bool:
+    """Return whether a name, such as that of an option, is probably that of a secret."""
+    return _SECRET_NAME_PATTERN.search(name) is not None
+
+
 def mask_url(url: str) -> str:
     """Mask the user, the password and the query values of a URL."""
     address, question_mark, query = url.partition("?")
@@ -44,9 +49,7 @@ def mask_args(args: Sequence[str]) -> list[str]:
 
 def _mask_word(word: str, previous_word: str) -> str:
     pair = _PAIR_PATTERN.fullmatch(word)
-    if pair is not None and (
-        previous_word in _VARIABLE_FLAGS or pair[1] in _VARIABLE_FLAGS or _SECRET_NAME_PATTERN.search(pair[1])
-    ):
+    if pair is not None and (previous_word in _VARIABLE_FLAGS or pair[1] in _VARIABLE_FLAGS or is_secret_name(pair[1])):
         return f"{pair[1]}={mask_secret(pair[2])}"
     if previous_word in _HEADER_FLAGS and (header := _HEADER_PATTERN.fullmatch(word)):
         return header[1] + mask_secret(word[len(header[1]) :])
@@ -55,8 +58,9 @@ def _mask_word(word: str, previous_word: str) -> str:
     name, value = (f"{pair[1]}=", pair[2]) if pair is not None else ("", word)
     if _SECRET_SHAPE_PATTERN.fullmatch(value):
         return f"{name}{MASK}"
-    return _URL_PATTERN.sub(lambda found: mask_url(found[0]), word)
+    # The pattern is slow on a long word without a URL.
+    return _URL_PATTERN.sub(lambda found: mask_url(found[0]), word) if "://" in word else word
 
 
 def _is_secret_option(word: str) -> bool:
-    return word.startswith("-") and "=" not in word and _SECRET_NAME_PATTERN.search(word) is not None
+    return word.startswith("-") and "=" not in word and is_secret_name(word)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from forebay.errors import UpstreamFailed
 from forebay.wire.framing import Line, Message, Spool, enlarge_pipe
@@ -206,9 +206,16 @@ def _iter_line_chunks(raw: Message) -> Iterator[bytes | memoryview]:
 
 
 class Process:
-    """Server that runs as a child process. It shares our standard error."""
+    """Server that runs as a child process. It shares our standard error, unless it gets a file for it."""
 
-    def __init__(self, command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stderr: IO[bytes] | None = None,
+    ) -> None:
         self._end_lock = threading.Lock()
         try:
             # In its own process group, so that Ctrl-C reaches only us and we can shut the server down cleanly.
@@ -216,6 +223,7 @@ class Process:
                 list(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=stderr,
                 env=None if env is None else {**os.environ, **env},
                 cwd=cwd,
                 process_group=0,

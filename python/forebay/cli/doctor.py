@@ -1,0 +1,44 @@
+"""The command `doctor`. Its docstring is its `--help`."""
+
+import os
+import sys
+from argparse import Namespace
+
+from forebay.cli import output
+from forebay.errors import InvalidArgument
+
+__all__ = ["doctor"]
+
+_MAX_TIMEOUT_SECONDS = 3600
+
+
+def doctor(args: Namespace) -> None:
+    """Check the MCP servers of clients.
+
+    Starts each server as its client would, and lists its tools. Reports servers
+    that cannot be reached or start too slowly for their client, and whatever
+    prevents a client from reading handles: lists of tools without forebay's,
+    servers behind forebay twice, stores that differ or cannot be written. The exit
+    code is 1 if there are problems. Servers of project files in this folder are
+    started only if the file is named, or with --trust-project.
+    """
+    # Imported here, so that other commands start quickly.
+    from pathlib import Path
+
+    from forebay.cli.server_checks import check_files
+    from forebay.config.clients import ClientFile, find_client_files, identify_client
+
+    if not 0 < args.timeout <= _MAX_TIMEOUT_SECONDS:
+        raise InvalidArgument(f"--timeout is a number of seconds above 0, and at most {_MAX_TIMEOUT_SECONDS}")
+    known_files = find_client_files(os.environ, Path.cwd())
+    named_files = [ClientFile(Path(path), identify_client(path)) for path in args.paths]
+    rows = check_files(
+        named_files or [file for file in known_files if file.has_servers],
+        [file for file in known_files if not file.has_servers],
+        timeout=args.timeout,
+        starts_projects=args.trust_project,
+        requires_servers=bool(named_files),
+    )
+    output.print_checks(rows)
+    if any(row["problems"] for row in rows):
+        sys.exit(1)
