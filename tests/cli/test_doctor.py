@@ -65,6 +65,7 @@ def test_servers_that_are_well(clients: ClientHome) -> None:
         "output_tools": False,
         "start_seconds": cursor["start_seconds"],
         "start_limit_seconds": None,
+        "result_limit": None,
         "note": None,
         "problems": [],
     }
@@ -72,6 +73,7 @@ def test_servers_that_are_well(clients: ClientHome) -> None:
     assert (behind["behind_forebay"], behind["tools"], behind["output_tools"]) == (True, 4, True)
     assert (off["status"], off["tools"]) == ("disabled", None)
     assert (codex["client"], codex["tools"], codex["start_limit_seconds"]) == ("Codex", 2, 90)
+    assert codex["result_limit"] == "12,000 characters"
 
 
 def test_servers_that_cannot_be_reached(clients: ClientHome) -> None:

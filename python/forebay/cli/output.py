@@ -255,6 +255,7 @@ def print_checks(rows: Sequence[dict[str, Any]]) -> None:
             "tools": [row["tools"] for row in rows],
             "start": [_format_seconds(row["start_seconds"]) for row in rows],
             "limit": [_format_seconds(row["start_limit_seconds"]) for row in rows],
+            "shows": [row["result_limit"] or "" for row in rows],
         }
     )
     for row in rows:

@@ -21,6 +21,7 @@ from forebay.config.load import load_settings
 from forebay.config.masking import MASK, mask_args, mask_url
 from forebay.config.upstreams import UpstreamConfig
 from forebay.errors import ForebayError, InvalidArgument
+from forebay.outputs.clients import CLIENTS
 from forebay.proxy.http.probe import HttpProbe, SignInRequired
 from forebay.proxy.probe import Probe, ServerProbe
 from forebay.store import resolve_root
@@ -106,9 +107,15 @@ class ServerCheck:
             "output_tools": None if self.tools is None else self.has_output_tools,
             "start_seconds": None if self.start_seconds is None else round(self.start_seconds, 3),
             "start_limit_seconds": self.start_limit_seconds,
+            "result_limit": self._describe_result_limit(),
             "note": self.note,
             "problems": self.problems,
         }
+
+    def _describe_result_limit(self) -> str | None:
+        """Return the size above which the client cuts a result or puts it into a file, or `None` if it is not known."""
+        client = next((client for client in CLIENTS if client.title == self.client_name), None)
+        return None if client is None else f"{client.limit:,} {client.unit}"
 
     def skip(self, status: str, note: str) -> None:
         """Do not start the server."""
