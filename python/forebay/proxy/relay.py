@@ -13,6 +13,7 @@ from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler, find_refusal
+from forebay.proxy.list_pages import parse_tools
 from forebay.proxy.session import (
     CANCELLED_METHOD,
     InternalRequests,
@@ -396,12 +397,12 @@ class Relay:
     def _learn_tools(self, meta: Mapping[str, Any]) -> None:
         """Request the server's tool list, to distinguish calls to its tools from calls to forebay's own."""
         try:
-            self._policy.learn_tools(self._list_tools(meta))
+            self._policy.learn_tools(parse_tools(self._list_tools(meta)))
         except Exception as error:
             # Without the list, calls still work, unless the capability filter needs to know the called tool.
             _log.warning("forebay: the server does not say what tools it has: %s", error)
 
-    def _list_tools(self, meta: Mapping[str, Any]) -> list[Any]:
+    def _list_tools(self, meta: Mapping[str, Any]) -> list[LazyJSON]:
         return self._internal_requests.list_tools(self._upstream.send, meta)
 
     def replay_session(self, send: Callable[[Message], None]) -> None:
@@ -411,7 +412,7 @@ class Relay:
             if request_id is None:
                 continue
             try:
-                self._internal_requests.wait_result(request_id)
+                self._internal_requests.wait_response(request_id)
             except UpstreamRejected:
                 # Only the handshake must succeed. The other messages may have been rejected before the restart, too.
                 if index == 0:

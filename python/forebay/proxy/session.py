@@ -12,9 +12,10 @@ from typing import Any
 
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.outputs.modes import Mode
+from forebay.proxy.list_pages import check_list_size, open_page
 from forebay.wire.framing import Message
-from forebay.wire.messages import dump, dump_message, make_id_key, parse_fully, parse_lazy
-from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_BYTES, MAX_LIST_PAGES, PageCursors
+from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, parse, parse_lazy
+from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_ITEMS, MAX_LIST_PAGES, PageCursors
 
 __all__ = [
     "CANCELLED_METHOD",
@@ -25,7 +26,6 @@ __all__ = [
     "ServerRequests",
     "Session",
     "UpstreamRejected",
-    "describe_large_list",
     "make_cancellation",
 ]
 
@@ -324,8 +324,7 @@ class InternalRequests:
 
     def __init__(self) -> None:
         self._ids = _IdSequence()
-        self._futures: dict[str, Future[tuple[dict[str, Any], int]]] = {}
-        """Each response and its size in bytes."""
+        self._futures: dict[str, Future[Message]] = {}
 
     def new_id(self) -> str:
         """Return the id for a new request; `wait_result` must follow."""
@@ -341,10 +340,7 @@ class InternalRequests:
             return isinstance(request_id, str) and request_id.startswith(self._ids.prefix)
         # Two threads may bring two responses; the first one counts.
         with contextlib.suppress(InvalidStateError):
-            if len(raw) > MAX_LIST_BYTES:
-                future.set_exception(UpstreamFailed(describe_large_list(len(raw))))
-            else:
-                future.set_result((parse_fully(raw), len(raw)))
+            future.set_result(raw)
         return True
 
     def is_waiting(self, request_id: object) -> bool:
@@ -359,9 +355,9 @@ class InternalRequests:
                 with contextlib.suppress(InvalidStateError):
                     future.set_exception(error)
 
-    def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[Any]:
-        """Return the tools on all pages of the server's list. Raises `UpstreamFailed`."""
-        tools: list[Any] = []
+    def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[LazyJSON]:
+        """Return the tools on all pages of the server's list, unparsed. Raises `UpstreamFailed`."""
+        tools: list[LazyJSON] = []
         list_bytes = 0
         # Without the client's progress token, so that the client gets no progress of this request.
         meta = {key: value for key, value in meta.items() if key != "progressToken"}
@@ -370,41 +366,33 @@ class InternalRequests:
             request_id = self.new_id()
             params = {**({"_meta": meta} if meta else {}), **cursor}
             send(dump({"jsonrpc": "2.0", "id": request_id, "method": "tools/list", "params": params}))
-            page, page_bytes = self._wait_response(request_id)
-            list_bytes += page_bytes
-            if list_bytes > MAX_LIST_BYTES:
-                raise UpstreamFailed(describe_large_list(list_bytes))
-            listed = page.get("tools")
-            tools += listed if isinstance(listed, list) else []
-            cursors.follow(page)
+            message, raw = self.wait_response(request_id)
+            list_bytes += len(raw)
+            check_list_size(list_bytes)
+            page = open_page(message, raw, "tools")
+            tools += [] if page is None else page.items
+            if len(tools) > MAX_LIST_ITEMS:
+                raise UpstreamFailed(f"the server lists more than {MAX_LIST_ITEMS:,} tools, which are not read")
+            cursors.follow(message["result"])
         if cursors.is_truncated:
             raise UpstreamFailed(f"the server lists its tools in more than {MAX_LIST_PAGES} pages")
         return tools
 
-    def wait_result(self, request_id: str) -> dict[str, Any]:
-        """Return the result of a request. Raises `UpstreamRejected`, `UpstreamFailed` or `UpstreamTimeout`."""
-        return self._wait_response(request_id)[0]
+    def wait_response(self, request_id: str) -> tuple[dict[str, Any], Message]:
+        """Return the response to a request, parsed lazily and as bytes.
 
-    def _wait_response(self, request_id: str) -> tuple[dict[str, Any], int]:
-        """Return the result of a request, and the bytes of the response."""
+        Raises `UpstreamRejected`, `UpstreamFailed` or `UpstreamTimeout`.
+        """
         try:
-            message, size = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
+            raw = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
         except TimeoutError:
             raise UpstreamTimeout(f"the server did not answer within {_INTERNAL_TIMEOUT_SECONDS:g} s") from None
         finally:
             del self._futures[request_id]
-        result = message.get("result")
-        if not isinstance(result, dict):
+        message = parse(raw)
+        if not isinstance(message.get("result"), dict):
             raise UpstreamRejected("the server refused what it was asked")
-        return result, size
-
-
-def describe_large_list(size: int) -> str:
-    """Return the text of the error for a list that is too large to read."""
-    return (
-        f"the server answered with a list of {size} bytes, and at most {MAX_LIST_BYTES} are read; "
-        "have it list less, or in smaller pages"
-    )
+        return message, raw
 
 
 class ServerRequests:

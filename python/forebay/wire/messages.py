@@ -151,9 +151,13 @@ class LazyJSON(SerializedJSON):
         spans = _core.members(self.span, names)
         return {name: self.slice(*span) for name, span in zip(names, spans, strict=True) if span is not None}
 
-    def parse(self) -> Any:
+    def items(self, max_items: int) -> "list[LazyJSON]":
+        """Return the items of an array. Raises `InvalidArgument` for more than `max_items`, and `InvalidJSON`."""
+        return [self.slice(*span) for span in _core.items(self.span, max_items)]
+
+    def parse(self, **limits: int) -> Any:
         """Parse the value with `parse_lazy`."""
-        return parse_lazy(self._source, self.start, self.end)
+        return parse_lazy(self._source, self.start, self.end, **limits)
 
     def json_chunks(self) -> Iterator[bytes | memoryview]:
         """Yield the original bytes."""
@@ -230,7 +234,7 @@ def split_batch(message: Any) -> list[Any] | None:
             return message
     elif isinstance(message, LazyJSON) and message.is_array:
         with contextlib.suppress(InvalidArgument):
-            return [message.slice(*span) for span in _core.items(message.span, MAX_BATCH_MESSAGES)]
+            return message.items(MAX_BATCH_MESSAGES)
     else:
         return None
     raise InvalidArgument(f"a batch has at most {MAX_BATCH_MESSAGES:,} messages; send them in several smaller batches")
