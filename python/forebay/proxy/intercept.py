@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, UpstreamFailed
+from forebay.outputs.modes import MODE_ARGUMENTS, Mode
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_fragments
@@ -22,7 +23,7 @@ from forebay.outputs.result import (
 )
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.proxy.list_pages import ListPage, open_page, parse_tools
-from forebay.proxy.session import PendingRequest, Session
+from forebay.proxy.session import PendingRequest, Session, make_progress_key
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
     INTERNAL_ERROR,
@@ -36,7 +37,6 @@ from forebay.wire.messages import (
     get_meta,
     make_error_message,
     make_result_message,
-    parse_fully,
     parse_lazy,
     protocol_version,
 )
@@ -55,8 +55,13 @@ _log = logging.getLogger("forebay")
 
 _TOOLS_CHANGED_NOTIFICATION = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
-_MAX_PARSED_CALL_BYTES = 64 << 20
-"""Maximum bytes of a call whose arguments are parsed completely."""
+_MAX_PARSED_ARGUMENTS_BYTES = 256 << 10
+"""Maximum bytes of a part of a call's arguments that is parsed. As objects it may take twenty times as much."""
+
+_MAX_PARSED_STRING_BYTES = 4096
+"""Maximum bytes of a text in a call's arguments that is parsed, such as the path in a reference."""
+
+_MAX_PARSED_DEPTH = 512
 
 _Params = Mapping[str, Any]
 _Handler = Callable[[PendingRequest, dict[str, Any], Message], Message | None]
@@ -67,7 +72,7 @@ class ForwardedRequest:
     """Client request to forward to the server."""
 
     pending: PendingRequest
-    replacement: bytes | None = None
+    replacement: Message | None = None
     """Bytes to send instead of the client's message; `None` to send the client's message unchanged."""
 
 
@@ -118,8 +123,8 @@ class RequestHandler:
             method,
             request["id"],
             protocol_version(params) or self._session.version,
-            cursor=params.get("cursor"),
-            progress_token=get_meta(params).get("progressToken"),
+            has_cursor=params.get("cursor") is not None,
+            progress_key=make_progress_key(get_meta(params).get("progressToken")),
         )
         try:
             if self._is_resource_read(method, params):
@@ -129,7 +134,7 @@ class RequestHandler:
                 pending = dataclasses.replace(pending, tool=params["name"])
                 if pending.tool in self._policy.tools.names:
                     return self._call_own_tool(pending, params)
-                return self._forward_call(pending, raw)
+                return self._forward_call(pending, request, raw)
         except ForebayError as error:
             return [self.make_error_response(pending, error)]
         if method in TASK_RESULT_METHODS:
@@ -165,29 +170,53 @@ class RequestHandler:
         policy.record_size(pending.tool, len(response), connection=self._session)
         return response
 
-    def _forward_call(self, pending: PendingRequest, raw: Message) -> list[bytes] | ForwardedRequest:
+    def _forward_call(
+        self, pending: PendingRequest, request: dict[str, Any], raw: Message
+    ) -> list[bytes] | ForwardedRequest:
         policy = self._policy
         if (refusal := policy.refuse_disabled(pending.tool)) is not None:
             return [_make_response(pending, refusal, self._server_info)]
         if not policy.rewrites_arguments:
             return ForwardedRequest(dataclasses.replace(pending, mode=policy.resolve_mode(pending.tool, {})[0]))
-        if len(raw) > _MAX_PARSED_CALL_BYTES:
-            raise InvalidArgument(
-                f"this call has {len(raw)} bytes, and at most {_MAX_PARSED_CALL_BYTES} are searched for references "
-                "and other arguments of forebay; send less at once, or put the data into a file and pass a reference"
-            )
-        # Parse the whole request, because references may be anywhere in the arguments.
-        request = parse_fully(raw)
-        original = request["params"].get("arguments")
-        mode, arguments = policy.resolve_mode(pending.tool, original if isinstance(original, Mapping) else {})
+        original = _parse_arguments(raw)
+        if not isinstance(original, dict):
+            return ForwardedRequest(dataclasses.replace(pending, mode=self._resolve_unparsed(pending.tool, original)))
+        mode, arguments = policy.resolve_mode(pending.tool, original)
         pending = dataclasses.replace(pending, mode=mode)
-        if not isinstance(original, Mapping):
-            return ForwardedRequest(pending)
         if policy.has_references(arguments):
             arguments = policy.resolve_references(pending.tool, arguments, convert=to_fragments)
         if arguments is original:
             return ForwardedRequest(pending)
-        return ForwardedRequest(pending, dump({**request, "params": {**request["params"], "arguments": arguments}}))
+        params = {**request["params"], "arguments": arguments}
+        return ForwardedRequest(pending, dump_message({**request, "params": params}))
+
+    def _resolve_unparsed(self, tool: str, arguments: object) -> Mode:
+        """Return the mode of a call whose arguments are no object, or have too many members to be parsed.
+
+        Raises `InvalidArgument` if they have references or arguments of forebay.
+        """
+        found: dict[str, Any] = {}
+        if isinstance(arguments, LazyJSON):
+            found = {name: value.parse() for name, value in arguments.members(MODE_ARGUMENTS).items()}
+        mode, remaining = self._policy.resolve_mode(tool, found)
+        is_object = isinstance(arguments, LazyJSON) and arguments.is_object
+        if remaining is not found or (is_object and self._policy.has_references(arguments)):
+            raise InvalidArgument(
+                "these arguments have too many members to be searched for references and other arguments of forebay; "
+                "send less at once, or put the data into a file and pass a reference"
+            )
+        return mode
+
+
+def _parse_arguments(raw: Message) -> Any:
+    """Parse the arguments of a call. Long texts, and parts with very many values, stay `LazyJSON`."""
+    params = as_lazy(raw).members(("params",))["params"]
+    arguments = params.members(("arguments",)).get("arguments")
+    return arguments and arguments.parse(
+        max_string_bytes=_MAX_PARSED_STRING_BYTES,
+        max_container_bytes=_MAX_PARSED_ARGUMENTS_BYTES,
+        max_depth=_MAX_PARSED_DEPTH,
+    )
 
 
 _MESSAGE_MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
@@ -343,7 +372,7 @@ class ResponseHandler:
     def _rewrite_page(self, pending: PendingRequest, page: ListPage) -> bytes:
         policy = self._policy
         is_last = next_cursor(page.result) is None
-        policy.learn_tools(parse_tools(page.items), is_complete=is_last and pending.cursor is None)
+        policy.learn_tools(parse_tools(page.items), is_complete=is_last and not pending.has_cursor)
         expanded = () if is_modern(pending.version) else policy.get_expanded_tools(self._session) or ()
 
         def rewrite(item: LazyJSON, tool: Any) -> LazyJSON | bytes | None:

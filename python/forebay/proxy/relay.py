@@ -25,14 +25,18 @@ from forebay.proxy.session import (
     UpstreamRejected,
     make_cancellation,
 )
-from forebay.proxy.workers import CallOrder, WorkerPool
-from forebay.wire.framing import HeadTail, Line, LostMessage, Message, read_head_tail
+from forebay.proxy.workers import CallOrder, Capacity, WorkerPool
+from forebay.wire.framing import HeadTail, Line, LostMessage, Message, count_memory_bytes, read_head_tail
 from forebay.wire.messages import (
     INTERNAL_ERROR,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     LazyJSON,
+    as_lazy,
+    dump,
     dump_line,
+    dump_size,
     get_meta,
     make_error_message,
     make_id_key,
@@ -44,10 +48,25 @@ __all__ = ["Relay", "Sender"]
 
 _log = logging.getLogger("forebay")
 
-_MAX_IN_FLIGHT = 64
+_MAX_PREPARING = 64
 """Maximum number of requests prepared at once. Further messages wait in the pipe, not in memory."""
 
+_MAX_PREPARING_BYTES = 16 << 20
+"""Maximum bytes in memory of these requests."""
+
 _MAX_STORE_WORKERS = 4
+
+_MAX_STORING_BYTES = 12 << 20
+"""Maximum bytes of responses that are stored at once. Each takes about twice its bytes."""
+
+_LARGE_RESPONSE_BYTES = 8 << 20
+"""The memory that a spooled response counts for."""
+
+_MAX_ID_BYTES = 1024
+"""Maximum bytes of the id of a request, because the id is kept until the response."""
+
+_MAX_CANCELLATION_BYTES = 4096
+"""Maximum bytes of a cancellation that need not wait for the messages before it."""
 
 _MAX_EXCERPT_BYTES = 1024
 """Bytes of a lost or unreadable message that an error shows."""
@@ -91,10 +110,12 @@ class Relay:
         self._response_handler = ResponseHandler(policy, self._session, server_info)
         self._internal_requests = InternalRequests()
         self._server_requests = ServerRequests()
-        self._call_order = CallOrder(_MAX_IN_FLIGHT)
+        self._call_order = CallOrder()
         # Two pools: a worker that waits for the server's tool list must not delay storing that list.
-        self._workers = WorkerPool(max_jobs=_MAX_IN_FLIGHT)
-        self._store_workers = WorkerPool(_MAX_STORE_WORKERS, max_jobs=_MAX_STORE_WORKERS)
+        self._workers = WorkerPool()
+        self._capacity = Capacity(_MAX_PREPARING, _MAX_PREPARING_BYTES)
+        self._store_workers = WorkerPool(_MAX_STORE_WORKERS)
+        self._store_capacity = Capacity(_MAX_STORE_WORKERS, _MAX_STORING_BYTES)
         self.pending = PendingRequests(call_timeout)
         self.redact: Callable[[str], str] = str
         """Removes credentials from server output before it is logged."""
@@ -141,7 +162,10 @@ class Relay:
             for inner in batch:
                 self.receive_from_client(dump_line(inner))
             return
-        if not self._wait_upstream(message):
+        if isinstance(message, dict) and "method" in message and not _shorten_id(message):
+            self._client.send(_make_long_id_error())
+            return
+        if not self._wait_upstream(message, raw):
             return
         if self._policy.capabilities.is_active:
             if (refusal := find_refusal(message)) is not None:
@@ -165,10 +189,10 @@ class Relay:
         else:
             self._on_client_notification(message, raw)
 
-    def _wait_upstream(self, message: Any) -> bool:
+    def _wait_upstream(self, message: Any, raw: Message) -> bool:
         """Wait until the upstream takes another message; refuse the message and return `False` if that is too long."""
-        if isinstance(message, dict) and message.get("method") == CANCELLED_METHOD:
-            # A cancellation is small, and ends what the other messages wait for.
+        if self._is_useful_cancellation(message, raw):
+            # It ends what the other messages wait for.
             return True
         try:
             self._wait_ready()
@@ -179,6 +203,13 @@ class Relay:
                 self._client.send(make_error_message(message["id"], INTERNAL_ERROR, str(error), data))
             return False
         return True
+
+    def _is_useful_cancellation(self, message: Any, raw: Message) -> bool:
+        """Return whether a message is small and cancels a pending request: there can only be few such messages."""
+        match message:
+            case {"method": method, "params": {"requestId": request_id}} if method == CANCELLED_METHOD:
+                return len(raw) <= _MAX_CANCELLATION_BYTES and self.pending.is_pending(request_id)
+        return False
 
     def _refuse(self, message: Any, refusal: CapabilityDisabled) -> None:
         """Record a message that the server must not get, and answer it, unless it is a notification."""
@@ -191,7 +222,11 @@ class Relay:
 
     def _on_request(self, message: _MessageDict, raw: Message) -> None:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
-        self._session.record(message["method"], params, raw)
+        try:
+            self._session.record(message["method"], params, raw)
+        except InvalidArgument as error:
+            self._client.send(make_error_message(message["id"], INVALID_PARAMS, str(error), error.to_dict()["error"]))
+            return
         name = params.get("name")
         is_call = message["method"] == "tools/call" and isinstance(name, str) and name not in self._policy.tools.names
         if self._request_handler.needs_tool_list(message["method"], params):
@@ -208,21 +243,25 @@ class Relay:
 
         `first_steps` run first, in the same thread. Calls are forwarded in the order in which they arrived.
         """
-        preparing_request = self.pending.register_preparing(message["id"])
+        memory_bytes, request = count_memory_bytes(raw), {"id": message["id"]}
+        self._capacity.acquire(memory_bytes)
+        preparing_request = self.pending.register_preparing(request["id"])
         slot = self._call_order.reserve() if is_call else None
 
         def handle() -> None:
             action: Callable[[], None] | None = None
-            with self._report_errors(message):
-                action = self._prepare_action(message, raw, preparing_request)
+            with self._report_errors(request):
+                # Parsed again, because a parsed message takes more memory than its bytes while it waits.
+                action = self._prepare_action({**parse(raw), **request}, raw, preparing_request)
 
             def finish() -> None:
                 try:
-                    with self._report_errors(message):
+                    with self._report_errors(request):
                         if action is not None:
                             action()
                 finally:
                     self.pending.unregister_preparing(preparing_request)
+                    self._capacity.release(memory_bytes)
 
             if slot is None:
                 finish()
@@ -247,7 +286,11 @@ class Relay:
         return respond
 
     def _forward(self, request: ForwardedRequest, raw: Message, preparing_request: PreparingRequest | None) -> None:
-        if not self.pending.add(request.pending, preparing_request):
+        try:
+            if not self.pending.add(request.pending, preparing_request):
+                return
+        except UpstreamFailed as error:
+            self._client.send(self._request_handler.make_error_response(request.pending, error))
             return
         try:
             self._upstream.send(raw if request.replacement is None else request.replacement)
@@ -297,6 +340,9 @@ class Relay:
             self._report_unreadable(head_tail, stream_request_id)
             return False
         if "method" in message:
+            if not _shorten_id(message):
+                self._send_upstream(_make_long_id_error())
+                return False
             self._on_server_notification(message)
             self._forward_to_client(message, raw, stream_request_id)
             return False
@@ -333,7 +379,13 @@ class Relay:
     def _forward_to_client(self, message: _MessageDict, raw: Message, stream_request_id: object) -> None:
         """Send a request or notification of the server to the client."""
         del stream_request_id
-        self._client.send(self._server_requests.translate_message(message, raw))
+        try:
+            forwarded = self._server_requests.translate_message(message, raw)
+        except InvalidArgument as error:
+            _log.warning("forebay: a request of the server was refused: %s", error)
+            self._send_upstream(make_error_message(message["id"], INTERNAL_ERROR, str(error)))
+        else:
+            self._client.send(forwarded)
 
     def _on_server_notification(self, message: _MessageDict) -> None:
         params = message.get("params")
@@ -357,7 +409,9 @@ class Relay:
                 self.pending.finish_response(pending)
 
         if len(raw) > pending.mode.output_inline_limit_bytes:
-            self._store_workers.submit(respond)
+            memory_bytes = min(len(raw), _LARGE_RESPONSE_BYTES)
+            self._store_capacity.acquire(memory_bytes)
+            self._store_workers.submit(respond, lambda: self._store_capacity.release(memory_bytes))
         else:
             respond()
 
@@ -389,8 +443,10 @@ class Relay:
             details: dict[str, Any] = {"size_bytes": lost_message.size}
             if pending.method == "tools/call":
                 details["note"] = HAS_RUN_NOTE
-            if not self._policy.store.options.redactions:
-                details["preview"] = _core.preview(lost_message.head_tail.head, _MAX_EXCERPT_BYTES)
+            head = lost_message.head_tail.head
+            text = _core.unescape(head).decode(errors="replace")
+            if not self._policy.store.options.redactions and self.redact(text) == text:
+                details["preview"] = _core.preview(head, _MAX_EXCERPT_BYTES)
             self._client.send(self._request_handler.make_error_response(pending, lost_message.error, **details))
         return True
 
@@ -465,6 +521,26 @@ class Relay:
             and self._workers.wait_idle(seconds)
             and self._store_workers.wait_idle(seconds)
         )
+
+
+def _shorten_id(message: _MessageDict) -> bool:
+    """Copy an unparsed id out of its message, so that it does not keep the message; return `False` if it is too long.
+
+    The id is kept until the response.
+    """
+    request_id = message.get("id")
+    if isinstance(request_id, str | int | float | None):
+        return True
+    if dump_size(request_id) > _MAX_ID_BYTES:
+        return False
+    message["id"] = as_lazy(dump(request_id))
+    return True
+
+
+def _make_long_id_error() -> bytes:
+    # Without the id, which may be too long for memory.
+    text = f"the id of a request has at most {_MAX_ID_BYTES} bytes; use a number or a short text"
+    return make_error_message(None, INVALID_REQUEST, text)
 
 
 def _is_object(message: object) -> bool:

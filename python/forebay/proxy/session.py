@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
-from forebay.errors import UpstreamFailed, UpstreamTimeout
+from forebay.errors import InvalidArgument, UpstreamFailed, UpstreamTimeout
 from forebay.outputs.modes import Mode
 from forebay.proxy.list_pages import check_list_size, open_page
 from forebay.wire.framing import Message
@@ -27,6 +27,7 @@ __all__ = [
     "Session",
     "UpstreamRejected",
     "make_cancellation",
+    "make_progress_key",
 ]
 
 CANCELLED_METHOD = "notifications/cancelled"
@@ -35,6 +36,11 @@ _LISTEN_METHOD = "subscriptions/listen"
 
 _MAX_CANCELLED_KEYS = 1024
 """Maximum number of cancelled requests to remember, to drop their late responses."""
+
+_MAX_PENDING_REQUESTS = 4096
+"""Maximum number of requests that wait for the response of the server, and likewise of the client."""
+
+_MAX_SUBSCRIPTIONS = 4096
 
 _MAX_ABANDONED_KEYS = 1024
 """Maximum number of unanswered requests of ended servers to remember, so that late responses to them are dropped."""
@@ -60,11 +66,14 @@ class Session:
     """Notification that ends the handshake."""
     log_level_request: Message | None = None
     """Last `logging/setLevel` request."""
-    subscribe_requests: dict[str, Message] = dataclasses.field(default_factory=dict)
-    """`resources/subscribe` requests by URI."""
+    subscribed_uris: dict[str, None] = dataclasses.field(default_factory=dict)
+    """URIs of `resources/subscribe` requests, in order."""
 
     def record(self, method: str, params: Any, raw: Message) -> None:
-        """Keep a client message that a restarted server needs."""
+        """Keep what a restarted server needs of a client message.
+
+        Raises `InvalidArgument` if there are too many subscriptions.
+        """
         uri = params.get("uri") if isinstance(params, dict) else None
         match method:
             case "initialize":
@@ -74,9 +83,13 @@ class Session:
             case "logging/setLevel":
                 self.log_level_request = raw
             case "resources/subscribe" if isinstance(uri, str):
-                self.subscribe_requests[uri] = raw
+                if len(self.subscribed_uris) >= _MAX_SUBSCRIPTIONS and uri not in self.subscribed_uris:
+                    raise InvalidArgument(
+                        f"there are {_MAX_SUBSCRIPTIONS:,} subscriptions, and no more at once; unsubscribe from some"
+                    )
+                self.subscribed_uris[uri] = None
             case "resources/unsubscribe" if isinstance(uri, str):
-                self.subscribe_requests.pop(uri, None)
+                self.subscribed_uris.pop(uri, None)
 
     def replay(self, new_id: Callable[[], str]) -> Iterator[tuple[str | None, Message]]:
         """Yield the messages for a new server in order, each with the id of the response to wait for, if any."""
@@ -85,9 +98,11 @@ class Session:
         yield _renew_id(self.initialize_request, new_id())
         if self.initialized_notification is not None:
             yield None, self.initialized_notification
-            log_level = [self.log_level_request] if self.log_level_request else []
-            for raw in (*log_level, *self.subscribe_requests.values()):
-                yield _renew_id(raw, new_id())
+            if self.log_level_request is not None:
+                yield _renew_id(self.log_level_request, new_id())
+            for uri in list(self.subscribed_uris):
+                request = {"jsonrpc": "2.0", "method": "resources/subscribe", "params": {"uri": uri}}
+                yield _renew_id(dump(request), new_id())
 
 
 def _renew_id(raw: Message, request_id: str) -> tuple[str, Message]:
@@ -105,15 +120,22 @@ class PendingRequest:
     method: str
     id: object
     version: str
-    cursor: object = None
+    has_cursor: bool = False
+    """Whether the request names a page of a list, which is not the first one."""
     tool: str = ""
     mode: Mode = _DEFAULT_MODE
-    progress_token: object = None
+    progress_key: bytes | None = None
+    """The progress token as `make_progress_key` returns it. The token itself could keep the whole message in memory."""
 
     @property
     def is_subscription(self) -> bool:
         """Whether the response comes only when the subscription ends, so that no timeout applies."""
         return self.method == _LISTEN_METHOD
+
+
+def make_progress_key(token: object) -> bytes | None:
+    """Return a progress token as a key like `make_id_key`, or `None` without a token."""
+    return None if token is None else make_id_key(token)
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -158,6 +180,7 @@ class PendingRequests:
         self._timeout = timeout
         self._preparing_requests: list[PreparingRequest] = []
         self._in_flight: dict[bytes, list[_InFlightRequest]] = {}
+        self._in_flight_count = 0
         self._answering_requests: set[PendingRequest] = set()
         self._cancelled_keys = _RecentKeys(_MAX_CANCELLED_KEYS)
         self._changed = threading.Condition()
@@ -176,12 +199,21 @@ class PendingRequests:
             self._changed.notify_all()
 
     def add(self, pending: PendingRequest, preparing_request: PreparingRequest | None = None) -> bool:
-        """Register a request before it is forwarded; return `False` if it was cancelled while it was prepared."""
+        """Register a request before it is forwarded; return `False` if it was cancelled while it was prepared.
+
+        Raises `UpstreamFailed` if too many requests are pending.
+        """
         key = make_id_key(pending.id)
         with self._changed:
             if preparing_request is not None and preparing_request.is_cancelled:
                 return False
+            if self._in_flight_count >= _MAX_PENDING_REQUESTS:
+                raise UpstreamFailed(
+                    f"the server has not answered {_MAX_PENDING_REQUESTS:,} requests yet; "
+                    "wait for some of the answers, and ask again"
+                )
             self._in_flight.setdefault(key, []).append(_InFlightRequest(pending, self._new_deadline(pending)))
+            self._in_flight_count += 1
             self._cancelled_keys.discard(key)
             return True
 
@@ -203,6 +235,7 @@ class PendingRequests:
         if entries is None:
             return None
         pending = entries.pop(0).pending
+        self._in_flight_count -= 1
         if not entries:
             del self._in_flight[key]
         self._changed.notify_all()
@@ -255,12 +288,12 @@ class PendingRequests:
 
     def extend_deadline(self, progress_token: object) -> None:
         """Restart the timeout of a request that reports progress."""
-        if not self._timeout:
+        key = make_progress_key(progress_token)
+        if not self._timeout or key is None:
             return
-        key = make_id_key(progress_token)
         with self._changed:
             for entry in self._iter_in_flight():
-                if make_id_key(entry.pending.progress_token) == key:
+                if entry.pending.progress_key == key:
                     entry.deadline = self._new_deadline(entry.pending)
 
     def _iter_in_flight(self) -> Iterator[_InFlightRequest]:
@@ -291,6 +324,7 @@ class PendingRequests:
         with self._changed:
             pending = [entry.pending for entry in self._iter_in_flight()]
             self._in_flight.clear()
+            self._in_flight_count = 0
             self._changed.notify_all()
         return pending
 
@@ -411,12 +445,19 @@ class ServerRequests:
         """Keys of requests that the client may still answer although their server has ended."""
 
     def translate_message(self, message: dict[str, Any], raw: Message) -> Message:
-        """Return a server's request or notification with the id that the client knows."""
+        """Return a server's request or notification with the id that the client knows.
+
+        Raises `InvalidArgument` if too many requests of the server are open.
+        """
         with self._lock:
             if message["method"] == CANCELLED_METHOD:
                 return self._translate_cancel(message, raw)
             if "id" not in message:
                 return raw
+            if len(self._open_requests) >= _MAX_PENDING_REQUESTS:
+                raise InvalidArgument(
+                    f"the client has not answered {_MAX_PENDING_REQUESTS:,} requests yet; wait for some of the answers"
+                )
             client_id = server_id = message["id"]
             if make_id_key(server_id) in self._abandoned_keys:
                 client_id = self._ids.next_id()

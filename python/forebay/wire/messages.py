@@ -43,7 +43,6 @@ __all__ = [
     "make_result_message",
     "open_span",
     "parse",
-    "parse_fully",
     "parse_lazy",
     "protocol_version",
     "split_batch",
@@ -63,7 +62,7 @@ MAX_DEPTH = 64
 MAX_BATCH_MESSAGES = 10_000
 """Maximum number of messages in a batch."""
 
-_MAX_ENVELOPE_BYTES = 1 << 20
+_MAX_ENVELOPE_BYTES = 256 << 10
 """Like `MAX_CONTAINER_BYTES`, for a second attempt if `params` or `result` was larger than that."""
 
 _MAX_MEMORY_BYTES = 1 << 20
@@ -71,9 +70,6 @@ _MAX_MEMORY_BYTES = 1 << 20
 
 _MAX_ID_KEY_BYTES = 1024
 """Maximum bytes of a request id to keep as a dictionary key; of a longer one, a digest is kept."""
-
-_UNLIMITED = 1 << 62
-_FULL_PARSE_DEPTH = 512
 
 _MEMBER_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
 
@@ -238,14 +234,6 @@ def split_batch(message: Any) -> list[Any] | None:
     else:
         return None
     raise InvalidArgument(f"a batch has at most {MAX_BATCH_MESSAGES:,} messages; send them in several smaller batches")
-
-
-def parse_fully(raw_message: Message) -> dict[str, Any]:
-    """Parse a message of any size; only numbers and strings that Python cannot represent stay `LazyJSON`."""
-    message = parse_lazy(
-        raw_message, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_PARSE_DEPTH
-    )
-    return message if isinstance(message, dict) else {}
 
 
 def parse_lazy(

@@ -32,6 +32,7 @@ from forebay.outputs.schemas import accepts_text
 from forebay.store import Store
 from forebay.store.handles import extract_handle, is_handle
 from forebay.store.reader import View
+from forebay.wire.messages import LazyJSON
 
 __all__ = [
     "MAX_REFERENCE_BYTES",
@@ -275,6 +276,11 @@ class _CallResolution:
             )
         if isinstance(value, list):
             return [self.resolve_value(inner, (*path, index)) for index, inner in enumerate(value)]
+        if isinstance(value, LazyJSON) and contains_references(value):
+            raise InvalidArgument(
+                f"a part of these arguments has {len(value)} bytes, too many to be searched for references, and there "
+                "are some in it; send less at once, or put all of that part into a file and pass a reference to it"
+            )
         if not isinstance(value, dict):
             return value
         reference = parse_reference(value)
