@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 import forebay
 from forebay import _core
-from forebay.errors import CapabilityDisabled, InvalidArgument, UpstreamFailed, UpstreamTimeout
+from forebay.errors import CapabilityDisabled, InvalidArgument, RedactionFailed, UpstreamFailed, UpstreamTimeout
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.result import TASK_RESULT_METHODS
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler, find_refusal
 from forebay.proxy.list_pages import parse_tools
 from forebay.proxy.session import (
@@ -419,6 +420,10 @@ class Relay:
         try:
             replacement = self._response_handler(pending, message, raw)
         except Exception:
+            if self._policy.store.options.redactions and pending.method in ("tools/call", *TASK_RESULT_METHODS):
+                _log.exception("forebay: the answer to %.64s could not be redacted", pending.method)
+                failure = RedactionFailed("the result could not be redacted")
+                return self._request_handler.make_error_response(pending, failure, note=HAS_RUN_NOTE)
             # The call has already run, so the client gets its result even without our changes.
             _log.exception("forebay: the answer to %.64s goes on as it came", pending.method)
             return raw
