@@ -30,7 +30,6 @@ from forebay.proxy.workers import CallOrder, Capacity, WorkerPool
 from forebay.wire.framing import HeadTail, Line, LostMessage, Message, count_memory_bytes, read_head_tail
 from forebay.wire.messages import (
     INTERNAL_ERROR,
-    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     LazyJSON,
@@ -124,6 +123,10 @@ class Relay:
         """Removes credentials from an error that comes in a batch."""
         self.has_reported_failure = threading.Event()
         """Set when the client has received an error because the server is down."""
+
+    @property
+    def _has_redactions(self) -> bool:
+        return bool(self._policy.store.options.redactions)
 
     def receive_from_client(self, line: Line) -> None:
         """Handle a message from the client."""
@@ -223,11 +226,7 @@ class Relay:
 
     def _on_request(self, message: _MessageDict, raw: Message) -> None:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
-        try:
-            self._session.record(message["method"], params, raw)
-        except InvalidArgument as error:
-            self._client.send(make_error_message(message["id"], INVALID_PARAMS, str(error), error.to_dict()["error"]))
-            return
+        self._session.record(message["method"], params, raw)
         name = params.get("name")
         is_call = message["method"] == "tools/call" and isinstance(name, str) and name not in self._policy.tools.names
         if self._request_handler.needs_tool_list(message["method"], params):
@@ -420,12 +419,11 @@ class Relay:
         try:
             replacement = self._response_handler(pending, message, raw)
         except Exception:
-            if self._policy.store.options.redactions and pending.method in ("tools/call", *TASK_RESULT_METHODS):
-                _log.exception("forebay: the answer to %.64s could not be redacted", pending.method)
-                failure = RedactionFailed("the result could not be redacted")
-                return self._request_handler.make_error_response(pending, failure, note=HAS_RUN_NOTE)
+            _log.exception("forebay: the answer to %.64s could not be handled", pending.method)
+            if self._has_redactions and pending.method in ("tools/call", *TASK_RESULT_METHODS):
+                error = RedactionFailed("the answer could not be redacted, so it is not shown")
+                return self._request_handler.make_error_response(pending, error, note=HAS_RUN_NOTE)
             # The call has already run, so the client gets its result even without our changes.
-            _log.exception("forebay: the answer to %.64s goes on as it came", pending.method)
             return raw
         return raw if replacement is None else replacement
 
@@ -450,7 +448,7 @@ class Relay:
                 details["note"] = HAS_RUN_NOTE
             head = lost_message.head_tail.head
             text = _core.unescape(head).decode(errors="replace")
-            if not self._policy.store.options.redactions and self.redact(text) == text:
+            if not self._has_redactions and self.redact(text) == text:
                 details["preview"] = _core.preview(head, _MAX_EXCERPT_BYTES)
             self._client.send(self._request_handler.make_error_response(pending, lost_message.error, **details))
         return True

@@ -14,7 +14,7 @@ from forebay.errors import InvalidArgument, UpstreamFailed, UpstreamTimeout
 from forebay.outputs.modes import Mode
 from forebay.proxy.list_pages import check_list_size, open_page
 from forebay.wire.framing import Message
-from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, parse, parse_lazy
+from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, parse
 from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_ITEMS, MAX_LIST_PAGES, PageCursors
 
 __all__ = [
@@ -40,10 +40,14 @@ _MAX_CANCELLED_KEYS = 1024
 _MAX_PENDING_REQUESTS = 4096
 """Maximum number of requests that wait for the response of the server, and likewise of the client."""
 
-_MAX_SUBSCRIPTIONS = 4096
-
 _MAX_ABANDONED_KEYS = 1024
 """Maximum number of unanswered requests of ended servers to remember, so that late responses to them are dropped."""
+
+_MAX_SUBSCRIPTIONS = 1024
+"""Maximum number of subscriptions that are repeated to a restarted server."""
+
+_MAX_SUBSCRIBE_BYTES = 16 << 10
+"""Maximum size of a request to subscribe that is kept."""
 
 _INTERNAL_TIMEOUT_SECONDS = 10.0
 """How long a server may take to respond to a request of forebay itself."""
@@ -66,14 +70,11 @@ class Session:
     """Notification that ends the handshake."""
     log_level_request: Message | None = None
     """Last `logging/setLevel` request."""
-    subscribed_uris: dict[str, None] = dataclasses.field(default_factory=dict)
-    """URIs of `resources/subscribe` requests, in order."""
+    subscribe_requests: dict[str, Message] = dataclasses.field(default_factory=dict)
+    """`resources/subscribe` requests by URI: the newest ones, without those that are too large to keep."""
 
     def record(self, method: str, params: Any, raw: Message) -> None:
-        """Keep what a restarted server needs of a client message.
-
-        Raises `InvalidArgument` if there are too many subscriptions.
-        """
+        """Keep a client message that a restarted server needs."""
         uri = params.get("uri") if isinstance(params, dict) else None
         match method:
             case "initialize":
@@ -82,14 +83,12 @@ class Session:
                 self.initialized_notification = raw
             case "logging/setLevel":
                 self.log_level_request = raw
-            case "resources/subscribe" if isinstance(uri, str):
-                if len(self.subscribed_uris) >= _MAX_SUBSCRIPTIONS and uri not in self.subscribed_uris:
-                    raise InvalidArgument(
-                        f"there are {_MAX_SUBSCRIPTIONS:,} subscriptions, and no more at once; unsubscribe from some"
-                    )
-                self.subscribed_uris[uri] = None
+            case "resources/subscribe" if isinstance(uri, str) and len(raw) <= _MAX_SUBSCRIBE_BYTES:
+                self.subscribe_requests[uri] = raw
+                if len(self.subscribe_requests) > _MAX_SUBSCRIPTIONS:
+                    del self.subscribe_requests[next(iter(self.subscribe_requests))]
             case "resources/unsubscribe" if isinstance(uri, str):
-                self.subscribed_uris.pop(uri, None)
+                self.subscribe_requests.pop(uri, None)
 
     def replay(self, new_id: Callable[[], str]) -> Iterator[tuple[str | None, Message]]:
         """Yield the messages for a new server in order, each with the id of the response to wait for, if any."""
@@ -98,16 +97,14 @@ class Session:
         yield _renew_id(self.initialize_request, new_id())
         if self.initialized_notification is not None:
             yield None, self.initialized_notification
-            if self.log_level_request is not None:
-                yield _renew_id(self.log_level_request, new_id())
-            for uri in list(self.subscribed_uris):
-                request = {"jsonrpc": "2.0", "method": "resources/subscribe", "params": {"uri": uri}}
-                yield _renew_id(dump(request), new_id())
+            log_level = [self.log_level_request] if self.log_level_request else []
+            for raw in (*log_level, *self.subscribe_requests.values()):
+                yield _renew_id(raw, new_id())
 
 
 def _renew_id(raw: Message, request_id: str) -> tuple[str, Message]:
     """Return `request_id` and the request with this new id. The client already has a response to the old id."""
-    return request_id, dump_message({**parse_lazy(raw), "id": request_id})
+    return request_id, dump_message({**parse(raw), "id": request_id})
 
 
 _DEFAULT_MODE = Mode()

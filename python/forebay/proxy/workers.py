@@ -1,19 +1,37 @@
 """Worker threads for slow work, and a queue that keeps calls in order."""
 
+import contextlib
+import ctypes
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-__all__ = ["CallOrder", "CallSlot", "Capacity", "WorkerPool"]
+__all__ = ["CallOrder", "CallSlot", "Capacity", "WorkerPool", "limit_heaps"]
 
 _log = logging.getLogger("forebay")
 
 _MAX_WORKERS = 4
 
+_M_ARENA_MAX = -8
+"""Parameter of glibc's `mallopt`: the maximum number of heaps."""
+
 _IDLE_TIMEOUT_SECONDS = 10.0
 """Idle threads end after this time: each connection has its own pools, so idle threads would add up."""
+
+
+def limit_heaps(max_heaps: int) -> None:
+    """Let all threads share few heaps, unless the operator has set `MALLOC_ARENA_MAX`.
+
+    By default, glibc creates up to eight heaps for each processor, and each keeps memory of the largest messages that
+    its threads have handled.
+    """
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        # Other C libraries have no `mallopt`.
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, max_heaps)
 
 
 class Capacity:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from forebay.proxy.stdio import Process, RestartBackoff, StdioClient, StdioUpstream, claim_stdout
+from forebay.proxy.workers import limit_heaps
 from forebay.wire.framing import LineReader, create_spool
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ _log = logging.getLogger("forebay")
 _FIRST_REQUEST_SECONDS = 2.0
 """How long to wait for the client's first request if the server fails at once, to answer it with the reason."""
 
-_M_ARENA_MAX = -8
-"""The parameter of `mallopt` for the number of arenas."""
-
 _CHECK_INTERVAL_SECONDS = 0.25
 """Interval between checks for expired requests."""
 
@@ -36,7 +34,7 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
     """Wrap a server command until the client disconnects or a signal arrives; return the exit code."""
     # Handle signals first, so that a signal during start-up leaves no child process behind.
     stop_signal = _StopSignal()
-    _share_malloc_arena()
+    limit_heaps(1)
     # Start the server before the slow imports, so that both run in parallel.
     process = Process(command)
     backoff = RestartBackoff(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
@@ -57,7 +55,7 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     """Wrap a server at a URL, like `run`; each of `headers` is a line such as `Authorization: Bearer …`."""
     from forebay.proxy.http.upstream import HttpUpstream
 
-    _share_malloc_arena()
+    limit_heaps(1)
     # At INFO httpx2 logs each URL, which may contain a secret.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     return _run_relay(
@@ -65,18 +63,6 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
         _StopSignal(),
         lambda policy, limits: HttpUpstream(url, headers=headers, find_schema=policy.get_input_schema, **limits),
     )
-
-
-def _share_malloc_arena() -> None:
-    """Make all threads share one memory arena of glibc.
-
-    Each arena keeps the memory of the largest messages that its threads have handled.
-    """
-    if sys.platform == "linux":
-        import ctypes
-
-        with contextlib.suppress(AttributeError):
-            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def _run_relay(
