@@ -8,7 +8,14 @@ from typing import Any, Protocol
 
 import forebay
 from forebay import _core
-from forebay.errors import CapabilityDisabled, InvalidArgument, RedactionFailed, UpstreamFailed, UpstreamTimeout
+from forebay.errors import (
+    CapabilityDisabled,
+    InvalidArgument,
+    InvalidJSON,
+    RedactionFailed,
+    UpstreamFailed,
+    UpstreamTimeout,
+)
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
@@ -337,7 +344,7 @@ class Relay:
             head_tail = read_head_tail(raw)
             excerpt = self.redact(head_tail.head[:_MAX_EXCERPT_BYTES].decode(errors="replace"))
             _log.warning("forebay: the server wrote what is no message, and clients are spared it: %.200r", excerpt)
-            self._report_unreadable(head_tail, stream_request_id)
+            self._report_unreadable(raw, head_tail, stream_request_id)
             return False
         if "method" in message:
             if not _shorten_id(message):
@@ -365,14 +372,14 @@ class Relay:
             self._client.send(self._request_handler.make_error_response(pending, error))
         return False
 
-    def _report_unreadable(self, head_tail: HeadTail, stream_request_id: object) -> None:
+    def _report_unreadable(self, raw: Message, head_tail: HeadTail, stream_request_id: object) -> None:
         """Fail the request whose response is complete but not JSON, for example because it contains NaN."""
-        request_id = head_tail.find_id()
+        request_id = _find_response_id(raw, head_tail)
         if request_id is None or (
             stream_request_id is not None and make_id_key(request_id) != make_id_key(stream_request_id)
         ):
             return
-        if not head_tail.is_request and head_tail.tail.rstrip().endswith(b"}"):
+        if head_tail.tail.rstrip().endswith(b"}"):
             text = "what the server answered is no JSON that can be read; it may have done what it was asked to"
             self.fail_request(request_id, UpstreamFailed(text))
 
@@ -544,6 +551,15 @@ def _make_long_id_error() -> bytes:
     # Without the id, which may be too long for memory.
     text = f"the id of a request has at most {_MAX_ID_BYTES} bytes; use a number or a short text"
     return make_error_message(None, INVALID_REQUEST, text)
+
+
+def _find_response_id(raw: Message, head_tail: HeadTail) -> object:
+    """Return the id of a response that is not JSON, or `None` if it is not found or the message is a request."""
+    with contextlib.suppress(InvalidJSON):
+        # Only the brackets and quotes of the other members need to be right.
+        members = as_lazy(raw).members(("id", "method"))
+        return members["id"].parse() if "id" in members and "method" not in members else None
+    return None if head_tail.is_request else head_tail.find_id()
 
 
 def _is_object(message: object) -> bool:
