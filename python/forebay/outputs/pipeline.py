@@ -65,7 +65,7 @@ _MAX_META_BYTES = 512
 _MAX_SERVER_INFO_BYTES = 128
 """A server's `serverInfo` up to this size is never shortened."""
 
-_MAX_IN_MEMORY_BYTES = 64 << 20
+_MAX_IN_MEMORY_BYTES = 40 << 20
 """Spooled payloads above this size are not read into memory for the response contract."""
 
 _PROTOCOL_META_KEYS = (SERVER_INFO_KEY, "io.modelcontextprotocol/related-task")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, Up
 from forebay.outputs.modes import MODE_ARGUMENTS, Mode
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
-from forebay.outputs.references.resolver import to_fragments
+from forebay.outputs.references.resolver import to_lazy
 from forebay.outputs.result import (
     TASK_RESULT_METHODS,
     error_result,
@@ -92,6 +93,7 @@ class RequestHandler:
         self._list_tools = list_tools
         # `expand_tools` lists all tools, which takes memory, so that only one call of it runs at a time.
         self._expand_lock = threading.Lock()
+        self._resolve_lock = threading.Lock()
 
     def needs_tool_list(self, method: str, params: _Params) -> bool:
         """Return whether the server's tools must be known before a request can be handled."""
@@ -183,12 +185,15 @@ class RequestHandler:
             return ForwardedRequest(dataclasses.replace(pending, mode=self._resolve_unparsed(pending.tool, original)))
         mode, arguments = policy.resolve_mode(pending.tool, original)
         pending = dataclasses.replace(pending, mode=mode)
-        if policy.has_references(arguments):
-            arguments = policy.resolve_references(pending.tool, arguments, convert=to_fragments)
-        if arguments is original:
-            return ForwardedRequest(pending)
-        params = {**request["params"], "arguments": arguments}
-        return ForwardedRequest(pending, dump_message({**request, "params": params}))
+        if not policy.has_references(arguments):
+            return ForwardedRequest(pending, None if arguments is original else _set_arguments(request, arguments))
+        # The content of references may be large, so that only one call is resolved at a time.
+        with self._resolve_lock:
+            folder = str(policy.store.folder or tempfile.gettempdir())
+            arguments = policy.resolve_references(
+                pending.tool, arguments, convert=lambda resolved: to_lazy(resolved, folder)
+            )
+            return ForwardedRequest(pending, _set_arguments(request, arguments))
 
     def _resolve_unparsed(self, tool: str, arguments: object) -> Mode:
         """Return the mode of a call whose arguments are no object, or have too many members to be parsed.
@@ -206,6 +211,10 @@ class RequestHandler:
                 "send less at once, or put the data into a file and pass a reference"
             )
         return mode
+
+
+def _set_arguments(request: dict[str, Any], arguments: object) -> Message:
+    return dump_message({**request, "params": {**request["params"], "arguments": arguments}})
 
 
 def _parse_arguments(raw: Message) -> Any:
