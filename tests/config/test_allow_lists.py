@@ -39,7 +39,7 @@ def adopt_entry(entry: dict[str, Any], *flags: str) -> dict[str, Any]:
 
 def test_the_names_are_those_of_the_tools(tmp_path: Path) -> None:
     with forebay.open_store(tmp_path) as store:
-        tools = OutputTools(store, prefix="oc_", journal=False, max_bytes=65536)
+        tools = OutputTools(store, prefix="oc_", journal=False)
     assert [*list_tool_names(["--prefix=oc_"])] == [*list_tool_names(["--prefix", "oc_"])] == [*tools.names]
     assert list_tool_names([]) == list_tool_names(["--journal", "--prefix"]) == tuple(tools.base_names)
 

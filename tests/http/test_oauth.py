@@ -167,7 +167,9 @@ def test_rotated_keys_are_fetched(keys: JwksServer) -> None:
     assert verify(issuer, sign_token()) is None
 
 
-@pytest.mark.parametrize("shown", [b"", b"{", b"[]", b'{"keys": []}', b'{"keys": 3}', b'{"keys": [{"kty": "x"}]}'])
+@pytest.mark.parametrize(
+    "shown", [b"", b"{", b"[]", b"[" * 100_000, b'{"keys": []}', b'{"keys": 3}', b'{"keys": [{"kty": "x"}]}']
+)
 def test_invalid_key_sets_refuse_all_tokens(shown: bytes, keys: JwksServer, caplog: pytest.LogCaptureFixture) -> None:
     keys.body = shown
     issuer = make_verifier(keys)
@@ -177,6 +179,29 @@ def test_invalid_key_sets_refuse_all_tokens(shown: bytes, keys: JwksServer, capl
     assert keys.fetch_count == 1
     assert "keys of the issuer cannot be read" in caplog.text
     assert token not in caplog.text
+
+
+def test_a_redirect_to_another_server_is_not_followed(keys: JwksServer) -> None:
+    with serve_jwks() as other:
+        keys.location = other.url
+        assert verify(make_verifier(keys), sign_token()) is None
+        assert (keys.fetch_count, other.fetch_count) == (1, 0)
+
+
+def test_a_redirect_within_the_server_is_followed(keys: JwksServer) -> None:
+    keys.location = "/moved"
+    assert verify(make_verifier(keys), sign_token()) is not None
+
+
+def test_a_key_set_that_is_too_large_is_not_read(keys: JwksServer) -> None:
+    keys.body += b" " * (1 << 20)
+    assert verify(make_verifier(keys), sign_token()) is None
+
+
+def test_a_fetch_that_takes_too_long_is_ended(keys: JwksServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forebay.http.issuer_keys._FETCH_TIMEOUT_SECONDS", 0.2)
+    keys.delays = [0.05] * 20
+    assert verify(make_verifier(keys), sign_token()) is None
 
 
 @given(st.text() | st.lists(st.sampled_from([".", "e30", "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ", "=", "é"])).map("".join))

@@ -123,7 +123,7 @@ def test_expanding_shows_allowed_tools_only(
     )
     expanded: set[str] = set()
     try:
-        definitions = expand_tools(capabilities, arguments, listed, None)["tools"]
+        definitions = json.loads(encode(expand_tools(capabilities, arguments, listed, None)["tools"]))
     except CapabilityDisabled:
         assert "names" not in arguments or not set(arguments["names"]) <= allowed
         assert "capability" not in arguments or not naive_allows(arguments["capability"], options)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from forebay.outputs.known_tools import MAX_KNOWN_BYTES, KnownTools
+from forebay.outputs.known_tools import MAX_KNOWN_BYTES, KnownTools, encode_definition
 from forebay.outputs.policy import OutputPolicy
 
 
@@ -11,10 +11,14 @@ def make_tools(page: int, count: int = 1000, size: int = 1000) -> list[dict[str,
     return [{"name": f"tool-{page}-{index}", "description": "x" * size} for index in range(count)]
 
 
+def encode_tools(tools: list[dict[str, Any]]) -> dict[str, bytes]:
+    return {tool["name"]: encode_definition(tool) for tool in tools}
+
+
 def test_tools_listed_longest_ago_are_forgotten() -> None:
     known = KnownTools()
     for page in range(20):
-        known.add({tool["name"]: tool for tool in make_tools(page)})
+        known.add(encode_tools(make_tools(page)))
     assert "tool-0-0" not in known
     assert "tool-19-0" in known
     assert "tool-18-999" in known
@@ -24,21 +28,29 @@ def test_tools_listed_longest_ago_are_forgotten() -> None:
 def test_tools_that_are_listed_again_are_kept() -> None:
     known = KnownTools()
     for page in range(20):
-        known.add({tool["name"]: tool for tool in [*make_tools(page), *make_tools(99, 1)]})
+        known.add(encode_tools([*make_tools(page), *make_tools(99, 1)]))
     assert "tool-99-0" in known
 
 
 def test_one_list_is_remembered_whatever_its_size() -> None:
     known = KnownTools()
-    known.add({"early": {"name": "early"}})
-    assert known.add({tool["name"]: tool for tool in make_tools(0, 10_000)}) == ["early"]
+    known.add(encode_tools([{"name": "early"}]))
+    assert known.add(encode_tools(make_tools(0, 10_000))) == ["early"]
     assert len(known) == 10_000
 
 
 def test_a_definition_that_cannot_be_encoded_is_remembered() -> None:
     known = KnownTools()
-    assert known.add({"odd": {"name": "odd", "x": object()}}) == []
-    assert "odd" in known
+    assert known.add(encode_tools([{"name": "odd", "x": object()}])) == []
+    assert known.get("odd") == {"name": "odd"}
+
+
+def test_a_definition_is_parsed_when_it_is_needed() -> None:
+    definition = {"name": "one", "description": "é" * 5000, "inputSchema": {"maximum": 1.5, "x": [[]] * 5000}}
+    known = KnownTools()
+    known.add(encode_tools([definition]))
+    assert known.get("one") == definition
+    assert known.get("two") is None
 
 
 def test_a_filter_denies_forgotten_tools_until_they_are_listed_again(tmp_path: Path) -> None:

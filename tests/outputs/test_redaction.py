@@ -12,7 +12,7 @@ from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.pipeline import Pipeline, ToolCall
 from forebay.store import Store
 from forebay.wire.framing import Spool
-from forebay.wire.messages import LazyJSON, dump, parse_lazy
+from forebay.wire.messages import LazyJSON, as_lazy, dump, parse_lazy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from stores import events, store_at
@@ -213,3 +213,22 @@ def test_redacted_fields_that_grow_stay_within_the_message(tmp_path: Path) -> No
         response, stored = store_result(store, result)
         assert len(json.dumps(response)) <= 4096
         assert json.loads(stored)["_meta"] == {"note": REDACTED * 400}
+
+
+def test_an_error_that_cannot_be_stored_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("sk-abc123")
+
+    with store_at(tmp_path / "store", redact="sk-abc123") as store:
+        monkeypatch.setattr(store, "put", fail)
+        error = Pipeline(store, "output_fetch").store_error({"code": 7, "message": "sk-abc123"}, ToolCall("tool"))
+        assert error == {"code": 7, "message": "the error could not be redacted"}
+
+
+def test_the_code_of_a_malformed_error_need_not_be_found(store: Store) -> None:
+    malformed = as_lazy(b'{"message":"sk-abc123","code" 7}')
+    error = Pipeline(store, "output_fetch").store_error(malformed, ToolCall("tool"))
+    assert error is not None
+    assert error["code"] == -32603
+    assert "sk-abc123" not in json.dumps(error)
+    assert b"sk-abc123" not in store.fetch(error["data"]["output_handle"], format="bytes").to_json()

@@ -153,11 +153,14 @@ def test_invalid_messages_are_not_forwarded(tmp_path: Path) -> None:
     [
         '{"jsonrpc": "2.0", "id": ID, "result": {"content": [], "structuredContent": {"x": NaN}}}',
         '{"result": {"content": [], "structuredContent": {"x": NaN}}, "jsonrpc": "2.0", "id": ID}',
+        '{"result": Infinity, "id": ID}',
+        '{"result": [{"id": "other"}, NaN], "jsonrpc": "2.0", "id": ID}',
     ],
 )
 def test_an_unreadable_response_is_an_error(line: str, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path)) as talk:
         assert error_code(talk.call("writes", line=line)) == "upstream_failed"
+        assert talk.request("future/write", {"line": line})["error"]["data"]["code"] == "upstream_failed"
 
 
 def test_an_unreadable_server_request_is_not_a_response(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from forebay import open_store
 from forebay.errors import UpstreamFailed
 from forebay.proxy.stdio import Outbox
-from forebay.proxy.workers import CallOrder, WorkerPool
+from forebay.proxy.workers import CallOrder
 from gateway_harness import ADVERSE, TIMEOUT_SECONDS, connect, parse_text, wrap
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -220,7 +220,7 @@ def test_an_outbox_keeps_messages_complete_and_in_order(lines: list[bytes]) -> N
 
 
 def test_an_outbox_is_limited_behind_a_large_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forebay.proxy.stdio._MAX_QUEUED_BYTES", 1000)
+    monkeypatch.setattr("forebay.proxy.stdio._MAX_QUEUED_BYTES", 9000)
     ours, theirs = os.pipe()
     outbox = Outbox(theirs)
     outbox.send(b"x" * 1_000_000)
@@ -237,45 +237,16 @@ def test_an_outbox_is_limited_behind_a_large_message(monkeypatch: pytest.MonkeyP
     assert got == b"x" * 1_000_000 + b"\n" + (b"y" * 400 + b"\n") * 3
 
 
-def test_submit_blocks_above_the_maximum_of_jobs() -> None:
-    work, release, done = WorkerPool(1, max_jobs=2), threading.Event(), threading.Event()
-    for _ in range(2):
-        work.submit(lambda: _wait(release))
-
-    def third_of_them() -> None:
-        work.submit(lambda: None)
-        done.set()
-
-    third = threading.Thread(target=third_of_them)
-    third.start()
-    assert not done.wait(0.1)
-    release.set()
-    third.join(TIMEOUT_SECONDS)
-    assert done.is_set()
-    assert work.wait_idle(TIMEOUT_SECONDS)
-
-
-def test_reserve_blocks_above_the_maximum_of_slots() -> None:
-    turns, taken, done = CallOrder(max_slots=2), threading.Event(), list[int]()
-    first, second = turns.reserve(), turns.reserve()
-
-    def take_a_third() -> None:
-        third = turns.reserve()
-        taken.set()
-        turns.run_in_order(third, lambda: done.append(3))
-
-    thread = threading.Thread(target=take_a_third)
-    thread.start()
-    turns.run_in_order(second, lambda: done.append(2))
-    assert not taken.wait(0.1)
-    turns.run_in_order(first, lambda: done.append(1))
-    thread.join(TIMEOUT_SECONDS)
+def test_calls_run_in_the_order_of_their_slots() -> None:
+    order, done = CallOrder(), list[int]()
+    first, second, third = order.reserve(), order.reserve(), order.reserve()
+    order.run_in_order(second, lambda: done.append(2))
+    assert order
+    order.run_in_order(first, lambda: done.append(1))
+    assert done == [1, 2]
+    order.run_in_order(third, lambda: done.append(3))
     assert done == [1, 2, 3]
-    assert not turns
-
-
-def _wait(event: threading.Event) -> None:
-    event.wait(TIMEOUT_SECONDS)
+    assert not order
 
 
 REPEATER = """

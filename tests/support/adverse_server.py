@@ -140,6 +140,8 @@ def handle(message: dict[str, Any]) -> None:
             _cancelled.set()
         case "resources/read" | "future/method":
             send_result(number, {"as_told": params, "long": "r" * params.get("size", 0)})
+        case "future/write":
+            write(params["line"].replace("ID", json.dumps(number)).encode())
         case "logging/setLevel" | "resources/subscribe" | "ping":
             send_result(number, {})
         case _ if number is not None:

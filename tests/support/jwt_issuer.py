@@ -33,6 +33,10 @@ class JwksServer(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _JwksHandler)
         self.body: bytes = b""
         self.fetch_count = 0
+        self.location: str | None = None
+        """Where callers are redirected to."""
+        self.delays: list[float] = []
+        """Seconds to wait before each of the first bytes, which are spaces."""
         self.publish(*(make_jwk(key, name, name) for name, key in KEYS.items()))
 
     def publish(self, *keys: dict[str, Any]) -> None:
@@ -48,10 +52,16 @@ class _JwksHandler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.fetch_count += 1
-        self.send_response(200)
-        self.send_header("content-length", str(len(self.server.body)))
+        location, delays = self.server.location, self.server.delays
+        self.send_response(200 if location is None or self.path == "/moved" else 302)
+        self.send_header("content-length", str(len(self.server.body) + len(delays)))
+        self.send_header("location", location or "")
         self.end_headers()
-        self.wfile.write(self.server.body)
+        with contextlib.suppress(OSError):
+            for delay in delays:
+                time.sleep(delay)
+                self.wfile.write(b" ")
+            self.wfile.write(self.server.body)
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""

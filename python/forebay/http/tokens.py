@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forebay.errors import InvalidArgument
+from forebay.http.issuer_keys import IssuerKeys
 from forebay.http.token_lines import hash_token, parse_token_lines
 
 __all__ = ["JWTVerifier", "RevocationMiddleware", "TokenFile"]
@@ -107,11 +108,6 @@ _LEEWAY_SECONDS = 10.0
 
 _MAX_TOKEN_CHARS = 16 << 10
 
-_FETCH_TIMEOUT_SECONDS = 10.0
-
-_FETCH_RETRY_SECONDS = 5.0
-"""Delay after a failed fetch of the keys."""
-
 _MAX_FETCH_THREADS = 4
 """Maximum number of threads that fetch keys: a slow issuer must not block all worker threads."""
 
@@ -124,7 +120,7 @@ class JWTVerifier(TokenVerifier):
 
     def __init__(self, issuer: str, audience: str, jwks_url: str, *, refetch_cooldown: float = 30.0) -> None:
         self._issuer, self._audience = issuer, audience
-        self._keys = _JWKSClient(jwks_url, timeout=_FETCH_TIMEOUT_SECONDS, cooldown_duration=refetch_cooldown)
+        self._keys = IssuerKeys(jwks_url, refetch_cooldown)
         self._limiter = anyio.CapacityLimiter(_MAX_FETCH_THREADS)
 
     async def verify_token(self, token: str) -> AccessToken | None:
@@ -132,7 +128,7 @@ class JWTVerifier(TokenVerifier):
             return None
         try:
             header = jwt.get_unverified_header(token)
-            if header.get("alg") not in _ALGORITHMS or "kid" not in header:
+            if header.get("alg") not in _ALGORITHMS or not isinstance(header.get("kid"), str):
                 return None
             claims = await anyio.to_thread.run_sync(self._decode, token, header["kid"], limiter=self._limiter)
         except jwt.PyJWTError as error:
@@ -144,7 +140,7 @@ class JWTVerifier(TokenVerifier):
     def _decode(self, token: str, kid: str) -> dict[str, Any]:
         return jwt.decode(
             token,
-            self._keys.get_signing_key(kid),
+            self._keys.get_key(kid),
             algorithms=_ALGORITHMS,
             audience=self._audience,
             issuer=self._issuer,
@@ -165,23 +161,6 @@ class JWTVerifier(TokenVerifier):
             subject=subject,
             claims={"iss": claims["iss"]},
         )
-
-
-class _JWKSClient(jwt.PyJWKClient):
-    """JWKS client that does not fetch again for a few seconds after a failed fetch."""
-
-    _next_fetch_at = 0.0
-
-    def fetch_data(self) -> Any:
-        if time.monotonic() < self._next_fetch_at:
-            raise jwt.PyJWKClientConnectionError("the keys could not be read a moment ago")
-        try:
-            return super().fetch_data()
-        except (jwt.PyJWTError, ValueError, OSError) as error:
-            self._next_fetch_at = time.monotonic() + _FETCH_RETRY_SECONDS
-            # The URL may contain a secret.
-            _log.warning("the keys of the issuer cannot be read; check oauth_jwks_url: %s", type(error).__name__)
-            raise jwt.PyJWKClientConnectionError("the keys cannot be read") from None
 
 
 def _parse_scopes(claim: object) -> list[str]:

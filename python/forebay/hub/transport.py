@@ -18,7 +18,7 @@ from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.result import TASK_RESULT_METHODS, get_task_result, parse_result, set_task_result
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler
 from forebay.proxy.relay import Relay
-from forebay.proxy.session import PendingRequest, Session
+from forebay.proxy.session import PendingRequest, Session, make_progress_key
 from forebay.wire.framing import Message
 from forebay.wire.messages import LazyJSON, dump_message, dump_size, make_id_key, protocol_version
 
@@ -151,6 +151,6 @@ class _UnchangedRequests(RequestHandler):
                 protocol_version(params) or self._session.version,
                 tool=str(params.get("name", "")) if request["method"] == "tools/call" else "",
                 mode=_INLINE_MODE if sink is None else sink.mode,
-                progress_token=meta.get("progressToken") if isinstance(meta, dict) else None,
+                progress_key=make_progress_key(meta.get("progressToken")) if isinstance(meta, dict) else None,
             )
         )

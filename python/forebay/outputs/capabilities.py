@@ -9,11 +9,13 @@ newest version of the protocol has no session state to remember what was shown.
 import fnmatch
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, InvalidArgument
 from forebay.outputs.contract.text import to_single_line
+from forebay.outputs.known_tools import encode_definition
+from forebay.wire.messages import LazyJSON, as_lazy
 
 __all__ = [
     "CORE",
@@ -121,21 +123,23 @@ class CapabilityFilter:
         that no tool has is an error.
         """
         previous_error = self._find_option_error() if self._knows_all_tools else None
-        named = {
-            name: tool for tool in tools if isinstance(tool, Mapping) and (name := get_tool_name(tool)) is not None
-        }
-        declared = {name: get_declared_capability(tool) for name, tool in named.items()}
-        self._declared_capabilities |= declared
-        self._unreadable_tools -= declared.keys()
-        self._unreadable_tools |= {name for name, tool in named.items() if not _has_readable_capability(tool)}
-        for capability in declared.values():
-            if capability is not None and len(self._known_capabilities) < _MAX_KNOWN_CAPABILITIES:
-                self._known_capabilities.add(capability)
+        for tool in tools:
+            if (name := get_tool_name(tool)) is not None:
+                self._learn_tool(name, cast("Mapping[str, Any]", tool))
         if is_complete and not self._knows_all_tools:
             self._warn_about_unused_patterns()
         self._knows_all_tools = self._knows_all_tools or is_complete
         if self._knows_all_tools and (option_error := self._find_option_error()) and option_error != previous_error:
             _log.error("forebay: %s; until then none of the server's tools is there", option_error)
+
+    def _learn_tool(self, name: str, tool: Mapping[str, Any]) -> None:
+        capability = get_declared_capability(tool)
+        self._declared_capabilities[name] = capability
+        self._unreadable_tools.discard(name)
+        if not _has_readable_capability(tool):
+            self._unreadable_tools.add(name)
+        if capability is not None and len(self._known_capabilities) < _MAX_KNOWN_CAPABILITIES:
+            self._known_capabilities.add(capability)
 
     def forget_tools(self, names: Iterable[str]) -> None:
         """Forget listed tools. Until they are listed again they are unknown, and so disabled if there is a filter."""
@@ -280,36 +284,39 @@ _MAX_DESCRIPTION_LENGTH = 120
 
 _NEXT_STEP = "call this again with names or a capability to show them"
 
-_ToolDefinition = Mapping[str, Any]
-
 
 def expand_tools(
     capabilities: CapabilityFilter,
     arguments: Mapping[str, Any],
-    listed_tools: Sequence[Any],
+    listed_tools: Iterable[Any],
     expanded_tools: set[str] | None,
 ) -> dict[str, Any]:
     """Return the result of the `expand_tools` tool; `listed_tools` are the server's tool definitions.
 
-    With a session, the requested tools join `expanded_tools` and are listed from then on. Without a session,
-    `expanded_tools` is `None`: the list cannot change between calls, so the result holds the definitions instead.
+    They are not kept, because all of them together could take much memory. With a session, the requested tools join
+    `expanded_tools` and are listed from then on. Without a session, `expanded_tools` is `None`: the list cannot change
+    between calls, so the result holds the definitions instead.
     """
     _check_arguments(arguments)
-    tools: list[_ToolDefinition] = [tool for tool in listed_tools if get_tool_name(tool) is not None]
-    hidden = [tool for tool in tools if not capabilities.is_listed(_get_name(tool), expanded_tools or ())]
-    hidden = [tool for tool in hidden if capabilities.find_denial(_get_name(tool)) is None]
+    descriptions = {name: _get_description(tool) for tool in listed_tools if (name := get_tool_name(tool)) is not None}
+    hidden = [
+        name
+        for name in descriptions
+        if not capabilities.is_listed(name, expanded_tools or ()) and capabilities.find_denial(name) is None
+    ]
     if "capability" in arguments:
         requested = _find_by_capability(capabilities, arguments["capability"], hidden)
     elif names := [*([arguments["name"]] if "name" in arguments else []), *arguments.get("names", [])]:
-        requested = _find_by_name(capabilities, names, tools, hidden)
+        requested = _check_requested(capabilities, names, descriptions, hidden)
     else:
-        matches = [tool for tool in hidden if _matches_query(tool, capabilities, arguments.get("query", ""))]
-        summary = {"hidden_tools": [_summarize_tool(tool, capabilities) for tool in matches]}
+        entries = [(name, capabilities.get_capability(name), descriptions[name]) for name in hidden]
+        matches = [entry for entry in entries if _matches_query(entry, arguments.get("query", ""))]
+        summary = {"hidden_tools": [_summarize_tool(*entry) for entry in matches]}
         return {**summary, "next": _NEXT_STEP} if matches else summary
     if expanded_tools is None:
-        return {"tools": requested}
-    expanded_tools.update(map(_get_name, requested))
-    return {"expanded": [*map(_get_name, requested)], "next": "they are in tools/list now"}
+        return {"tools": _collect_definitions(listed_tools, requested)}
+    expanded_tools.update(requested)
+    return {"expanded": requested, "next": "they are in tools/list now"}
 
 
 def _check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -323,53 +330,47 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
         raise InvalidArgument("ask by name, by capability or with a query, not by several of them at once")
 
 
-def _find_by_capability(
-    capabilities: CapabilityFilter, capability: str, hidden_tools: Sequence[_ToolDefinition]
-) -> list[_ToolDefinition]:
+def _find_by_capability(capabilities: CapabilityFilter, capability: str, hidden_tools: Sequence[str]) -> list[str]:
     if (denial := capabilities.find_capability_denial(capability)) is not None:
         raise denial
-    if matches := [tool for tool in hidden_tools if capabilities.get_capability(_get_name(tool)) == capability]:
+    if matches := [name for name in hidden_tools if capabilities.get_capability(name) == capability]:
         return matches
-    available = _format_names(sorted({capabilities.get_capability(_get_name(tool)) for tool in hidden_tools}))
+    available = _format_names(sorted(set(map(capabilities.get_capability, hidden_tools))))
     raise InvalidArgument(f"no hidden tool is of the capability {short_repr(capability)}; there are {available}")
 
 
-def _find_by_name(
-    capabilities: CapabilityFilter,
-    names: Sequence[str],
-    tools: Sequence[_ToolDefinition],
-    hidden_tools: Sequence[_ToolDefinition],
-) -> list[_ToolDefinition]:
-    by_name = {_get_name(tool): tool for tool in tools}
+def _check_requested(
+    capabilities: CapabilityFilter, names: Sequence[str], tools: Collection[str], hidden_tools: Sequence[str]
+) -> list[str]:
+    """Return the names without duplicates. Raises `InvalidArgument` or `CapabilityDisabled`."""
     for name in names:
         if (denial := capabilities.find_denial(name)) is not None:
             raise denial
-        if name not in by_name:
-            raise InvalidArgument(
-                f"there is no tool {short_repr(name)}; hidden are {_format_names([*map(_get_name, hidden_tools)])}"
-            )
-    return [by_name[name] for name in dict.fromkeys(names)]
+        if name not in tools:
+            raise InvalidArgument(f"there is no tool {short_repr(name)}; hidden are {_format_names(hidden_tools)}")
+    return [*dict.fromkeys(names)]
 
 
-def _matches_query(tool: _ToolDefinition, capabilities: CapabilityFilter, query: str) -> bool:
-    text = f"{_get_name(tool)} {capabilities.get_capability(_get_name(tool))} {_get_description(tool)}".casefold()
+def _collect_definitions(tools: Iterable[Any], names: Sequence[str]) -> list[LazyJSON]:
+    wanted = set(names)
+    definitions = {name: as_lazy(encode_definition(tool)) for tool in tools if (name := get_tool_name(tool)) in wanted}
+    return [definitions[name] for name in names]
+
+
+def _matches_query(texts: Iterable[str], query: str) -> bool:
+    text = " ".join(texts).casefold()
     return all(word in text for word in query.casefold().split())
 
 
-def _summarize_tool(tool: _ToolDefinition, capabilities: CapabilityFilter) -> dict[str, str]:
-    name = _get_name(tool)
+def _summarize_tool(name: str, capability: str, description: str) -> dict[str, str]:
     return {
         "name": name,
-        "capability": capabilities.get_capability(name),
-        "description": to_single_line(_get_description(tool), _MAX_DESCRIPTION_LENGTH),
+        "capability": capability,
+        "description": to_single_line(description, _MAX_DESCRIPTION_LENGTH),
     }
 
 
-def _get_name(tool: _ToolDefinition) -> str:
-    return str(tool["name"])
-
-
-def _get_description(tool: _ToolDefinition) -> str:
+def _get_description(tool: Mapping[str, Any]) -> str:
     text = tool.get("description")
     return text if isinstance(text, str) else ""
 

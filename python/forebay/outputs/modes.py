@@ -3,7 +3,7 @@
 import dataclasses
 import fnmatch
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from forebay.arguments import short_repr
@@ -189,12 +189,17 @@ class ToolListing:
         return tool
 
     def choose_mode(
-        self, mode: Mode, definition: Mapping[str, Any] | None, arguments: Mapping[str, Any]
+        self,
+        mode: Mode,
+        tool: str,
+        find_definition: Callable[[str], Mapping[str, Any] | None],
+        arguments: Mapping[str, Any],
     ) -> tuple[Mode, Mapping[str, Any]]:
         """Return the mode that a call chooses in place of `mode`, and the arguments to pass to the tool."""
         if not any(name in arguments for name in MODE_ARGUMENTS):
             return mode, arguments
         # These arguments are passed on to an unknown tool, because its schema may have arguments of the same names.
+        definition = find_definition(tool)
         if definition is None or not self._may_choose_mode(definition):
             return mode, arguments
         return split_mode_arguments(mode, arguments)

@@ -67,7 +67,7 @@ _MAX_META_BYTES = 512
 _MAX_SERVER_INFO_BYTES = 128
 """A server's `serverInfo` up to this size is never shortened."""
 
-_MAX_IN_MEMORY_BYTES = 64 << 20
+_MAX_IN_MEMORY_BYTES = 40 << 20
 """Spooled payloads above this size are not read into memory for the response contract."""
 
 _RELATED_TASK_KEY = "io.modelcontextprotocol/related-task"
@@ -212,18 +212,25 @@ class Pipeline:
 
         Return `None` if the error cannot be stored and may be forwarded: if there is nothing to redact.
         """
-        data, code = dump_chunks(error), _get_error_code(error)
         try:
-            descriptor = self._store.put(
-                iter(data) if isinstance(data, ChunkSource) else data,
-                mime_type="application/json",
-                source_tool=call.tool[:1024],
-                principal=call.principal,
-                handle_length=call.handle_length,
-            )
+            return self._replace_error(error, call)
         except ForebayError as failure:
             _log.warning("forebay: the error of %.64s was not stored: %s", call.tool, failure)
-            return {"code": code, "message": str(failure)} if self._redactions else None
+            reason = str(failure)
+        except Exception:
+            _log.exception("forebay: the error of %.64s could not be taken apart", call.tool)
+            reason = "the error could not be redacted"
+        return {"code": _get_error_code(error), "message": reason} if self._redactions else None
+
+    def _replace_error(self, error: Any, call: ToolCall) -> dict[str, Any]:
+        data, code = dump_chunks(error), _get_error_code(error)
+        descriptor = self._store.put(
+            iter(data) if isinstance(data, ChunkSource) else data,
+            mime_type="application/json",
+            source_tool=call.tool[:1024],
+            principal=call.principal,
+            handle_length=call.handle_length,
+        )
         descriptor = dataclasses.replace(descriptor, fetch_with=call.fetch_with or self._fetch_with)
         message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
         budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES

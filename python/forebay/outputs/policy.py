@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, cast
 
 from forebay.arguments import check_integer, short_repr
@@ -16,7 +16,7 @@ from forebay.outputs.capabilities import CORE, CapabilityFilter, get_tool_name, 
 from forebay.outputs.clients import UNKNOWN_CLIENT_BYTES, Client
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ContractRules, ResponseLimits, ToolContracts
-from forebay.outputs.known_tools import KnownTools
+from forebay.outputs.known_tools import KnownTools, encode_definition
 from forebay.outputs.modes import MODE_META_KEY, Mode, OutputMode, ToolListing, ToolModes
 from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
 from forebay.outputs.pipeline import Pipeline, ToolCall, get_response_budget
@@ -183,13 +183,18 @@ class OutputPolicy:
         A name that the server once used is never used for our tools again. Entries without a name are ignored. Of very
         many tools, those that were listed longest ago are forgotten.
         """
-        tools = list(tools)
+        definitions: dict[str, bytes] = {}
+
+        def encode_each() -> Iterator[Any]:
+            # One tool at a time: `tools` may parse each when its turn comes, and all of them would take much memory.
+            for tool in tools:
+                if (name := get_tool_name(tool)) is not None:
+                    definitions[name] = encode_definition(tool)
+                yield tool
+
         with self._tools_lock:
-            forgotten = self._known_tools.add(
-                {name: tool for tool in tools if (name := get_tool_name(tool)) is not None}
-            )
-            self.capabilities.forget_tools(forgotten)
-            self.capabilities.learn_tools(tools, is_complete=is_complete)
+            self.capabilities.learn_tools(encode_each(), is_complete=is_complete)
+            self.capabilities.forget_tools(self._known_tools.add(definitions))
             self.knows_tools = self.knows_tools or is_complete
             prefix = self.tools.prefix
             while any(f"{prefix}{name}" in self._known_tools for name in self.tools.base_names):
@@ -232,7 +237,7 @@ class OutputPolicy:
         if client is not None and self._page_limit is None:
             mode = mode.lower_limit(client.max_result_bytes)
         if self._listing.has_mode_arguments:
-            mode, tool_arguments = self._listing.choose_mode(mode, self._known_tools.get(tool), arguments)
+            mode, tool_arguments = self._listing.choose_mode(mode, tool, self._known_tools.get, arguments)
         if meta.get(MODE_META_KEY) == "inline":
             mode = mode.allow_inline()
         return mode, tool_arguments

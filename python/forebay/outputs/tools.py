@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -59,8 +59,11 @@ class Caller:
     """Whether the transport escapes non-ASCII characters."""
     max_page_bytes: int = UNKNOWN_CLIENT_BYTES
     """Maximum bytes of a page on the wire."""
-    tools: Sequence[Mapping[str, Any]] = ()
-    """For `expand_tools`: all tools that the server has for this client, hidden and denied ones included."""
+    tools: Iterable[Any] = ()
+    """For `expand_tools`: all tools that the server has for this client, hidden and denied ones included.
+
+    The iterable may be iterated several times, and parse each tool when its turn comes.
+    """
     expanded_tools: set[str] | None = None
     """The hidden tools that `expand_tools` has shown on this connection; `None` if there is no session."""
 

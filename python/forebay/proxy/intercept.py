@@ -2,17 +2,19 @@
 
 import dataclasses
 import logging
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from forebay import _core
 from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, UpstreamFailed
 from forebay.outputs.clients import find_client
+from forebay.outputs.modes import MODE_ARGUMENTS, Mode
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
-from forebay.outputs.references.resolver import to_fragments
+from forebay.outputs.references.resolver import to_lazy
 from forebay.outputs.result import (
     TASK_RESULT_METHODS,
     error_result,
@@ -22,8 +24,9 @@ from forebay.outputs.result import (
     strip_wrap_result,
 )
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
-from forebay.proxy.session import PendingRequest, Session, describe_large_list
-from forebay.wire.framing import Message, Spool
+from forebay.proxy.list_pages import ListPage, open_page, parse_tools
+from forebay.proxy.session import PendingRequest, Session, make_progress_key
+from forebay.wire.framing import Message
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -37,14 +40,13 @@ from forebay.wire.messages import (
     is_unambiguous,
     make_error_message,
     make_result_message,
-    parse_fully,
+    parse_lazy,
     protocol_version,
 )
 from forebay.wire.protocol import (
     CLIENT_INFO_KEY,
     CLIENT_NOTIFICATIONS,
     CLIENT_REQUESTS,
-    MAX_LIST_BYTES,
     SERVER_INFO_KEY,
     add_result_fields,
     get_client_name,
@@ -52,17 +54,21 @@ from forebay.wire.protocol import (
     next_cursor,
 )
 
-__all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "extend_list", "find_refusal", "make_tool_call"]
+__all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "find_refusal", "make_tool_call"]
 
 _log = logging.getLogger("forebay")
 
 _TOOLS_CHANGED_NOTIFICATION = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
-_MAX_PARSED_CALL_BYTES = 64 << 20
-"""Maximum bytes of a call whose arguments are parsed completely."""
+_MAX_PARSED_ARGUMENTS_BYTES = 256 << 10
+"""Maximum bytes of a part of a call's arguments that is parsed. As objects it may take twenty times as much."""
+
+_MAX_PARSED_STRING_BYTES = 4096
+"""Maximum bytes of a text in a call's arguments that is parsed, such as the path in a reference."""
+
+_MAX_PARSED_DEPTH = 512
 
 _Params = Mapping[str, Any]
-_Bytes = bytes | bytearray
 _Handler = Callable[[PendingRequest, dict[str, Any], Message], Message | None]
 
 
@@ -71,7 +77,7 @@ class ForwardedRequest:
     """Client request to forward to the server."""
 
     pending: PendingRequest
-    replacement: bytes | None = None
+    replacement: Message | None = None
     """Bytes to send instead of the client's message; `None` to send the client's message unchanged."""
 
 
@@ -83,12 +89,15 @@ class RequestHandler:
         policy: OutputPolicy,
         session: Session,
         server_info: dict[str, Any],
-        list_tools: Callable[[Mapping[str, Any]], list[Any]],
+        list_tools: Callable[[Mapping[str, Any]], list[LazyJSON]],
     ) -> None:
         self._policy = policy
         self._session = session
         self._server_info = server_info
         self._list_tools = list_tools
+        # `expand_tools` lists all tools, which takes memory, so that only one call of it runs at a time.
+        self._expand_lock = threading.Lock()
+        self._resolve_lock = threading.Lock()
 
     def needs_tool_list(self, method: str, params: _Params) -> bool:
         """Return whether the server's tools must be known before a request can be handled."""
@@ -121,8 +130,8 @@ class RequestHandler:
             method,
             request["id"],
             protocol_version(params) or self._session.version,
-            cursor=params.get("cursor"),
-            progress_token=meta.get("progressToken"),
+            has_cursor=params.get("cursor") is not None,
+            progress_key=make_progress_key(meta.get("progressToken")),
             client=find_client(get_client_name(meta.get(CLIENT_INFO_KEY))) or self._session.client,
         )
         try:
@@ -133,7 +142,7 @@ class RequestHandler:
                 pending = dataclasses.replace(pending, tool=params["name"])
                 if pending.tool in self._policy.tools.names:
                     return self._call_own_tool(pending, params)
-                return self._forward_call(pending, raw, meta)
+                return self._forward_call(pending, request, raw, meta)
         except ForebayError as error:
             return [self.make_error_response(pending, error)]
         if method in TASK_RESULT_METHODS:
@@ -157,22 +166,27 @@ class RequestHandler:
     def _call_own_tool(self, pending: PendingRequest, params: dict[str, Any]) -> list[bytes]:
         """Call one of forebay's own tools; return its response, after a notification if the list of tools changed."""
         policy, caller = self._policy, self._make_caller(pending)
-        if pending.tool == policy.tools.expand_tool:
+        if pending.tool != policy.tools.expand_tool:
+            return [self._run_own_tool(pending, params, caller)]
+        with self._expand_lock:
             session = None if is_modern(pending.version) else self._session
-            tools = policy.rewrite_tools(self._list_tools(get_meta(params)))
-            caller = dataclasses.replace(caller, tools=tools, expanded_tools=policy.get_expanded_tools(session))
-        expanded_before = set(caller.expanded_tools or ())
+            expanded_tools = policy.get_expanded_tools(session)
+            expanded_before = set(expanded_tools or ())
+            tools = _RewrittenTools(policy, self._list_tools(get_meta(params)))
+            caller = dataclasses.replace(caller, tools=tools, expanded_tools=expanded_tools)
+            response = self._run_own_tool(pending, params, caller)
+            has_changed = expanded_before != (expanded_tools or set())
+        return [_TOOLS_CHANGED_NOTIFICATION, response] if has_changed else [response]
+
+    def _run_own_tool(self, pending: PendingRequest, params: dict[str, Any], caller: Caller) -> bytes:
+        policy = self._policy
         result = policy.call_own_tool(params.get("arguments"), caller, make_tool_call(pending, policy))
         response = _make_response(pending, result, self._server_info)
         policy.record_size(pending.tool, len(response), connection=self._session)
-        return (
-            [response]
-            if expanded_before == (caller.expanded_tools or set())
-            else [_TOOLS_CHANGED_NOTIFICATION, response]
-        )
+        return response
 
     def _forward_call(
-        self, pending: PendingRequest, raw: Message, meta: Mapping[str, Any]
+        self, pending: PendingRequest, request: dict[str, Any], raw: Message, meta: Mapping[str, Any]
     ) -> list[bytes] | ForwardedRequest:
         policy = self._policy
         if (refusal := policy.refuse_disabled(pending.tool)) is not None:
@@ -180,24 +194,53 @@ class RequestHandler:
         if not policy.rewrites_arguments:
             mode, _ = policy.resolve_mode(pending.tool, {}, meta, pending.client)
             return ForwardedRequest(dataclasses.replace(pending, mode=mode))
-        if len(raw) > _MAX_PARSED_CALL_BYTES:
-            raise InvalidArgument(
-                f"this call has {len(raw)} bytes, and at most {_MAX_PARSED_CALL_BYTES} are searched for references "
-                "and other arguments of forebay; send less at once, or put the data into a file and pass a reference"
-            )
-        # Parse the whole request, because references may be anywhere in the arguments.
-        request = parse_fully(raw)
-        original = request["params"].get("arguments")
-        given_arguments = original if isinstance(original, Mapping) else {}
-        mode, arguments = policy.resolve_mode(pending.tool, given_arguments, meta, pending.client)
+        original = _parse_arguments(raw)
+        if not isinstance(original, dict):
+            mode = self._resolve_unparsed(pending, original, meta)
+            return ForwardedRequest(dataclasses.replace(pending, mode=mode))
+        mode, arguments = policy.resolve_mode(pending.tool, original, meta, pending.client)
         pending = dataclasses.replace(pending, mode=mode)
-        if not isinstance(original, Mapping):
-            return ForwardedRequest(pending)
-        if policy.has_references(arguments):
-            arguments = policy.resolve_references(pending.tool, arguments, convert=to_fragments)
-        if arguments is original:
-            return ForwardedRequest(pending)
-        return ForwardedRequest(pending, dump({**request, "params": {**request["params"], "arguments": arguments}}))
+        if not policy.has_references(arguments):
+            return ForwardedRequest(pending, None if arguments is original else _set_arguments(request, arguments))
+        # The content of references may be large, so that only one call is resolved at a time.
+        with self._resolve_lock:
+            folder = str(policy.store.folder or tempfile.gettempdir())
+            arguments = policy.resolve_references(
+                pending.tool, arguments, convert=lambda resolved: to_lazy(resolved, folder)
+            )
+            return ForwardedRequest(pending, _set_arguments(request, arguments))
+
+    def _resolve_unparsed(self, pending: PendingRequest, arguments: object, meta: Mapping[str, Any]) -> Mode:
+        """Return the mode of a call whose arguments are no object, or have too many members to be parsed.
+
+        Raises `InvalidArgument` if they have references or arguments of forebay.
+        """
+        found: dict[str, Any] = {}
+        if isinstance(arguments, LazyJSON):
+            found = {name: value.parse() for name, value in arguments.members(MODE_ARGUMENTS).items()}
+        mode, remaining = self._policy.resolve_mode(pending.tool, found, meta, pending.client)
+        is_object = isinstance(arguments, LazyJSON) and arguments.is_object
+        if remaining is not found or (is_object and self._policy.has_references(arguments)):
+            raise InvalidArgument(
+                "these arguments have too many members to be searched for references and other arguments of forebay; "
+                "send less at once, or put the data into a file and pass a reference"
+            )
+        return mode
+
+
+def _set_arguments(request: dict[str, Any], arguments: object) -> Message:
+    return dump_message({**request, "params": {**request["params"], "arguments": arguments}})
+
+
+def _parse_arguments(raw: Message) -> Any:
+    """Parse the arguments of a call. Long texts, and parts with very many values, stay `LazyJSON`."""
+    params = as_lazy(raw).members(("params",))["params"]
+    arguments = params.members(("arguments",)).get("arguments")
+    return arguments and arguments.parse(
+        max_string_bytes=_MAX_PARSED_STRING_BYTES,
+        max_container_bytes=_MAX_PARSED_ARGUMENTS_BYTES,
+        max_depth=_MAX_PARSED_DEPTH,
+    )
 
 
 _MESSAGE_MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
@@ -282,6 +325,8 @@ class ResponseHandler:
             "resources/list": self._handle_resources,
             "resources/templates/list": self._handle_templates,
         }
+        # A list of tools takes several times its bytes while it is rewritten, so that only one is at a time.
+        self._list_lock = threading.Lock()
 
     def __call__(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         """Return the bytes to send instead of `raw`; `None` to send `raw` unchanged."""
@@ -360,43 +405,41 @@ class ResponseHandler:
         return {**result, "_meta": {**meta, SERVER_INFO_KEY: self._server_info}}
 
     def _handle_tools(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
-        page = self._parse_page(pending, message, raw, "tools")
+        page = self._open_page(pending, message, raw, "tools")
         if page is None:
             return None
-        raw, message = page
-        tools, policy = message["result"]["tools"], self._policy
-        is_last = next_cursor(message["result"]) is None
-        policy.learn_tools(tools, is_complete=is_last and pending.cursor is None)
+        with self._list_lock:
+            return self._rewrite_page(pending, page)
+
+    def _rewrite_page(self, pending: PendingRequest, page: ListPage) -> bytes:
+        policy = self._policy
+        is_last = next_cursor(page.result) is None
+        policy.learn_tools(parse_tools(page.items), is_complete=is_last and not pending.has_cursor)
         expanded = () if is_modern(pending.version) else policy.get_expanded_tools(self._session) or ()
-        visible = policy.list_visible(tools, expanded)
-        return extend_list(raw, message, "tools", visible, policy.tools.list_definitions() if is_last else [])
+
+        def rewrite(item: LazyJSON, tool: Any) -> LazyJSON | bytes | None:
+            visible = policy.list_visible([tool], expanded)
+            return None if not visible else item if visible[0] == tool else dump(visible[0])
+
+        replacements = map(rewrite, page.items, parse_tools(page.items))
+        return page.replace_items(replacements, policy.tools.list_definitions() if is_last else [])
 
     def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> bytes | None:
         # forebay announces resources, so the list of resources must exist.
         return self._make_empty_list(pending, "resources") if _is_method_not_found(message) else None
 
     def _handle_templates(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
-        page = self._parse_page(pending, message, raw, "resourceTemplates")
+        page = self._open_page(pending, message, raw, "resourceTemplates")
         if page is None:
             return None
-        raw, message = page
-        result = message["result"]
-        added = [RESOURCE_TEMPLATE] if next_cursor(result) is None else []
-        return extend_list(raw, message, "resourceTemplates", result["resourceTemplates"], added)
+        return page.add_items([RESOURCE_TEMPLATE] if next_cursor(page.result) is None else [])
 
-    def _parse_page(
-        self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str
-    ) -> tuple[_Bytes, dict[str, Any]] | None:
-        """Return a page of a list as bytes and as a parsed message; `None` if the message is not such a page.
-
-        If the server does not have the list, the page is empty. Raises `UpstreamFailed` if the page is too large.
-        """
-        if len(raw) > MAX_LIST_BYTES and message.get("result") is not None:
-            raise UpstreamFailed(describe_large_list(len(raw)))
-        data = self._make_empty_list(pending, key) if _is_method_not_found(message) else _read_all(raw)
-        message = parse_fully(data)
-        result = message.get("result")
-        return (data, message) if isinstance(result, dict) and isinstance(result.get(key), list) else None
+    def _open_page(self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str) -> ListPage | None:
+        """Return a page of a list like `open_page`; if the server does not have the list, the page is empty."""
+        if _is_method_not_found(message):
+            raw = self._make_empty_list(pending, key)
+            message = parse_lazy(raw)
+        return open_page(message, raw, key)
 
     def _make_empty_list(self, pending: PendingRequest, key: str) -> bytes:
         return _make_response(pending, {key: []}, self._server_info)
@@ -437,21 +480,11 @@ def _is_method_not_found(message: dict[str, Any]) -> bool:
     return False
 
 
-def _read_all(raw: Message) -> _Bytes:
-    return b"".join(raw.chunks()) if isinstance(raw, Spool) else raw
+class _RewrittenTools:
+    """Tools of the server as a client sees them, parsed and rewritten one at a time."""
 
+    def __init__(self, policy: OutputPolicy, items: Sequence[LazyJSON]) -> None:
+        self._policy, self._items = policy, items
 
-def extend_list(
-    raw: bytes | bytearray, message: dict[str, Any], key: str, listed_items: Sequence[Any], added_items: Sequence[Any]
-) -> bytes:
-    """Return a list page with `listed_items` from the server and `added_items` from forebay.
-
-    If the server's items are unchanged, their original bytes are copied.
-    """
-    result = message["result"]
-    if list(listed_items) != result[key]:
-        return dump({**message, "result": {**result, key: [*listed_items, *added_items]}})
-    end = _core.locate(memoryview(raw).toreadonly(), f"/result/{key}")[1] - 1
-    comma = b"," if listed_items and added_items else b""
-    suffix = b",".join(dump(item) for item in added_items)
-    return b"".join((memoryview(raw)[:end], comma, suffix, memoryview(raw)[end:]))
+    def __iter__(self) -> Iterator[Any]:
+        return (listed for tool in parse_tools(self._items) for listed in self._policy.rewrite_tools([tool]))

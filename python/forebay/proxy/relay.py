@@ -8,12 +8,20 @@ from typing import Any, Protocol
 
 import forebay
 from forebay import _core
-from forebay.errors import CapabilityDisabled, InvalidArgument, RedactionFailed, UpstreamFailed, UpstreamTimeout
+from forebay.errors import (
+    CapabilityDisabled,
+    InvalidArgument,
+    InvalidJSON,
+    RedactionFailed,
+    UpstreamFailed,
+    UpstreamTimeout,
+)
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.result import TASK_RESULT_METHODS
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler, find_refusal
+from forebay.proxy.list_pages import parse_tools
 from forebay.proxy.session import (
     CANCELLED_METHOD,
     InternalRequests,
@@ -25,14 +33,17 @@ from forebay.proxy.session import (
     UpstreamRejected,
     make_cancellation,
 )
-from forebay.proxy.workers import CallOrder, WorkerPool
-from forebay.wire.framing import HeadTail, Line, LostMessage, Message, read_head_tail
+from forebay.proxy.workers import CallOrder, Capacity, WorkerPool
+from forebay.wire.framing import HeadTail, Line, LostMessage, Message, count_memory_bytes, read_head_tail
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
     LazyJSON,
+    as_lazy,
+    dump,
     dump_line,
+    dump_size,
     get_meta,
     make_error_message,
     make_id_key,
@@ -44,10 +55,25 @@ __all__ = ["Relay", "Sender"]
 
 _log = logging.getLogger("forebay")
 
-_MAX_IN_FLIGHT = 64
+_MAX_PREPARING = 64
 """Maximum number of requests prepared at once. Further messages wait in the pipe, not in memory."""
 
+_MAX_PREPARING_BYTES = 16 << 20
+"""Maximum bytes in memory of these requests."""
+
 _MAX_STORE_WORKERS = 4
+
+_MAX_STORING_BYTES = 12 << 20
+"""Maximum bytes of responses that are stored at once. Each takes about twice its bytes."""
+
+_LARGE_RESPONSE_BYTES = 8 << 20
+"""The memory that a spooled response counts for."""
+
+_MAX_ID_BYTES = 1024
+"""Maximum bytes of the id of a request, because the id is kept until the response."""
+
+_MAX_CANCELLATION_BYTES = 4096
+"""Maximum bytes of a cancellation that need not wait for the messages before it."""
 
 _MAX_EXCERPT_BYTES = 1024
 """Bytes of a lost or unreadable message that an error shows."""
@@ -91,10 +117,12 @@ class Relay:
         self._response_handler = ResponseHandler(policy, self._session, server_info)
         self._internal_requests = InternalRequests()
         self._server_requests = ServerRequests()
-        self._call_order = CallOrder(_MAX_IN_FLIGHT)
+        self._call_order = CallOrder()
         # Two pools: a worker that waits for the server's tool list must not delay storing that list.
-        self._workers = WorkerPool(max_jobs=_MAX_IN_FLIGHT)
-        self._store_workers = WorkerPool(_MAX_STORE_WORKERS, max_jobs=_MAX_STORE_WORKERS)
+        self._workers = WorkerPool()
+        self._capacity = Capacity(_MAX_PREPARING, _MAX_PREPARING_BYTES)
+        self._store_workers = WorkerPool(_MAX_STORE_WORKERS)
+        self._store_capacity = Capacity(_MAX_STORE_WORKERS, _MAX_STORING_BYTES)
         self.pending = PendingRequests(call_timeout)
         self.redact: Callable[[str], str] = str
         """Removes credentials from server output before it is logged."""
@@ -145,7 +173,10 @@ class Relay:
             for inner in batch:
                 self.receive_from_client(dump_line(inner))
             return
-        if not self._wait_upstream(message):
+        if isinstance(message, dict) and "method" in message and not _shorten_id(message):
+            self._client.send(_make_long_id_error())
+            return
+        if not self._wait_upstream(message, raw):
             return
         if self._policy.capabilities.is_active:
             # Serialize the message again: the server might parse the client's bytes differently and see another call.
@@ -169,10 +200,10 @@ class Relay:
         else:
             self._on_client_notification(message, raw)
 
-    def _wait_upstream(self, message: Any) -> bool:
+    def _wait_upstream(self, message: Any, raw: Message) -> bool:
         """Wait until the upstream takes another message; refuse the message and return `False` if that is too long."""
-        if isinstance(message, dict) and message.get("method") == CANCELLED_METHOD:
-            # A cancellation is small, and ends what the other messages wait for.
+        if self._is_useful_cancellation(message, raw):
+            # It ends what the other messages wait for.
             return True
         try:
             self._wait_ready()
@@ -183,6 +214,13 @@ class Relay:
                 self._client.send(make_error_message(message["id"], INTERNAL_ERROR, str(error), data))
             return False
         return True
+
+    def _is_useful_cancellation(self, message: Any, raw: Message) -> bool:
+        """Return whether a message is small and cancels a pending request: there can only be few such messages."""
+        match message:
+            case {"method": method, "params": {"requestId": request_id}} if method == CANCELLED_METHOD:
+                return len(raw) <= _MAX_CANCELLATION_BYTES and self.pending.is_pending(request_id)
+        return False
 
     def _refuse(self, message: Any, refusal: CapabilityDisabled) -> None:
         """Record a message that the server must not get, and answer it, unless it is a notification."""
@@ -212,21 +250,25 @@ class Relay:
 
         `first_steps` run first, in the same thread. Calls are forwarded in the order in which they arrived.
         """
-        preparing_request = self.pending.register_preparing(message["id"])
+        memory_bytes, request = count_memory_bytes(raw), {"id": message["id"]}
+        self._capacity.acquire(memory_bytes)
+        preparing_request = self.pending.register_preparing(request["id"])
         slot = self._call_order.reserve() if is_call else None
 
         def handle() -> None:
             action: Callable[[], None] | None = None
-            with self._report_errors(message):
-                action = self._prepare_action(message, raw, preparing_request)
+            with self._report_errors(request):
+                # Parsed again, because a parsed message takes more memory than its bytes while it waits.
+                action = self._prepare_action({**parse(raw), **request}, raw, preparing_request)
 
             def finish() -> None:
                 try:
-                    with self._report_errors(message):
+                    with self._report_errors(request):
                         if action is not None:
                             action()
                 finally:
                     self.pending.unregister_preparing(preparing_request)
+                    self._capacity.release(memory_bytes)
 
             if slot is None:
                 finish()
@@ -251,7 +293,11 @@ class Relay:
         return respond
 
     def _forward(self, request: ForwardedRequest, raw: Message, preparing_request: PreparingRequest | None) -> None:
-        if not self.pending.add(request.pending, preparing_request):
+        try:
+            if not self.pending.add(request.pending, preparing_request):
+                return
+        except UpstreamFailed as error:
+            self._client.send(self._request_handler.make_error_response(request.pending, error))
             return
         try:
             self._upstream.send(raw if request.replacement is None else request.replacement)
@@ -300,9 +346,12 @@ class Relay:
             head = b"" if self._has_redactions else head_tail.head[:_MAX_EXCERPT_BYTES]
             excerpt = self.redact(head.decode(errors="replace"))
             _log.warning("forebay: the server wrote what is no message, and clients are spared it: %.200r", excerpt)
-            self._report_unreadable(head_tail, stream_request_id)
+            self._report_unreadable(raw, head_tail, stream_request_id)
             return False
         if "method" in message:
+            if not _shorten_id(message):
+                self._send_upstream(_make_long_id_error())
+                return False
             self._on_server_notification(message)
             self._forward_to_client(message, raw, stream_request_id)
             return False
@@ -325,21 +374,27 @@ class Relay:
             self._client.send(self._request_handler.make_error_response(pending, error))
         return False
 
-    def _report_unreadable(self, head_tail: HeadTail, stream_request_id: object) -> None:
+    def _report_unreadable(self, raw: Message, head_tail: HeadTail, stream_request_id: object) -> None:
         """Fail the request whose response is complete but not JSON, for example because it contains NaN."""
-        request_id = head_tail.find_id()
+        request_id = _find_response_id(raw, head_tail)
         if request_id is None or (
             stream_request_id is not None and make_id_key(request_id) != make_id_key(stream_request_id)
         ):
             return
-        if not head_tail.is_request and head_tail.tail.rstrip().endswith(b"}"):
+        if head_tail.tail.rstrip().endswith(b"}"):
             text = "what the server answered is no JSON that can be read; it may have done what it was asked to"
             self.fail_request(request_id, UpstreamFailed(text))
 
     def _forward_to_client(self, message: _MessageDict, raw: Message, stream_request_id: object) -> None:
         """Send a request or notification of the server to the client."""
         del stream_request_id
-        self._client.send(self._server_requests.translate_message(message, raw))
+        try:
+            forwarded = self._server_requests.translate_message(message, raw)
+        except InvalidArgument as error:
+            _log.warning("forebay: a request of the server was refused: %s", error)
+            self._send_upstream(make_error_message(message["id"], INTERNAL_ERROR, str(error)))
+        else:
+            self._client.send(forwarded)
 
     def _on_server_notification(self, message: _MessageDict) -> None:
         params = message.get("params")
@@ -363,7 +418,9 @@ class Relay:
                 self.pending.finish_response(pending)
 
         if len(raw) > pending.mode.output_inline_limit_bytes:
-            self._store_workers.submit(respond)
+            memory_bytes = min(len(raw), _LARGE_RESPONSE_BYTES)
+            self._store_capacity.acquire(memory_bytes)
+            self._store_workers.submit(respond, lambda: self._store_capacity.release(memory_bytes))
         else:
             respond()
 
@@ -398,20 +455,22 @@ class Relay:
             details: dict[str, Any] = {"size_bytes": lost_message.size}
             if pending.method == "tools/call":
                 details["note"] = HAS_RUN_NOTE
-            if not self._has_redactions:
-                details["preview"] = _core.preview(lost_message.head_tail.head, _MAX_EXCERPT_BYTES)
+            head = lost_message.head_tail.head
+            text = _core.unescape(head).decode(errors="replace")
+            if not self._has_redactions and self.redact(text) == text:
+                details["preview"] = _core.preview(head, _MAX_EXCERPT_BYTES)
             self._client.send(self._request_handler.make_error_response(pending, lost_message.error, **details))
         return True
 
     def _learn_tools(self, meta: Mapping[str, Any]) -> None:
         """Request the server's tool list, to distinguish calls to its tools from calls to forebay's own."""
         try:
-            self._policy.learn_tools(self._list_tools(meta))
+            self._policy.learn_tools(parse_tools(self._list_tools(meta)))
         except Exception as error:
             # Without the list, calls still work, unless the capability filter needs to know the called tool.
             _log.warning("forebay: the server does not say what tools it has: %s", error)
 
-    def _list_tools(self, meta: Mapping[str, Any]) -> list[Any]:
+    def _list_tools(self, meta: Mapping[str, Any]) -> list[LazyJSON]:
         return self._internal_requests.list_tools(self._upstream.send, meta)
 
     def replay_session(self, send: Callable[[Message], None]) -> None:
@@ -421,7 +480,7 @@ class Relay:
             if request_id is None:
                 continue
             try:
-                self._internal_requests.wait_result(request_id)
+                self._internal_requests.wait_response(request_id)
             except UpstreamRejected:
                 # Only the handshake must succeed. The other messages may have been rejected before the restart, too.
                 if index == 0:
@@ -474,6 +533,35 @@ class Relay:
             and self._workers.wait_idle(seconds)
             and self._store_workers.wait_idle(seconds)
         )
+
+
+def _shorten_id(message: _MessageDict) -> bool:
+    """Copy an unparsed id out of its message, so that it does not keep the message; return `False` if it is too long.
+
+    The id is kept until the response.
+    """
+    request_id = message.get("id")
+    if isinstance(request_id, str | int | float | None):
+        return True
+    if dump_size(request_id) > _MAX_ID_BYTES:
+        return False
+    message["id"] = as_lazy(dump(request_id))
+    return True
+
+
+def _make_long_id_error() -> bytes:
+    # Without the id, which may be too long for memory.
+    text = f"the id of a request has at most {_MAX_ID_BYTES} bytes; use a number or a short text"
+    return make_error_message(None, INVALID_REQUEST, text)
+
+
+def _find_response_id(raw: Message, head_tail: HeadTail) -> object:
+    """Return the id of a response that is not JSON, or `None` if it is not found or the message is a request."""
+    with contextlib.suppress(InvalidJSON):
+        # Only the brackets and quotes of the other members need to be right.
+        members = as_lazy(raw).members(("id", "method"))
+        return members["id"].parse() if "id" in members and "method" not in members else None
+    return None if head_tail.is_request else head_tail.find_id()
 
 
 def _is_object(message: object) -> bool:

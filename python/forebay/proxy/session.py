@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
-from forebay.errors import UpstreamFailed, UpstreamTimeout
+from forebay.errors import InvalidArgument, UpstreamFailed, UpstreamTimeout
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
+from forebay.proxy.list_pages import check_list_size, open_page
 from forebay.wire.framing import Message
-from forebay.wire.messages import dump, dump_message, make_id_key, parse, parse_fully
-from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_BYTES, MAX_LIST_PAGES, PageCursors, get_client_name
+from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, parse
+from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_ITEMS, MAX_LIST_PAGES, PageCursors, get_client_name
 
 __all__ = [
     "CANCELLED_METHOD",
@@ -26,8 +27,8 @@ __all__ = [
     "ServerRequests",
     "Session",
     "UpstreamRejected",
-    "describe_large_list",
     "make_cancellation",
+    "make_progress_key",
 ]
 
 CANCELLED_METHOD = "notifications/cancelled"
@@ -36,6 +37,9 @@ _LISTEN_METHOD = "subscriptions/listen"
 
 _MAX_CANCELLED_KEYS = 1024
 """Maximum number of cancelled requests to remember, to drop their late responses."""
+
+_MAX_PENDING_REQUESTS = 4096
+"""Maximum number of requests that wait for the response of the server, and likewise of the client."""
 
 _MAX_ABANDONED_KEYS = 1024
 """Maximum number of unanswered requests of ended servers to remember, so that late responses to them are dropped."""
@@ -119,16 +123,23 @@ class PendingRequest:
     method: str
     id: object
     version: str
-    cursor: object = None
+    has_cursor: bool = False
+    """Whether the request names a page of a list, which is not the first one."""
     tool: str = ""
     mode: Mode = _DEFAULT_MODE
-    progress_token: object = None
+    progress_key: bytes | None = None
+    """The progress token as `make_progress_key` returns it. The token itself could keep the whole message in memory."""
     client: Client | None = None
 
     @property
     def is_subscription(self) -> bool:
         """Whether the response comes only when the subscription ends, so that no timeout applies."""
         return self.method == _LISTEN_METHOD
+
+
+def make_progress_key(token: object) -> bytes | None:
+    """Return a progress token as a key like `make_id_key`, or `None` without a token."""
+    return None if token is None else make_id_key(token)
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -173,6 +184,7 @@ class PendingRequests:
         self._timeout = timeout
         self._preparing_requests: list[PreparingRequest] = []
         self._in_flight: dict[bytes, list[_InFlightRequest]] = {}
+        self._in_flight_count = 0
         self._answering_requests: set[PendingRequest] = set()
         self._cancelled_keys = _RecentKeys(_MAX_CANCELLED_KEYS)
         self._changed = threading.Condition()
@@ -191,12 +203,21 @@ class PendingRequests:
             self._changed.notify_all()
 
     def add(self, pending: PendingRequest, preparing_request: PreparingRequest | None = None) -> bool:
-        """Register a request before it is forwarded; return `False` if it was cancelled while it was prepared."""
+        """Register a request before it is forwarded; return `False` if it was cancelled while it was prepared.
+
+        Raises `UpstreamFailed` if too many requests are pending.
+        """
         key = make_id_key(pending.id)
         with self._changed:
             if preparing_request is not None and preparing_request.is_cancelled:
                 return False
+            if self._in_flight_count >= _MAX_PENDING_REQUESTS:
+                raise UpstreamFailed(
+                    f"the server has not answered {_MAX_PENDING_REQUESTS:,} requests yet; "
+                    "wait for some of the answers, and ask again"
+                )
             self._in_flight.setdefault(key, []).append(_InFlightRequest(pending, self._new_deadline(pending)))
+            self._in_flight_count += 1
             self._cancelled_keys.discard(key)
             return True
 
@@ -218,6 +239,7 @@ class PendingRequests:
         if entries is None:
             return None
         pending = entries.pop(0).pending
+        self._in_flight_count -= 1
         if not entries:
             del self._in_flight[key]
         self._changed.notify_all()
@@ -274,12 +296,12 @@ class PendingRequests:
 
     def extend_deadline(self, progress_token: object) -> None:
         """Restart the timeout of a request that reports progress."""
-        if not self._timeout:
+        key = make_progress_key(progress_token)
+        if not self._timeout or key is None:
             return
-        key = make_id_key(progress_token)
         with self._changed:
             for entry in self._iter_in_flight():
-                if make_id_key(entry.pending.progress_token) == key:
+                if entry.pending.progress_key == key:
                     entry.deadline = self._new_deadline(entry.pending)
 
     def _iter_in_flight(self) -> Iterator[_InFlightRequest]:
@@ -310,6 +332,7 @@ class PendingRequests:
         with self._changed:
             pending = [entry.pending for entry in self._iter_in_flight()]
             self._in_flight.clear()
+            self._in_flight_count = 0
             self._changed.notify_all()
         return pending
 
@@ -343,8 +366,7 @@ class InternalRequests:
 
     def __init__(self) -> None:
         self._ids = _IdSequence()
-        self._futures: dict[str, Future[tuple[dict[str, Any], int]]] = {}
-        """Each response and its size in bytes."""
+        self._futures: dict[str, Future[Message]] = {}
 
     def new_id(self) -> str:
         """Return the id for a new request; `wait_result` must follow."""
@@ -360,10 +382,7 @@ class InternalRequests:
             return isinstance(request_id, str) and request_id.startswith(self._ids.prefix)
         # Two threads may bring two responses; the first one counts.
         with contextlib.suppress(InvalidStateError):
-            if len(raw) > MAX_LIST_BYTES:
-                future.set_exception(UpstreamFailed(describe_large_list(len(raw))))
-            else:
-                future.set_result((parse_fully(raw), len(raw)))
+            future.set_result(raw)
         return True
 
     def is_waiting(self, request_id: object) -> bool:
@@ -378,9 +397,9 @@ class InternalRequests:
                 with contextlib.suppress(InvalidStateError):
                     future.set_exception(error)
 
-    def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[Any]:
-        """Return the tools on all pages of the server's list. Raises `UpstreamFailed`."""
-        tools: list[Any] = []
+    def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[LazyJSON]:
+        """Return the tools on all pages of the server's list, unparsed. Raises `UpstreamFailed`."""
+        tools: list[LazyJSON] = []
         list_bytes = 0
         # Without the client's progress token, so that the client gets no progress of this request.
         meta = {key: value for key, value in meta.items() if key != "progressToken"}
@@ -389,41 +408,33 @@ class InternalRequests:
             request_id = self.new_id()
             params = {**({"_meta": meta} if meta else {}), **cursor}
             send(dump({"jsonrpc": "2.0", "id": request_id, "method": "tools/list", "params": params}))
-            page, page_bytes = self._wait_response(request_id)
-            list_bytes += page_bytes
-            if list_bytes > MAX_LIST_BYTES:
-                raise UpstreamFailed(describe_large_list(list_bytes))
-            listed = page.get("tools")
-            tools += listed if isinstance(listed, list) else []
-            cursors.follow(page)
+            message, raw = self.wait_response(request_id)
+            list_bytes += len(raw)
+            check_list_size(list_bytes)
+            page = open_page(message, raw, "tools")
+            tools += [] if page is None else page.items
+            if len(tools) > MAX_LIST_ITEMS:
+                raise UpstreamFailed(f"the server lists more than {MAX_LIST_ITEMS:,} tools, which are not read")
+            cursors.follow(message["result"])
         if cursors.is_truncated:
             raise UpstreamFailed(f"the server lists its tools in more than {MAX_LIST_PAGES} pages")
         return tools
 
-    def wait_result(self, request_id: str) -> dict[str, Any]:
-        """Return the result of a request. Raises `UpstreamRejected`, `UpstreamFailed` or `UpstreamTimeout`."""
-        return self._wait_response(request_id)[0]
+    def wait_response(self, request_id: str) -> tuple[dict[str, Any], Message]:
+        """Return the response to a request, parsed lazily and as bytes.
 
-    def _wait_response(self, request_id: str) -> tuple[dict[str, Any], int]:
-        """Return the result of a request, and the bytes of the response."""
+        Raises `UpstreamRejected`, `UpstreamFailed` or `UpstreamTimeout`.
+        """
         try:
-            message, size = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
+            raw = self._futures[request_id].result(_INTERNAL_TIMEOUT_SECONDS)
         except TimeoutError:
             raise UpstreamTimeout(f"the server did not answer within {_INTERNAL_TIMEOUT_SECONDS:g} s") from None
         finally:
             del self._futures[request_id]
-        result = message.get("result")
-        if not isinstance(result, dict):
+        message = parse(raw)
+        if not isinstance(message.get("result"), dict):
             raise UpstreamRejected("the server refused what it was asked")
-        return result, size
-
-
-def describe_large_list(size: int) -> str:
-    """Return the text of the error for a list that is too large to read."""
-    return (
-        f"the server answered with a list of {size} bytes, and at most {MAX_LIST_BYTES} are read; "
-        "have it list less, or in smaller pages"
-    )
+        return message, raw
 
 
 class ServerRequests:
@@ -442,12 +453,19 @@ class ServerRequests:
         """Keys of requests that the client may still answer although their server has ended."""
 
     def translate_message(self, message: dict[str, Any], raw: Message) -> Message:
-        """Return a server's request or notification with the id that the client knows."""
+        """Return a server's request or notification with the id that the client knows.
+
+        Raises `InvalidArgument` if too many requests of the server are open.
+        """
         with self._lock:
             if message["method"] == CANCELLED_METHOD:
                 return self._translate_cancel(message, raw)
             if "id" not in message:
                 return raw
+            if len(self._open_requests) >= _MAX_PENDING_REQUESTS:
+                raise InvalidArgument(
+                    f"the client has not answered {_MAX_PENDING_REQUESTS:,} requests yet; wait for some of the answers"
+                )
             client_id = server_id = message["id"]
             if make_id_key(server_id) in self._abandoned_keys:
                 client_id = self._ids.next_id()

@@ -25,8 +25,11 @@ __all__ = ["Outbox", "PipeClosed", "Process", "RestartBackoff", "StdioClient", "
 
 _log = logging.getLogger("forebay")
 
-_MAX_QUEUED_BYTES = 64 << 20
-"""Maximum bytes that wait for a server, not counting the message that is being written, or that comes last."""
+_MAX_QUEUED_BYTES = 32 << 20
+"""Maximum bytes in an outbox, in memory or spooled, not counting the message that is being written."""
+
+_QUEUED_MESSAGE_BYTES = 4096
+"""Memory that a queued message may take besides its bytes: orjson allocates some kilobytes for each of its results."""
 
 _POLL_INTERVAL_MS = 1000
 """How often a blocked writer checks its pipe, in milliseconds."""
@@ -142,8 +145,9 @@ class Outbox:
                 self._try_write(raw) if not self._queue and not isinstance(raw, Spool) else _iter_line_chunks(raw)
             )
             if remaining is not None:
-                self._queued_bytes += len(raw)
-                self._queue.append((len(raw), remaining))
+                size = _measure_queued(raw)
+                self._queued_bytes += size
+                self._queue.append((size, remaining))
                 self._start_writer()
 
     def _try_write(self, raw: bytes | bytearray) -> Iterator[bytes | memoryview] | None:
@@ -199,6 +203,10 @@ class Outbox:
         with self._changed:
             self._is_closed = True
             return self._changed.wait_for(lambda: not self._queue, timeout)
+
+
+def _measure_queued(raw: Message) -> int:
+    return len(raw) + _QUEUED_MESSAGE_BYTES
 
 
 def _iter_line_chunks(raw: Message) -> Iterator[bytes | memoryview]:
@@ -352,8 +360,8 @@ class StdioUpstream:
             if self._down_error is not None:
                 raise UpstreamFailed(str(self._down_error))
             if self._queued_messages is not None:
-                queued_bytes = sum(map(len, self._queued_messages))
-                if len(self._queued_messages) >= _MAX_QUEUED_MESSAGES or queued_bytes > _MAX_QUEUED_BYTES:
+                is_full = sum(map(_measure_queued, self._queued_messages)) > _MAX_QUEUED_BYTES
+                if is_full or len(self._queued_messages) >= _MAX_QUEUED_MESSAGES:
                     raise UpstreamFailed("the server is being started, and too much waits for it; ask again in a while")
                 self._queued_messages.append(raw)
                 return

@@ -1,43 +1,98 @@
 """Worker threads for slow work, and a queue that keeps calls in order."""
 
+import contextlib
+import ctypes
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-__all__ = ["CallOrder", "CallSlot", "WorkerPool"]
+__all__ = ["CallOrder", "CallSlot", "Capacity", "WorkerPool", "limit_heaps"]
 
 _log = logging.getLogger("forebay")
 
 _MAX_WORKERS = 4
 
+_M_ARENA_MAX = -8
+"""Parameter of glibc's `mallopt`: the maximum number of heaps."""
+
 _IDLE_TIMEOUT_SECONDS = 10.0
 """Idle threads end after this time: each connection has its own pools, so idle threads would add up."""
 
 
-class WorkerPool:
-    """Thread pool that starts threads as needed and ends idle ones. `submit` blocks while `max_jobs` are unfinished."""
+def limit_heaps(max_heaps: int) -> None:
+    """Let all threads share few heaps, unless the operator has set `MALLOC_ARENA_MAX`.
 
-    def __init__(
-        self,
-        max_workers: int = _MAX_WORKERS,
-        *,
-        max_jobs: int | None = None,
-        idle_seconds: float = _IDLE_TIMEOUT_SECONDS,
-    ) -> None:
+    By default, glibc creates up to eight heaps for each processor, and each keeps memory of the largest messages that
+    its threads have handled.
+    """
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        # Other C libraries have no `mallopt`.
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, max_heaps)
+
+
+class Capacity:
+    """Limit on the number and on the total bytes of messages that are handled at once.
+
+    A single message is always accepted, whatever its size.
+    """
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self._max_count, self._max_bytes = max_count, max_bytes
+        self._count = self._bytes = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    def wait_for_room(self, timeout: float | None = None) -> bool:
+        """Wait until there is room for a small message, or until `close`; return `False` on timeout."""
+        with self._changed:
+            return self._changed.wait_for(self._has_room, timeout)
+
+    def _has_room(self, size: int = 1) -> bool:
+        fits = self._count < self._max_count and self._bytes + size <= self._max_bytes
+        return fits or not self._count or self._is_closed
+
+    def acquire(self, size: int) -> None:
+        """Wait until there is room for a message of `size` bytes, and count it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_room(size))
+            self.add(size)
+
+    def add(self, size: int) -> None:
+        """Count a message of `size` bytes, even if there is no room."""
+        with self._changed:
+            self._count += 1
+            self._bytes += size
+
+    def release(self, size: int) -> None:
+        with self._changed:
+            self._count -= 1
+            self._bytes -= size
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End all waiting."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+
+class WorkerPool:
+    """Thread pool that starts threads as needed and ends idle ones."""
+
+    def __init__(self, max_workers: int = _MAX_WORKERS, *, idle_seconds: float = _IDLE_TIMEOUT_SECONDS) -> None:
         self._max_workers = max_workers
         self._idle_seconds = idle_seconds
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._capacity = None if max_jobs is None else threading.Semaphore(max_jobs)
         self._changed = threading.Condition()
         self._unfinished = 0
         self._thread_count = 0
 
     def submit(self, *steps: Callable[[], None]) -> None:
         """Run the steps one after another in a worker thread."""
-        if self._capacity is not None:
-            self._capacity.acquire()
         with self._changed:
             self._unfinished += 1
             if self._thread_count < min(self._unfinished, self._max_workers):
@@ -64,8 +119,6 @@ class WorkerPool:
                 _log.exception("forebay: a message could not be answered")
             # Free the job and its message now, not only when the next job arrives.
             del job
-            if self._capacity is not None:
-                self._capacity.release()
             with self._changed:
                 self._unfinished -= 1
                 self._changed.notify_all()
@@ -95,13 +148,11 @@ class CallSlot:
 class CallOrder:
     """Queue that runs actions in the order in which their slots were reserved, not in which they are ready.
 
-    Calls are prepared in parallel but must reach the server in the client's order. `reserve` blocks while
-    `max_slots` slots are taken.
+    Calls are prepared in parallel but must reach the server in the client's order.
     """
 
-    def __init__(self, max_slots: int) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._capacity = threading.Semaphore(max_slots)
         self._queue: deque[CallSlot] = deque()
         self._is_running = False
 
@@ -112,7 +163,6 @@ class CallOrder:
 
     def reserve(self) -> CallSlot:
         """Take the next slot; `run_in_order` must follow."""
-        self._capacity.acquire()
         with self._lock:
             slot = CallSlot()
             self._queue.append(slot)
@@ -128,7 +178,6 @@ class CallOrder:
             finally:
                 with self._lock:
                     self._is_running = False
-                self._capacity.release()
 
     def _next_action(self) -> Callable[[], None] | None:
         with self._lock:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from forebay.proxy.stdio import Process, RestartBackoff, StdioClient, StdioUpstream, claim_stdout
+from forebay.proxy.workers import limit_heaps
 from forebay.wire.framing import LineReader, create_spool
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
     """Wrap a server command until the client disconnects or a signal arrives; return the exit code."""
     # Handle signals first, so that a signal during start-up leaves no child process behind.
     stop_signal = _StopSignal()
+    limit_heaps(1)
     # Start the server before the slow imports, so that both run in parallel.
     process = Process(command)
     backoff = RestartBackoff(settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds)
@@ -53,6 +55,7 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     """Wrap a server at a URL, like `run`; each of `headers` is a line such as `Authorization: Bearer …`."""
     from forebay.proxy.http.upstream import HttpUpstream
 
+    limit_heaps(1)
     # At INFO httpx2 logs each URL, which may contain a secret.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     return _run_relay(

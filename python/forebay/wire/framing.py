@@ -30,6 +30,7 @@ __all__ = [
     "LostMessage",
     "Message",
     "Spool",
+    "count_memory_bytes",
     "create_spool",
     "enlarge_pipe",
     "read_head_tail",
@@ -166,6 +167,11 @@ Line: TypeAlias = Message | LostMessage
 """One line from a stream."""
 
 
+def count_memory_bytes(message: Message) -> int:
+    """Return how many bytes of a message are in memory: none of a spooled one."""
+    return 0 if isinstance(message, Spool) else len(message)
+
+
 def read_head_tail(message: Message) -> HeadTail:
     """Return the first and last bytes of a message."""
     if isinstance(message, Spool):
@@ -178,7 +184,7 @@ class LineBuffer:
     """Incomplete message that grows chunk by chunk and moves to a spool above `spool_above_bytes`."""
 
     def __init__(self, spool_above_bytes: int, make_spool: Callable[[], Spool]) -> None:
-        self._spool_above_bytes = spool_above_bytes
+        self.spool_above_bytes = spool_above_bytes
         self._make_spool = make_spool
         self._line: bytearray | Spool | LostMessage = bytearray()
 
@@ -188,7 +194,7 @@ class LineBuffer:
     def append(self, chunk: bytes | memoryview) -> None:
         if isinstance(self._line, bytearray):
             self._line += chunk
-            if len(self._line) > self._spool_above_bytes:
+            if len(self._line) > self.spool_above_bytes:
                 self._line = self._move_to_spool(self._line)
         elif isinstance(self._line, LostMessage):
             self._append_to_lost(self._line, chunk)

@@ -44,7 +44,6 @@ __all__ = [
     "make_result_message",
     "open_span",
     "parse",
-    "parse_fully",
     "parse_lazy",
     "protocol_version",
     "split_batch",
@@ -64,7 +63,7 @@ MAX_DEPTH = 64
 MAX_BATCH_MESSAGES = 10_000
 """Maximum number of messages in a batch."""
 
-_MAX_ENVELOPE_BYTES = 1 << 20
+_MAX_ENVELOPE_BYTES = 256 << 10
 """Like `MAX_CONTAINER_BYTES`, for a second attempt if `params` or `result` was larger than that."""
 
 _MAX_MEMORY_BYTES = 1 << 20
@@ -72,9 +71,6 @@ _MAX_MEMORY_BYTES = 1 << 20
 
 _MAX_ID_KEY_BYTES = 1024
 """Maximum bytes of a request id to keep as a dictionary key; of a longer one, a digest is kept."""
-
-_UNLIMITED = 1 << 62
-_FULL_PARSE_DEPTH = 512
 
 _MEMBER_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
 
@@ -152,9 +148,13 @@ class LazyJSON(SerializedJSON):
         spans = _core.members(self.span, names)
         return {name: self.slice(*span) for name, span in zip(names, spans, strict=True) if span is not None}
 
-    def parse(self) -> Any:
+    def items(self, max_items: int) -> "list[LazyJSON]":
+        """Return the items of an array. Raises `InvalidArgument` for more than `max_items`, and `InvalidJSON`."""
+        return [self.slice(*span) for span in _core.items(self.span, max_items)]
+
+    def parse(self, **limits: int) -> Any:
         """Parse the value with `parse_lazy`."""
-        return parse_lazy(self._source, self.start, self.end)
+        return parse_lazy(self._source, self.start, self.end, **limits)
 
     def json_chunks(self) -> Iterator[bytes | memoryview]:
         """Yield the original bytes."""
@@ -231,18 +231,10 @@ def split_batch(message: Any) -> list[Any] | None:
             return message
     elif isinstance(message, LazyJSON) and message.is_array:
         with contextlib.suppress(InvalidArgument):
-            return [message.slice(*span) for span in _core.items(message.span, MAX_BATCH_MESSAGES)]
+            return message.items(MAX_BATCH_MESSAGES)
     else:
         return None
     raise InvalidArgument(f"a batch has at most {MAX_BATCH_MESSAGES:,} messages; send them in several smaller batches")
-
-
-def parse_fully(raw_message: Message) -> dict[str, Any]:
-    """Parse a message of any size; only numbers and strings that Python cannot represent stay `LazyJSON`."""
-    message = parse_lazy(
-        raw_message, max_string_bytes=_UNLIMITED, max_container_bytes=_UNLIMITED, max_depth=_FULL_PARSE_DEPTH
-    )
-    return message if isinstance(message, dict) else {}
 
 
 def parse_lazy(

@@ -10,6 +10,7 @@ __all__ = [
     "CLIENT_REQUESTS",
     "LEGACY_VERSION",
     "MAX_LIST_BYTES",
+    "MAX_LIST_ITEMS",
     "MAX_LIST_PAGES",
     "MODERN_VERSION",
     "PROTOCOL_VERSION_KEY",
@@ -78,6 +79,9 @@ MAX_LIST_PAGES = 1000
 
 MAX_LIST_BYTES = 4 << 20
 """Maximum bytes of a page of a list that forebay reads, and of all pages together that it requests itself."""
+
+MAX_LIST_ITEMS = 10_000
+"""Maximum number of items, likewise."""
 
 _CACHEABLE_METHODS = {"tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 """Methods whose results must state how long they may be cached, since `MODERN_VERSION`."""

@@ -19,7 +19,8 @@ from forebay import (
     InvalidJSON,
     Store,
 )
-from forebay.outputs.references.resolver import ReferenceResolver, ResolvedValue, escape_text, to_fragments, to_objects
+from forebay.outputs.references.resolver import ReferenceResolver, ResolvedValue, escape_text, to_lazy, to_objects
+from forebay.wire.messages import dump
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_values import escape, marked
@@ -123,7 +124,7 @@ def test_resolved_arguments_equal_a_naive_resolution(references: ReferenceResolv
     assert to_objects(resolved) == naive_resolve(call)
     assert json.dumps(call) == before
     if _is_encodable(call):
-        sent = orjson.dumps(to_fragments(resolved), option=orjson.OPT_PASSTHROUGH_DATACLASS)
+        sent = dump(to_lazy(resolved, "."))
         assert b"\n" not in sent
         assert b"\r" not in sent
         assert json.loads(sent) == naive_resolve(call)
@@ -276,7 +277,7 @@ def test_json_that_python_cannot_parse_is_refused_in_process_only(references: Re
             continue
         with pytest.raises(InvalidJSON, match="refer to a part of it"):
             to_objects(resolved)
-        assert orjson.dumps(to_fragments(resolved)) == b'{"json":' + data + b"}"
+        assert dump(to_lazy(resolved, ".")) == b'{"json":' + data + b"}"
 
 
 def test_the_journal_has_no_content(references: ReferenceResolver, store: Store, root: Path) -> None:
@@ -336,11 +337,15 @@ def test_no_file_of_the_store_is_read(store: Store, tmp_path: Path) -> None:
             references.resolve({"a": {"$file": str(path), "encoding": "base64"}})
 
 
+def cut(text: bytes, chunk_bytes: int) -> list[bytes]:
+    return [text[start : start + chunk_bytes] for start in range(0, len(text), chunk_bytes)]
+
+
 @given(nasty_text, st.integers(1, 9))
 def test_escaping_in_chunks_equals_escaping_at_once(text: str, chunk_bytes: int) -> None:
-    assert escape_text(text.encode(), chunk_bytes) == orjson.dumps(text)
+    assert b"".join(escape_text(cut(text.encode(), chunk_bytes))) == orjson.dumps(text)
 
 
 def test_escaping_with_every_chunk_size() -> None:
     for chunk_bytes in range(1, len(NASTY.encode()) + 1):
-        assert escape_text(NASTY.encode(), chunk_bytes) == orjson.dumps(NASTY)
+        assert b"".join(escape_text(cut(NASTY.encode(), chunk_bytes))) == orjson.dumps(NASTY)

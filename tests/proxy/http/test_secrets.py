@@ -9,7 +9,9 @@ import pytest
 from faulty_server import EVENTS, JSON, faulty_server
 from forebay.proxy.http.connection import Endpoint
 from forebay.proxy.http.streams import redact_errors
-from gateway_harness import gateway_to
+from gateway_harness import Gateway, gateway_to
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytestmark = pytest.mark.slow
 
@@ -81,18 +83,44 @@ def test_credentials_in_an_error_of_a_large_batch_are_redacted(spool_above: int,
         assert gateway.read_response(number)["error"] == _error("***")["error"]
 
 
+@pytest.mark.parametrize("kind", [JSON, EVENTS])
+@pytest.mark.parametrize("is_tool_error", [False, True])
+def test_a_spooled_error_with_credentials_is_withheld(kind: str, is_tool_error: bool, tmp_path: Path) -> None:
+    def call(gateway: Gateway, text: str) -> bytes:
+        answer = _result("x" * 200_000 + text, isError=True) if is_tool_error else _error("x" * 200_000 + text)
+        body = f"data: {_encode(**answer)}\n\n" if kind == EVENTS else _encode(**answer)
+        arguments = {"status": 200, "body": body, "as": kind}
+        return gateway.request_line("tools/call", {"name": "refuses", "arguments": arguments})
+
+    settings: dict[str, Any] = {"headers": HEADERS, "spool_above_bytes": 100_000}
+    with faulty_server() as server, gateway_to(server.url, tmp_path, **settings) as gateway:
+        response = call(gateway, TOKEN)
+        assert b"s3cr3t" not in response
+        assert "repeats credentials" in json.loads(response)["error"]["message"]
+        # An error of the same size without credentials is forwarded.
+        assert len(call(gateway, "no secret")) > 200_000
+
+
+@given(st.text(max_size=20), st.text(max_size=20), st.booleans(), st.integers(0, 100))
+def test_credentials_are_found_wherever_chunks_end(before: str, after: str, has_secret: bool, cut: int) -> None:
+    endpoint = Endpoint("http://localhost/mcp", [("X-Key", TOKEN), ("X-Long", TOKEN * 2)])
+    text = f"{before}{TOKEN if has_secret else TOKEN[1:]}{after}"
+    for data in (_encode(text=text).encode(), json.dumps(text, ensure_ascii=False).encode(errors="surrogatepass")):
+        assert endpoint.has_secret([data[:cut], data[cut:]]) == (TOKEN in text)
+
+
 def test_errors_without_secrets_are_forwarded_unchanged() -> None:
-    redact = Endpoint("http://localhost/mcp", [("X-Key", "s3cr3t")]).redact
+    endpoint = Endpoint("http://localhost/mcp", [("X-Key", "s3cr3t")])
     for kept in (
         b'{"jsonrpc":"2.0", "id":1, "error":{"code":1,"message":"\\u0041", "big":123456789012345678901234567890}}',
         b'{"method":"notifications/message","params":{"error":"s3cr3t"}}',
         b'{"id":1,"result":{"error":"s3cr3t"}}',
         b'not json "error" s3cr3t',
     ):
-        assert redact_errors(kept, redact) == kept
+        assert redact_errors(kept, endpoint) == kept
     half = b'{"id":1,"error":{"message":"s3cr3t","half":"\\ud800"}}'
-    assert redact_errors(half, redact) == half.replace(b"s3cr3t", b"***")
+    assert redact_errors(half, endpoint) == half.replace(b"s3cr3t", b"***")
     batch = b'[{"id":1,"error":{"message":"s3cr3t"}}]'
-    assert json.loads(bytes(redact_errors(batch, redact))) == [{"id": 1, "error": {"message": "***"}}]  # type: ignore[arg-type]
+    assert json.loads(bytes(redact_errors(batch, endpoint))) == [{"id": 1, "error": {"message": "***"}}]  # type: ignore[arg-type]
     long = b'{"id":1,"error":{"message":"' + b"x" * 200_000 + b's3cr3t"}}'
-    assert redact_errors(long, redact) == long.replace(b"s3cr3t", b"***")
+    assert redact_errors(long, endpoint) == long.replace(b"s3cr3t", b"***")

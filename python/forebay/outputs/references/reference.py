@@ -8,12 +8,17 @@
 {"$$file": "…"}                                          not a reference: an object with the key "$file"
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+import orjson
 
 from forebay.arguments import check_integer, check_pointer, check_text, short_repr
 from forebay.errors import InvalidArgument
+from forebay.wire.messages import LazyJSON
 
 __all__ = [
     "FILE_KEY",
@@ -37,6 +42,12 @@ _ALLOWED_OPTIONS = {
 }
 _COMMON_MISTAKES = {"output_handle": HANDLE_KEY}
 """Wrong keys that are not spelled like a valid one, and the key that was meant."""
+
+
+_MAX_KEY_BYTES = 512
+"""Maximum bytes of a key that is searched for in unparsed JSON, and of the space behind it."""
+
+_DOLLAR_KEY_PATTERN = re.compile(rb'("(?:\$|\\u0024)[^"]{0,256}")\s{0,64}:')
 
 
 class ByteRange(NamedTuple):
@@ -82,6 +93,22 @@ def contains_references(arguments: object) -> bool:
             pending += value.values()
         elif isinstance(value, list):
             pending += value
+        elif isinstance(value, LazyJSON) and not value.is_string and _has_reference_key(value.json_chunks()):
+            return True
+    return False
+
+
+def _has_reference_key(chunks: Iterable[bytes | memoryview]) -> bool:
+    """Return whether unparsed JSON has a key of a reference, also if it is misspelled or escaped."""
+    tail = b""
+    for chunk in chunks:
+        text = tail + chunk
+        for match in _DOLLAR_KEY_PATTERN.finditer(text):
+            # The text before a quote in a string is no valid JSON, and no key.
+            with contextlib.suppress(orjson.JSONDecodeError):
+                if _match_reference_key(orjson.loads(match[1])):
+                    return True
+        tail = text[-_MAX_KEY_BYTES:]
     return False
 
 

@@ -32,6 +32,7 @@ from forebay.outputs.schemas import accepts_text
 from forebay.store import Store
 from forebay.store.handles import extract_handle, is_handle
 from forebay.store.reader import View
+from forebay.wire.messages import LazyJSON
 
 __all__ = [
     "MAX_REFERENCE_BYTES",
@@ -40,7 +41,7 @@ __all__ = [
     "ResolvedValue",
     "escape_text",
     "read_range",
-    "to_fragments",
+    "to_lazy",
     "to_objects",
 ]
 
@@ -54,7 +55,6 @@ _MAX_LEADING_SPACE = 64
 """Maximum bytes of whitespace to skip to find out whether a JSON value is a string."""
 _UTF8_BOM = b"\xef\xbb\xbf"
 _READ_CHUNK_BYTES = 1 << 20
-_ESCAPE_CHUNK_BYTES = 1 << 20
 
 _Path: TypeAlias = tuple[str | int, ...]
 
@@ -137,9 +137,12 @@ def to_objects(arguments: Any) -> Any:
     return _map_resolved(arguments, _to_object)
 
 
-def to_fragments(arguments: Any) -> Any:
-    """Replace each resolved reference by its content as a JSON fragment without line breaks, for `orjson.dumps`."""
-    return _map_resolved(arguments, _to_fragment)
+def to_lazy(arguments: Any, folder: str) -> Any:
+    """Replace each resolved reference by its content as JSON without line breaks, for a message.
+
+    The message is spooled to `folder` if it is large.
+    """
+    return _map_resolved(arguments, lambda resolved_value: _ResolvedJSON(resolved_value, folder))
 
 
 def _map_resolved(arguments: Any, convert: Callable[[ResolvedValue], Any]) -> Any:
@@ -163,24 +166,36 @@ def _to_object(resolved_value: ResolvedValue) -> Any:
         raise InvalidJSON("this JSON is too deep, or has a number of too many digits; refer to a part of it") from None
 
 
-def _to_fragment(resolved_value: ResolvedValue) -> orjson.Fragment:
-    # A message is one line; in valid JSON, line breaks occur only between values and can be dropped.
-    return orjson.Fragment(
-        resolved_value.data.translate(None, b"\r\n") if resolved_value.is_json else escape_text(resolved_value.data)
-    )
+class _ResolvedJSON(LazyJSON):
+    """The content of a reference as JSON, which is escaped when it is written."""
+
+    __slots__ = ("_folder", "_is_json")
+
+    def __init__(self, resolved_value: ResolvedValue, folder: str) -> None:
+        super().__init__(memoryview(resolved_value.data), 0, len(resolved_value.data))
+        self._is_json = resolved_value.is_json
+        self._folder = folder
+
+    @property
+    def folder(self) -> str:
+        return self._folder
+
+    def json_chunks(self) -> Iterator[bytes]:
+        chunks = super().json_chunks()
+        # A message is one line; in valid JSON, line breaks occur only between values and can be dropped.
+        return (bytes(chunk).translate(None, b"\r\n") for chunk in chunks) if self._is_json else escape_text(chunks)
 
 
-def escape_text(text: bytes, chunk_bytes: int = _ESCAPE_CHUNK_BYTES) -> bytes:
-    """Return a UTF-8 text as a JSON string.
+def escape_text(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """Yield a UTF-8 text as a JSON string.
 
     The text is escaped in chunks: a single wide character makes Python use four bytes for each character of a `str`.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
-    chunks = [
-        orjson.dumps(decoder.decode(text[start : start + chunk_bytes], start + chunk_bytes >= len(text)))[1:-1]
-        for start in range(0, len(text), chunk_bytes)
-    ]
-    return b'"' + b"".join(chunks) + b'"'
+    yield b'"'
+    for chunk in chunks:
+        yield orjson.dumps(decoder.decode(chunk))[1:-1]
+    yield orjson.dumps(decoder.decode(b"", final=True))[1:-1] + b'"'
 
 
 class ReferenceResolver:
@@ -275,6 +290,11 @@ class _CallResolution:
             )
         if isinstance(value, list):
             return [self.resolve_value(inner, (*path, index)) for index, inner in enumerate(value)]
+        if isinstance(value, LazyJSON) and contains_references(value):
+            raise InvalidArgument(
+                f"a part of these arguments has {len(value)} bytes, too many to be searched for references, and there "
+                "are some in it; send less at once, or put all of that part into a file and pass a reference to it"
+            )
         if not isinstance(value, dict):
             return value
         reference = parse_reference(value)

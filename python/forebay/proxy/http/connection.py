@@ -5,12 +5,13 @@ import contextlib
 import http.cookiejar
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
 import forebay
+from forebay._core import Unescaper
 from forebay.errors import InvalidArgument, UpstreamFailed
 from forebay.wire.framing import Message, Spool
 from forebay.wire.http_bodies import ACCEPT_ENCODING, Inflater, is_compression
@@ -106,7 +107,8 @@ class Endpoint:
         default_headers = {"user-agent": f"forebay/{forebay.__version__}", "accept-encoding": ACCEPT_ENCODING}
         self._headers = httpx2.Headers([*default_headers.items()])
         self._headers.update(httpx2.Headers([*headers]))
-        self._secrets = _find_secrets(self.url, headers)
+        self.secrets = _find_secrets(self.url, headers)
+        """The credentials, as they may appear in a text."""
         self._cookies = http.cookiejar.CookieJar()
         self._ssl_context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
@@ -121,9 +123,21 @@ class Endpoint:
 
     def redact(self, text: str) -> str:
         """Replace credentials, which some servers repeat in their errors."""
-        for secret in self._secrets:
+        for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
+
+    def has_secret(self, chunks: Iterable[bytes | memoryview]) -> bool:
+        """Return whether JSON in chunks contains credentials, also if some of their characters are escaped."""
+        secrets = [secret.encode() for secret in self.secrets]
+        overlap_bytes = max(map(len, secrets), default=1) - 1
+        unescaper, tail = Unescaper(), b""
+        for chunk in chunks:
+            text = tail + unescaper.push(chunk)
+            if any(secret in text for secret in secrets):
+                return True
+            tail = text[len(text) - overlap_bytes :] if overlap_bytes < len(text) else text
+        return False
 
     @contextlib.contextmanager
     def borrow_connection(self) -> Iterator[UpstreamConnection]:
@@ -271,11 +285,12 @@ class OutgoingMessage:
         """HTTP headers that repeat parts of the message."""
         method = fields.get("method")
         self.method: str = method if isinstance(method, str) else ""
-        self.params = fields.get("params")
+        params = fields.get("params")
+        self.cancelled_id: object = params.get("requestId") if isinstance(params, dict) else None
         self.is_request = bool(self.method) and "id" in fields
         self.is_response = isinstance(message, dict) and "method" not in fields
         self.id: object = fields.get("id") if self.is_request else None
-        self.is_modern = protocol_version(self.params) is not None
+        self.is_modern = protocol_version(params) is not None
         self._lock = threading.Lock()
         self._connection: UpstreamConnection | None = None
         self.is_aborted = False

@@ -1,15 +1,14 @@
 """HTTP headers of the command line, and headers that repeat parts of a message (required from `MODERN_VERSION` on)."""
 
 import base64
-import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from forebay.errors import InvalidArgument
-from forebay.wire.framing import Message, Spool
-from forebay.wire.messages import protocol_version
+from forebay.wire.framing import Message
+from forebay.wire.messages import LazyJSON, as_lazy, protocol_version
 
 __all__ = ["find_header_annotations", "make_message_headers", "parse_headers"]
 
@@ -18,6 +17,9 @@ _NAME_PARAMS = {"tools/call": "name", "prompts/get": "name", "resources/read": "
 
 _ANNOTATION_KEY = "x-mcp-header"
 _MIRRORED_TYPES = ("string", "integer", "boolean")
+
+_MAX_VALUE_BYTES = 16 * 1024
+"""Maximum bytes of an argument to repeat in a header. Servers refuse longer headers."""
 
 _HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN_VALUE_PATTERN = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
@@ -65,14 +67,10 @@ def make_message_headers(message: Mapping[str, Any], raw: Message, find_schema: 
 
 def _build_argument_headers(raw: Message, schema: Mapping[str, Any] | None) -> dict[str, str]:
     annotations = find_header_annotations(schema)
-    if not annotations or isinstance(raw, Spool):
-        return {}
-    # Parsed with `json`, because orjson turns integers of more than 64 bits into floats.
     try:
-        arguments = json.loads(raw)["params"].get("arguments")
+        values = {name: _get_value(as_lazy(raw), ("params", "arguments", *path)) for path, name in annotations.items()}
     except ValueError:
         return {}
-    values = {name: functools.reduce(_get_member, path, arguments) for path, name in annotations.items()}
     return {f"mcp-param-{name}": text for name, value in values.items() if (text := _format_value(value)) is not None}
 
 
@@ -111,8 +109,14 @@ def _walk_schemas(schema: object) -> Iterator[tuple[_ArgumentPath | None, dict[s
                 stack += [(None, member) for member in value.values()]
 
 
-def _get_member(value: object, key: str) -> object:
-    return value.get(key) if isinstance(value, dict) else None
+def _get_value(value: LazyJSON, path: _ArgumentPath) -> object:
+    """Return the value at a path; `None` if it is missing, or too large for a header. Raises `ValueError`."""
+    for key in path:
+        if (member := value.members((key,)).get(key)) is None:
+            return None
+        value = member
+    # Parsed with `json`, because orjson turns integers of more than 64 bits into floats.
+    return json.loads(value.json()) if len(value) <= _MAX_VALUE_BYTES else None
 
 
 def _format_value(value: object) -> str | None:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
@@ -10,18 +11,20 @@ from typing import Any
 import httpx2
 import orjson
 
-from forebay.errors import UpstreamFailed
+from forebay._core import replace_texts
+from forebay.errors import InvalidJSON, UpstreamFailed
 from forebay.proxy.http.connection import Endpoint, OutgoingMessage, UpstreamConnection, is_same_server, iter_body
 from forebay.proxy.relay import Relay
 from forebay.wire.framing import Line, LineBuffer, LostMessage, Spool
 from forebay.wire.http_bodies import Event, EventParser
-from forebay.wire.messages import dump, parse
+from forebay.wire.messages import INTERNAL_ERROR, LazyJSON, as_lazy, dump, dump_size, make_error_message, parse
 
 __all__ = [
     "EVENT_STREAM_TYPE",
     "JSON_TYPE",
     "HttpStatusError",
     "LegacyStream",
+    "ResponseBuffers",
     "ResponseStreams",
     "get_media_type",
     "is_session_lost",
@@ -35,6 +38,9 @@ JSON_TYPE, EVENT_STREAM_TYPE = "application/json", "text/event-stream"
 _MAX_ERROR_BODY_BYTES = 64 * 1024
 _MAX_SHOWN_CHARS = 300
 """Maximum characters of an error body to show in our own error."""
+
+_MIN_BUFFER_BYTES = 64 * 1024
+"""Bytes of a response that are kept in memory, however many responses there are at once."""
 
 _FIRST_RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
 """First delay before a stream is opened again if the server sets none, and the shortest and longest delay."""
@@ -50,8 +56,7 @@ _ENDPOINT_TIMEOUT_SECONDS = 10.0
 
 _NEWLINES_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
-_ERROR_KEYS = (b'"error"', b'"isError"')
-"""Every JSON-RPC error and every tool error has one of these keys."""
+_MAX_ID_BYTES = 1024
 
 _MakeHeaders = Callable[[], dict[str, str]]
 
@@ -69,6 +74,28 @@ def is_session_lost(response: httpx2.Response, headers: Mapping[str, str]) -> bo
     return response.status_code == 404 and "mcp-session-id" in headers
 
 
+class ResponseBuffers:
+    """Maker of the buffers for responses, of which there may be many at once.
+
+    Each buffer gets half of the memory that no other buffer has, so that a single response is spooled only above
+    `spool_above_bytes`, and all of them together take little more than twice as much.
+    """
+
+    def __init__(self, spool_above_bytes: int, make_spool: Callable[[], Spool]) -> None:
+        self._max_bytes = 2 * spool_above_bytes
+        self._min_buffer_bytes = min(_MIN_BUFFER_BYTES, spool_above_bytes)
+        self._make_spool = make_spool
+        self._lock = threading.Lock()
+        self._buffers: weakref.WeakSet[LineBuffer] = weakref.WeakSet()
+
+    def new_buffer(self) -> LineBuffer:
+        with self._lock:
+            unused_bytes = self._max_bytes - sum(buffer.spool_above_bytes for buffer in self._buffers)
+            buffer = LineBuffer(max(unused_bytes // 2, self._min_buffer_bytes), self._make_spool)
+            self._buffers.add(buffer)
+            return buffer
+
+
 class ResponseStreams:
     """Reader of HTTP responses that passes their messages to the relay."""
 
@@ -81,7 +108,7 @@ class ResponseStreams:
         self._stop_event = stop_event
 
     def _deliver(self, line: Line, request_id: object = None) -> bool:
-        return self._relay.receive_from_server(redact_errors(line, self._endpoint.redact), request_id)
+        return self._relay.receive_from_server(redact_errors(line, self._endpoint), request_id)
 
     def read_response(
         self, response: httpx2.Response, message: OutgoingMessage, connection: UpstreamConnection
@@ -311,7 +338,7 @@ class LegacyStream:
 
     def _on_event(self, event: Event) -> None:
         if event.is_message:
-            self._relay.receive_from_server(redact_errors(event.data, self._endpoint.redact))
+            self._relay.receive_from_server(redact_errors(event.data, self._endpoint))
         elif event.name == "endpoint" and not isinstance(event.data, Spool | LostMessage):
             url = self._endpoint.url.join(event.data.decode(errors="replace"))
             if not is_same_server(self._endpoint.url, url):
@@ -320,22 +347,36 @@ class LegacyStream:
                 self._post_url.set_result(url)
 
 
-def redact_errors(line: Line, redact: Callable[[str], str]) -> Line:
+def redact_errors(line: Line, endpoint: Endpoint) -> Line:
     """Redact secrets in a JSON-RPC error or tool error, because some servers repeat request headers in errors.
 
-    Other results are data of the server and stay unchanged, even if they contain the caller's credentials.
+    Other results are data of the server and stay unchanged, even if they contain the caller's credentials. An error
+    that is too large for memory is replaced by an error that says so.
     """
-    if isinstance(line, Spool | LostMessage) or not any(key in line for key in _ERROR_KEYS):
+    if isinstance(line, LostMessage) or not endpoint.secrets:
         return line
-    if not _is_error(parse(line)):
+    message = parse(line)
+    if not _is_error(message) or not endpoint.has_secret(as_lazy(line).json_chunks()):
         return line
-    try:
-        message = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        # orjson rejects half of a surrogate pair, but such a message is forwarded, too: redact its text.
-        return redact(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-    redacted = _redact_strings(message, redact)
-    return line if redacted == message else dump(redacted)
+    if isinstance(line, Spool):
+        # The relay splits a batch, and calls this function for each of its messages.
+        return _make_withheld_error(message, len(line)) if isinstance(message, dict) else line
+
+    def redact(text: bytes) -> bytes:
+        return endpoint.redact(text.decode(errors="surrogatepass")).encode(errors="surrogatepass")
+
+    redacted = replace_texts(memoryview(line).toreadonly(), redact)
+    return line if redacted is None else redacted
+
+
+def _make_withheld_error(message: dict[str, Any], size: int) -> bytes:
+    error = UpstreamFailed(
+        f"the server answered with an error of {size} bytes, which repeats credentials of the gateway and is too large "
+        "to remove them; it may have done what it was asked to"
+    )
+    # Our requests have short ids, so that a response with a long one answers none of them.
+    request_id = message.get("id") if dump_size(message.get("id")) <= _MAX_ID_BYTES else None
+    return make_error_message(request_id, INTERNAL_ERROR, str(error), error.to_dict()["error"])
 
 
 def _is_error(message: Any) -> bool:
@@ -344,12 +385,9 @@ def _is_error(message: Any) -> bool:
     if not isinstance(message, dict) or "method" in message:
         return False
     result = message.get("result")
+    if isinstance(result, LazyJSON):
+        try:
+            result = {name: member.parse() for name, member in result.members(("isError",)).items()}
+        except InvalidJSON:
+            return True
     return "error" in message or (isinstance(result, dict) and result.get("isError") is True)
-
-
-def _redact_strings(value: Any, redact: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {redact(key): _redact_strings(inner, redact) for key, inner in value.items()}
-    return [_redact_strings(inner, redact) for inner in value] if isinstance(value, list) else value

@@ -18,13 +18,14 @@ from forebay.proxy.http.streams import (
     JSON_TYPE,
     HttpStatusError,
     LegacyStream,
+    ResponseBuffers,
     ResponseStreams,
     is_session_lost,
     redact_errors,
 )
 from forebay.proxy.relay import Relay
-from forebay.proxy.workers import WorkerPool
-from forebay.wire.framing import LineBuffer, Message, Spool
+from forebay.proxy.workers import Capacity, WorkerPool
+from forebay.wire.framing import Message, Spool, count_memory_bytes
 from forebay.wire.messages import parse
 
 __all__ = ["HttpUpstream"]
@@ -37,7 +38,7 @@ _MAX_LISTENERS = 256
 _MAX_UNFINISHED_MESSAGES = 256
 """Maximum number of messages that are sent or wait for that. Further messages of the client wait in its pipe."""
 
-_MAX_UNFINISHED_BYTES = 64 << 20
+_MAX_UNFINISHED_BYTES = 16 << 20
 """Maximum bytes in memory of these messages."""
 
 _READY_TIMEOUT_SECONDS = 30.0
@@ -74,7 +75,7 @@ class HttpUpstream:
         find_schema: Callable[[str], Mapping[str, Any] | None] = lambda _: None,
     ) -> None:
         self._endpoint = Endpoint(url, parse_headers(headers))
-        self._new_buffer = lambda: LineBuffer(spool_above_bytes, make_spool)
+        self._new_buffer = ResponseBuffers(spool_above_bytes, make_spool).new_buffer
         self._find_schema = find_schema
         self._send_queue: SimpleQueue[Message | None] = SimpleQueue()
         self._request_workers = WorkerPool(_MAX_REQUESTS)
@@ -87,9 +88,8 @@ class HttpUpstream:
         self._renew_lock = threading.Lock()
         self._is_modern = False
         self._listener_slots = threading.Semaphore(_MAX_LISTENERS)
-        self._send_lock = threading.Condition()
-        self._unfinished_messages = 0
-        self._unfinished_bytes = 0
+        self._capacity = Capacity(_MAX_UNFINISHED_MESSAGES, _MAX_UNFINISHED_BYTES)
+        self._send_lock = threading.Lock()
         self._is_closed = False
         self._stop_event = threading.Event()
         self._is_drained = threading.Event()
@@ -99,33 +99,22 @@ class HttpUpstream:
         with self._send_lock:
             if self._is_closed:
                 raise UpstreamFailed("the gateway is about to end; ask again when it is back")
-            self._unfinished_messages += 1
-            self._unfinished_bytes += _count_memory_bytes(raw)
+            self._capacity.add(count_memory_bytes(raw))
             self._send_queue.put(raw)
 
     def wait_ready(self) -> None:
         """Wait while too many messages are unfinished. Raises `UpstreamFailed` on timeout."""
-        with self._send_lock:
-            if not self._send_lock.wait_for(self._is_ready, _READY_TIMEOUT_SECONDS):
-                raise UpstreamFailed("the server has not answered what it was sent before; ask again in a while")
-
-    def _is_ready(self) -> bool:
-        has_room = (
-            self._unfinished_messages < _MAX_UNFINISHED_MESSAGES and self._unfinished_bytes < _MAX_UNFINISHED_BYTES
-        )
-        return has_room or self._is_closed
+        if not self._capacity.wait_for_room(_READY_TIMEOUT_SECONDS):
+            raise UpstreamFailed("the server has not answered what it was sent before; ask again in a while")
 
     def _finish(self, raw: Message) -> None:
-        with self._send_lock:
-            self._unfinished_messages -= 1
-            self._unfinished_bytes -= _count_memory_bytes(raw)
-            self._send_lock.notify_all()
+        self._capacity.release(count_memory_bytes(raw))
 
     def run(self, relay: Relay) -> int:
         """Send queued messages until `close` is called; return 0, since a server at a URL has no exit code."""
         self._relay = relay
         relay.redact = self._endpoint.redact
-        relay.redact_line = lambda line: redact_errors(line, self._endpoint.redact)
+        relay.redact_line = lambda line: redact_errors(line, self._endpoint)
         self._streams = ResponseStreams(self._endpoint, relay, self._new_buffer, self._stop_event)
         while (raw := self._send_queue.get()) is not None:
             self._dispatch(self._make_outgoing(raw), partial(self._finish, raw))
@@ -174,8 +163,7 @@ class HttpUpstream:
 
     def _cancel(self, message: OutgoingMessage, finish: Callable[[], None]) -> None:
         """Cancel a request: since `MODERN_VERSION` by closing its stream, before that by a notification."""
-        request_id = message.params.get("requestId") if isinstance(message.params, dict) else None
-        request = self._requests.get(request_id)
+        request = self._requests.get(message.cancelled_id)
         is_modern = self._is_modern if request is None else request.is_modern
 
         def notify() -> None:
@@ -329,7 +317,7 @@ class HttpUpstream:
         """Send the queued notifications, abort everything else, and end `run`."""
         with self._send_lock:
             self._is_closed = True
-            self._send_lock.notify_all()
+            self._capacity.close()
             self._send_queue.put(None)
         if self._is_drained.wait(_CLOSE_TIMEOUT_SECONDS):
             self._notify_workers.wait_idle(_CLOSE_TIMEOUT_SECONDS)
@@ -348,7 +336,3 @@ class HttpUpstream:
             self._endpoint.open(
                 connection, "DELETE", self._endpoint.url, headers, read_timeout=_CLOSE_TIMEOUT_SECONDS
             ).close()
-
-
-def _count_memory_bytes(raw: Message) -> int:
-    return 0 if isinstance(raw, Spool) else len(raw)

@@ -1,0 +1,111 @@
+"""Pages of a server's lists, whose items stay unparsed until they are needed."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from forebay.errors import InvalidArgument, InvalidJSON, UpstreamFailed
+from forebay.outputs.known_tools import MAX_DEFINITION_BYTES, parse_definition
+from forebay.wire.framing import Message, Spool
+from forebay.wire.messages import LazyJSON, as_lazy, dump
+from forebay.wire.protocol import MAX_LIST_BYTES, MAX_LIST_ITEMS
+
+__all__ = ["ListPage", "check_list_size", "open_page", "parse_tools"]
+
+_NEXT_STEP = "have it list less, or in smaller pages"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListPage:
+    """One page of a list."""
+
+    message: dict[str, Any]
+    """The response with the page, of which the list itself need not be parsed."""
+    raw: bytes | bytearray
+    key: str
+    """The name of the list in the result."""
+    array: LazyJSON
+    items: list[LazyJSON]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        result: dict[str, Any] = self.message["result"]
+        return result
+
+    def add_items(self, added_items: Sequence[dict[str, Any]]) -> bytes:
+        """Return the message with further items at the end of the list, and all other bytes unchanged."""
+        end = self.array.end - 1
+        comma = b"," if self.items and added_items else b""
+        return b"".join((memoryview(self.raw)[:end], comma, dump(added_items)[1:-1], memoryview(self.raw)[end:]))
+
+    def replace_items(
+        self, replacements: Iterable[LazyJSON | bytes | None], added_items: Sequence[dict[str, Any]]
+    ) -> bytes:
+        """Return the message with a replacement for each item, and with further items at the end of the list.
+
+        A replacement is the item itself, other JSON, or `None` to leave the item out. If all items stay the same, all
+        other bytes of the message are unchanged, too.
+        """
+        # One buffer for all items: ten thousand small objects would take several times as much memory.
+        items, is_unchanged = bytearray(), True
+        for item, replacement in zip(self.items, replacements, strict=True):
+            is_unchanged = is_unchanged and replacement is item
+            if replacement is not None:
+                items += b"," if items else b""
+                items += replacement if isinstance(replacement, bytes) else replacement.json()
+        if is_unchanged:
+            return self.add_items(added_items)
+        comma = b"," if items and added_items else b""
+        array = as_lazy(b"".join((b"[", items, comma, dump(added_items)[1:-1], b"]")))
+        return dump({**self.message, "result": {**self.result, self.key: array}})
+
+
+def open_page(message: dict[str, Any], raw: Message, key: str) -> ListPage | None:
+    """Return the page of a list in a response; `None` if the response has no such list.
+
+    Raises `UpstreamFailed` if the page cannot be read, because it is too large or no JSON.
+    """
+    if message.get("result") is None:
+        return None
+    check_list_size(len(raw))
+    data = b"".join(raw.chunks()) if isinstance(raw, Spool) else raw
+    try:
+        members = as_lazy(data).members(("result",))
+        array = members["result"].members((key,)).get(key) if "result" in members else None
+        if array is None or not array.is_array:
+            return None
+        items = array.items(MAX_LIST_ITEMS)
+    except InvalidArgument:
+        text = f"the server answered with a list of more than {MAX_LIST_ITEMS:,} items, which is not read; {_NEXT_STEP}"
+        raise UpstreamFailed(text) from None
+    except InvalidJSON:
+        raise _make_unreadable_error() from None
+    if not isinstance(message["result"], dict):
+        # Too much stands beside the list, or a name beside it cannot be decoded.
+        raise _make_unreadable_error()
+    return ListPage(message, data, key, array, items)
+
+
+def check_list_size(size: int) -> None:
+    """Raise `UpstreamFailed` if a list of this many bytes is too large to be read."""
+    if size > MAX_LIST_BYTES:
+        text = f"the server answered with a list of {size} bytes, and at most {MAX_LIST_BYTES} are read; {_NEXT_STEP}"
+        raise UpstreamFailed(text)
+
+
+def parse_tools(items: Sequence[LazyJSON]) -> Iterator[Any]:
+    """Yield the items of a tool list, each parsed when its turn comes. Raises `UpstreamFailed`."""
+    for item in items:
+        if len(item) > MAX_DEFINITION_BYTES:
+            raise UpstreamFailed(
+                f"the server lists a tool with a definition of {len(item)} bytes, and at most {MAX_DEFINITION_BYTES} "
+                "are read; have it describe the tool in less"
+            )
+        try:
+            yield parse_definition(item)
+        except InvalidJSON:
+            raise _make_unreadable_error() from None
+
+
+def _make_unreadable_error() -> UpstreamFailed:
+    return UpstreamFailed("the list that the server answered with cannot be read; have it send plain JSON")
