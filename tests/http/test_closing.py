@@ -4,11 +4,12 @@ import contextlib
 import http.client
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from listening_harness import ALICE, BOB, JSON, HttpServer, run_server, write_token_file
+from listening_harness import ALICE, BOB, JSON, HttpServer, read_until_closed, run_server, write_token_file
 from wires import MODERN, MODERN_META
 
 MAX_CONNECTIONS = 8
@@ -98,6 +99,29 @@ def test_calls_in_flight_are_never_closed_for_a_new_connection(tmp_path: Path) -
             assert server.send_raw(b"").startswith(b"HTTP/1.1 503 ")
         for connection in calls:
             assert b"at last" in read_to_text(connection, b"at last")
+
+
+@pytest.mark.slow
+def test_a_connection_is_closed_if_the_client_does_not_read_its_response(tmp_path: Path) -> None:
+    size = 24_000_000
+    params = {"name": "text", "arguments": {"size": size}, "_meta": MODERN_META}
+    call = http_post(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params},
+        "mcp-method: tools/call\r\nmcp-name: text",
+    )
+    with (
+        run_server(tmp_path, read_timeout_seconds=3.0, output_inline_limit_bytes=2 * size) as server,
+        contextlib.ExitStack() as opened,
+    ):
+        unread, read = hold(server, opened, 2, call)
+        # A client that reads slowly gets the whole response, although that takes longer than the timeout.
+        file = opened.enter_context(read.makefile("rb"))
+        for _ in range(8):
+            assert len(file.read(size // 8)) == size // 8
+            time.sleep(0.5)
+        server.wait_for("its client has read nothing of a response for 3 s")
+        assert len(read_until_closed(unread)) < size
+        assert server.log.count("has read nothing") == 1
 
 
 def http_post(message: dict[str, object], headers: str) -> bytes:
