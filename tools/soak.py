@@ -52,6 +52,7 @@ DEATH_SECONDS = 15.0
 SESSION_IDLE_SECONDS = 10.0
 """How long the gateway keeps a session that its client has left behind."""
 
+MAX_PRINTED_PROBLEMS = 20
 STALL_SECONDS = 120.0
 """How long a load may take for one step."""
 
@@ -78,8 +79,11 @@ class Ledger:
             self.acknowledged += 1
 
     def report(self, problem: str) -> None:
+        """Record a problem. It is printed at once, because the end may be a crash."""
         with self._lock:
             self.problems.append(problem)
+            if len(self.problems) <= MAX_PRINTED_PROBLEMS:
+                print(f"problem: {problem}", flush=True)
 
     def entries(self) -> list[tuple[Path, str | None, str, str]]:
         with self._lock:
@@ -364,15 +368,13 @@ def main() -> int:
         write_payloads(options.write[0], int(options.write[1]))
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         ledger, usages = soak(Path(folder), options.seconds)
-    problems = ledger.problems
     for usage in usages:
         for line, is_growth in usage.summarize():
             print(line)
-            problems += [f"growth of {line}"] if is_growth else []
-    for problem in problems[:20]:
-        print(f"problem: {problem}")
-    print(f"soak: {ledger.acknowledged:,} acknowledged, {len(problems)} problems")
-    return 1 if problems else 0
+            if is_growth:
+                ledger.report(f"growth of {line}")
+    print(f"soak: {ledger.acknowledged:,} acknowledged, {len(ledger.problems)} problems")
+    return 1 if ledger.problems else 0
 
 
 if __name__ == "__main__":
