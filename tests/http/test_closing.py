@@ -1,15 +1,25 @@
 """Which connections the server closes when it has too many, and that a refused upload still gets its answer."""
 
+import asyncio
 import contextlib
+import gc
 import http.client
 import json
 import socket
+import struct
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import uvicorn
+from forebay.http.connection import HTTPConnection
 from listening_harness import ALICE, BOB, JSON, HttpServer, read_until_closed, run_server, write_token_file
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+from waiting import wait_until_async
 from wires import MODERN, MODERN_META
 
 MAX_CONNECTIONS = 8
@@ -122,6 +132,39 @@ def test_a_connection_is_closed_if_the_client_does_not_read_its_response(tmp_pat
         server.wait_for("its client has read nothing of a response for 3 s")
         assert len(read_until_closed(unread)) < size
         assert server.log.count("has read nothing") == 1
+
+
+def test_a_connection_that_the_client_resets_is_released() -> None:
+    connections: list[weakref.ref[HTTPConnection]] = []
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("done")(scope, receive, send)
+
+    async def run() -> None:
+        config = uvicorn.Config(respond, lifespan="off", timeout_keep_alive=600)
+        config.load()
+        state = ServerState()
+
+        def make_connection() -> HTTPConnection:
+            connection = HTTPConnection(config, state, {}, read_timeout=600.0, max_connections=1)
+            connections.append(weakref.ref(connection))
+            return connection
+
+        server = await asyncio.get_running_loop().create_server(make_connection, "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()) as client:
+            # Closing this socket resets the connection.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await wait_until_async(lambda: state.total_requests == 1)
+
+        def is_released() -> bool:
+            gc.collect()
+            return connections[0]() is None
+
+        await wait_until_async(is_released, 10)
+        server.close()
+
+    asyncio.run(run())
 
 
 def http_post(message: dict[str, object], headers: str) -> bytes:

@@ -120,6 +120,9 @@ class HTTPConnection(H11Protocol):
         self._cancel_deadline()
         self._cancel_write_timer()
         super().connection_lost(exc)
+        # After a reset, uvicorn would keep the connection until its keep-alive time is over.
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
 
     def shutdown(self) -> None:
         if self.transport.is_closing():
