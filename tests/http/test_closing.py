@@ -1,14 +1,25 @@
 """Which connections the server closes when it has too many, and that a refused upload still gets its answer."""
 
+import asyncio
 import contextlib
+import gc
 import http.client
 import json
 import socket
+import struct
+import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from listening_harness import ALICE, BOB, JSON, HttpServer, run_server, write_token_file
+import uvicorn
+from forebay.http.connection import HTTPConnection
+from listening_harness import ALICE, BOB, JSON, HttpServer, read_until_closed, run_server, write_token_file
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+from waiting import wait_until_async
 from wires import MODERN, MODERN_META
 
 MAX_CONNECTIONS = 8
@@ -98,6 +109,62 @@ def test_calls_in_flight_are_never_closed_for_a_new_connection(tmp_path: Path) -
             assert server.send_raw(b"").startswith(b"HTTP/1.1 503 ")
         for connection in calls:
             assert b"at last" in read_to_text(connection, b"at last")
+
+
+@pytest.mark.slow
+def test_a_connection_is_closed_if_the_client_does_not_read_its_response(tmp_path: Path) -> None:
+    size = 24_000_000
+    params = {"name": "text", "arguments": {"size": size}, "_meta": MODERN_META}
+    call = http_post(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params},
+        "mcp-method: tools/call\r\nmcp-name: text",
+    )
+    with (
+        run_server(tmp_path, read_timeout_seconds=3.0, output_inline_limit_bytes=2 * size) as server,
+        contextlib.ExitStack() as opened,
+    ):
+        unread, read = hold(server, opened, 2, call)
+        # A client that reads slowly gets the whole response, although that takes longer than the timeout.
+        file = opened.enter_context(read.makefile("rb"))
+        for _ in range(8):
+            assert len(file.read(size // 8)) == size // 8
+            time.sleep(0.5)
+        server.wait_for("its client has read nothing of a response for 3 s")
+        assert len(read_until_closed(unread)) < size
+        assert server.log.count("has read nothing") == 1
+
+
+def test_a_connection_that_the_client_resets_is_released() -> None:
+    connections: list[weakref.ref[HTTPConnection]] = []
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("done")(scope, receive, send)
+
+    async def run() -> None:
+        config = uvicorn.Config(respond, lifespan="off", timeout_keep_alive=600)
+        config.load()
+        state = ServerState()
+
+        def make_connection() -> HTTPConnection:
+            connection = HTTPConnection(config, state, {}, read_timeout=600.0, max_connections=1)
+            connections.append(weakref.ref(connection))
+            return connection
+
+        server = await asyncio.get_running_loop().create_server(make_connection, "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()) as client:
+            # Closing this socket resets the connection.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await wait_until_async(lambda: state.total_requests == 1)
+
+        def is_released() -> bool:
+            gc.collect()
+            return connections[0]() is None
+
+        await wait_until_async(is_released, 10)
+        server.close()
+
+    asyncio.run(run())
 
 
 def http_post(message: dict[str, object], headers: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Notifications for a client that stays connected but does not read use bounded memory."""
+"""Notifications and responses for clients that stay connected but do not read use bounded memory."""
 
 import contextlib
 import json
@@ -82,6 +82,33 @@ def test_an_unread_response_uses_bounded_memory(method: str, era: str, server: H
         assert server.request("GET", "/health").status == 200
         assert get_peak_bytes(server.process.pid) - start <= MAX_GROWTH_BYTES
         assert server.log.count("progress and log messages are dropped") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+def test_unread_responses_to_many_calls_use_bounded_memory(era: str, tmp_path: Path) -> None:
+    call: dict[str, Any] = {
+        "method": "tools/call",
+        "params": {"name": "text", "arguments": {"size": 30_000}, "_meta": {}},
+    }
+    with (
+        serving_http(tmp_path, {"one": upstream_command("adverse_server.py")}) as server,
+        contextlib.ExitStack() as opened,
+    ):
+        if era == LEGACY:
+            headers = open_session(server)
+        else:
+            headers = {"mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": "text"}
+            call["params"]["_meta"] = MODERN_META
+        assert server.list_tools(token("ann")).status == 200
+        start = get_peak_bytes(server.process.pid)
+        connections = [connect(server, opened) for _ in range(300)]
+        for number, connection in enumerate(connections):
+            send(connection, "POST", {"id": number, **call}, **headers)
+        # The responses have begun: all calls were answered, or refused as too many at once.
+        assert all(connection.recv(9) == b"HTTP/1.1 " for connection in connections)
+        assert get_peak_bytes(server.process.pid) - start <= MAX_GROWTH_BYTES
 
 
 @pytest.mark.slow

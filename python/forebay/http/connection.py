@@ -1,6 +1,7 @@
-"""One HTTP connection of `forebay serve --http`: read deadline, limit on open connections and polite closing."""
+"""One HTTP connection of `forebay serve --http`: deadlines, limit on open connections and polite closing."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = ["HTTPConnection"]
+
+_log = logging.getLogger("forebay")
 
 _UNAVAILABLE_RESPONSE = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
@@ -19,6 +22,8 @@ _TIMEOUT_RESPONSE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\nconte
 class HTTPConnection(H11Protocol):
     """Uvicorn connection with a deadline for reading a request and a limit on open connections.
 
+    A connection whose client does not read its response is closed, since the response is kept in memory.
+
     At the limit, a new connection replaces the one that has been idle for longest; those that never sent a valid token
     go first. A connection with a request in flight is never replaced: the new one is answered 503.
     """
@@ -27,6 +32,7 @@ class HTTPConnection(H11Protocol):
         super().__init__(*args, **options)
         self._read_timeout, self._max_connections = read_timeout, max_connections
         self._deadline: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
         self._is_authenticated = False
         self._idle_since = self.loop.time()
 
@@ -85,9 +91,38 @@ class HTTPConnection(H11Protocol):
         super().handle_events()
         self._update_deadline()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_write_timer()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._cancel_write_timer()
+
+    def _start_write_timer(self) -> None:
+        unsent_bytes = self.transport.get_write_buffer_size()
+        self._write_timer = self.loop.call_later(self._read_timeout, self._check_writing, unsent_bytes)
+
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+
+    def _check_writing(self, earlier_unsent_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() < earlier_unsent_bytes:
+            self._start_write_timer()
+            return
+        _log.warning(
+            "forebay: a connection is closed: its client has read nothing of a response for %g s", self._read_timeout
+        )
+        self.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
+        self._cancel_write_timer()
         super().connection_lost(exc)
+        # After a reset, uvicorn would keep the connection until its keep-alive time is over.
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
 
     def shutdown(self) -> None:
         if self.transport.is_closing():

@@ -13,10 +13,13 @@ from forebay import InvalidArgument
 from forebay.envelope import unwrap
 from forebay.operations import CallContext, CallError, OperationRegistry
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
+from forebay.operations.mcp.targets import Refusals, resolve_target
 from forebay.operations.registry import run_handler
+from http_api import Answer, http_api
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 from mcp_server import make_server
-from mcp_types import Tool
+from mcp_types import JSONRPCResponse, Tool
 from upstreams import TRANSPORTS, open_target, run_with_tools
 from waiting import wait_until_async
 from wires import LEGACY, start_server
@@ -274,3 +277,18 @@ def test_what_was_closed_stays_closed() -> None:
 def test_limits_that_cannot_be_kept_are_refused(wrong: Any) -> None:
     with pytest.raises(InvalidArgument, match="must be more than 0"):
         from_mcp(make_server(), **wrong)
+
+
+def test_http_errors_that_nobody_takes_are_bounded() -> None:
+    async def run(url: str) -> None:
+        refusals: Refusals = {}
+        async with resolve_target(url, "auto").make_transport(refusals) as (_, writer):
+            for number in range(300):
+                # A response, to which nobody waits for an answer.
+                await writer.send(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=number, result={})))
+            await wait_until_async(lambda: 299 in refusals)
+        assert len(refusals) <= 256
+
+    with http_api() as api:
+        api.default_answer = Answer(status=400)
+        asyncio.run(run(f"{api.url}/mcp"))

@@ -30,6 +30,9 @@ Target: TypeAlias = (
 
 _FIRST_ERROR_STATUS = 400
 
+_MAX_REFUSALS = 256
+"""Maximum number of HTTP errors to remember."""
+
 
 class HTTPRefusal(NamedTuple):
     """An HTTP error status in response to a message."""
@@ -39,7 +42,7 @@ class HTTPRefusal(NamedTuple):
 
 
 Refusals: TypeAlias = dict[object, HTTPRefusal]
-"""HTTP errors by the ids of their messages."""
+"""The newest HTTP errors by the ids of their messages."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +132,9 @@ async def _connect_http(url: str, refusals: Refusals) -> AsyncIterator[Any]:
             refusals[json.loads(request.content).get("id")] = HTTPRefusal(
                 response.status_code, "mcp-session-id" in request.headers
             )
+            # Nobody takes the errors of notifications, responses and cancelled requests.
+            if len(refusals) > _MAX_REFUSALS:
+                del refusals[next(iter(refusals))]
 
     async with create_mcp_http_client() as http:
         http.event_hooks = {"response": [on_response]}
