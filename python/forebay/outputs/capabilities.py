@@ -121,13 +121,18 @@ class CapabilityFilter:
         that no tool has is an error.
         """
         previous_error = self._find_option_error() if self._knows_all_tools else None
-        named = {
-            name: tool for tool in tools if isinstance(tool, Mapping) and (name := get_tool_name(tool)) is not None
-        }
-        declared = {name: get_declared_capability(tool) for name, tool in named.items()}
+        named = [
+            (name, tool) for tool in tools if isinstance(tool, Mapping) and (name := get_tool_name(tool)) is not None
+        ]
+        declared: dict[str, str | None] = {}
+        for name, tool in named:
+            # Of several tools with one name, on one page or on several, one that is denied decides.
+            known = declared if is_complete or name in declared else self._declared_capabilities
+            if name not in known or self._is_allowed(known[name] or self._get_default(name)):
+                declared[name] = get_declared_capability(tool)
         self._declared_capabilities |= declared
         self._unreadable_tools -= declared.keys()
-        self._unreadable_tools |= {name for name, tool in named.items() if not _has_readable_capability(tool)}
+        self._unreadable_tools |= {name for name, tool in named if not _has_readable_capability(tool)}
         for capability in declared.values():
             if capability is not None and len(self._known_capabilities) < _MAX_KNOWN_CAPABILITIES:
                 self._known_capabilities.add(capability)
@@ -164,7 +169,10 @@ class CapabilityFilter:
 
     def get_capability(self, tool: str) -> str:
         """Return the capability of a tool, or the default if none is configured or declared."""
-        return self.find_capability(tool) or (self._default if isinstance(self._default, str) else self._default(tool))
+        return self.find_capability(tool) or self._get_default(tool)
+
+    def _get_default(self, tool: str) -> str:
+        return self._default if isinstance(self._default, str) else self._default(tool)
 
     def find_capability(self, tool: str) -> str | None:
         """Return the configured or declared capability of a tool, or `None`."""
