@@ -191,11 +191,12 @@ _CALL_PARAMS = {"name", "arguments", "_meta", "task", "inputResponses", "request
 """Parameters of `tools/call` in any version. A server that ignores case could take others for `name`."""
 
 
-def find_refusal(message: Any, raw: Message) -> CapabilityDisabled | None:
+def find_refusal(message: Any, raw: Message, is_id_in_use: Callable[[object], bool]) -> CapabilityDisabled | None:
     """Return why a message must not reach a server whose tools are filtered, or `None`.
 
     `raw` is the message as the server would get it. The server gets requests and notifications of the protocol, and
     responses, in one reading only. Anything else could be a call to a server that is less strict than the protocol.
+    Ids must differ, so that no response is taken for another.
     """
     if not isinstance(message, dict):
         return _refuse("this is not a JSON-RPC message")
@@ -211,6 +212,8 @@ def find_refusal(message: Any, raw: Message) -> CapabilityDisabled | None:
         return _refuse(f"{short_repr(method)} is not one of the protocol's {kind}", method)
     if "id" in message and not _is_request_id(message["id"]):
         return _refuse("the id of a request is a text or a number", method)
+    if "id" in message and is_id_in_use(message["id"]):
+        return _refuse("the id of this request is in use", method)
     if not isinstance(params, dict):
         return _refuse("params is an object", method)
     if method != "tools/call":
