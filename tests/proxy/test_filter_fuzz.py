@@ -278,3 +278,29 @@ def test_a_response_that_nobody_waits_for_teaches_the_filter_nothing(store: Stor
     assert len(session.client.received) == 1
     session.request(2, "tools/call", name="Delete_All")
     assert len(session.server.held) == 1
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        r'{"tools":[{"name":"delete_all"}],"\ud800":1}',
+        '{"tools":{"delete_all":{"name":"delete_all"}}}',
+        '[{"name":"delete_all"}]',
+        '"delete_all"',
+        '{"Tools":[{"name":"delete_all"}]}',
+    ],
+)
+def test_a_list_that_cannot_be_read_is_not_shown(store: Store, result: str) -> None:
+    session = HeldSession(store)
+    session.request(5, "tools/list")
+    session.server.respond(b'{"jsonrpc":"2.0","id":5,"result":%s}' % result.encode())
+    (refusal,) = session.client.received
+    assert "cannot be read" in refusal["error"]["message"]
+
+
+def test_an_error_in_place_of_a_list_is_forwarded(store: Store) -> None:
+    session = HeldSession(store)
+    session.request(5, "tools/list")
+    error = {"jsonrpc": "2.0", "id": 5, "error": {"code": 1, "message": "not now"}}
+    session.server.respond(json.dumps(error).encode())
+    assert session.client.received == [error]

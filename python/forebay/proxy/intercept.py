@@ -348,11 +348,15 @@ class ResponseHandler:
         return {**result, "_meta": {**meta, SERVER_INFO_KEY: self._server_info}}
 
     def _handle_tools(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
-        page = self._parse_page(pending, message, raw, "tools")
+        page, policy = self._parse_page(pending, message, raw, "tools"), self._policy
         if page is None:
+            if policy.capabilities.is_active and message.get("error") is None:
+                raise UpstreamFailed(
+                    "the server's list of tools cannot be read, and so not filtered; look at the server"
+                )
             return None
         raw, message = page
-        tools, policy = message["result"]["tools"], self._policy
+        tools = message["result"]["tools"]
         is_last = next_cursor(message["result"]) is None
         policy.learn_tools(tools, is_complete=is_last and pending.cursor is None)
         expanded = () if is_modern(pending.version) else policy.get_expanded_tools(self._session) or ()
