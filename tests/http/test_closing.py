@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import struct
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from listening_harness import ALICE, BOB, JSON, HttpServer, read_until_closed, r
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
-from waiting import wait_until_async
+from waiting import wait_until, wait_until_async
 from wires import MODERN, MODERN_META
 
 MAX_CONNECTIONS = 8
@@ -64,6 +65,53 @@ def test_connections_without_a_token_do_not_keep_others_out(sent: bytes, small: 
         hold(small, opened, 40 * MAX_CONNECTIONS, sent)
         for _ in range(3):
             assert small.list_tools(ALICE).status == 200
+
+
+HEALTH_REQUESTS = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n" * 500
+
+
+@pytest.mark.slow
+def test_requests_without_a_token_that_never_end_do_not_keep_others_out(small: HttpServer) -> None:
+    def send_and_read(connection: socket.socket) -> None:
+        # Until the connection is closed, by the server or at the end of the test.
+        with contextlib.suppress(OSError):
+            while True:
+                connection.sendall(HEALTH_REQUESTS)
+                connection.recv(1 << 20)
+
+    with contextlib.ExitStack() as opened:
+        for connection in hold(small, opened, MAX_CONNECTIONS, HEALTH_REQUESTS):
+            threading.Thread(target=send_and_read, args=[connection], daemon=True).start()
+        for _ in range(3):
+            assert small.list_tools(ALICE).status == 200
+
+
+@pytest.mark.slow
+def test_responses_that_are_not_read_do_not_keep_others_out(tmp_path: Path) -> None:
+    def is_waiting() -> bool:
+        before = get_cpu_ticks(server.process.pid)
+        time.sleep(0.5)
+        return get_cpu_ticks(server.process.pid) == before
+
+    with run_server(tmp_path, max_connections=2) as server, contextlib.ExitStack() as opened:
+        for _ in range(2):
+            connection = opened.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", server.port))
+            connection.settimeout(3)
+            # Until the server reads no further request, because it waits until its responses are read.
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    connection.sendall(HEALTH_REQUESTS)
+        wait_until(is_waiting, 120)
+        for _ in range(3):
+            assert server.list_tools().status == 200
+
+
+def get_cpu_ticks(pid: int) -> int:
+    """Return the CPU time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 @pytest.mark.slow
@@ -146,7 +194,7 @@ def test_a_connection_that_the_client_resets_is_released() -> None:
         state = ServerState()
 
         def make_connection() -> HTTPConnection:
-            connection = HTTPConnection(config, state, {}, read_timeout=600.0, max_connections=1)
+            connection = HTTPConnection(config, state, {}, read_timeout=600.0, max_connections=1, requires_token=False)
             connections.append(weakref.ref(connection))
             return connection
 

@@ -420,6 +420,26 @@ def test_a_tool_is_allowed_once_its_capability_is_readable() -> None:
     assert capabilities.find_denial("unclear") is None
 
 
+def test_a_denied_tool_decides_for_all_tools_of_its_name() -> None:
+    denied, allowed = {"name": "x", "_meta": {META_KEY: "admin"}}, {"name": "x", "_meta": {META_KEY: "core"}}
+    for tools in ([denied, allowed], [allowed, denied], [denied, {"name": "x"}, allowed]):
+        capabilities = CapabilityFilter(disable_tools=["admin"])
+        capabilities.learn_tools(tools, is_complete=True)
+        assert capabilities.find_denial("x") is not None
+        capabilities.learn_tools([allowed], is_complete=False)
+        assert capabilities.find_denial("x") is not None
+        capabilities.learn_tools([allowed], is_complete=True)
+        assert capabilities.find_denial("x") is None
+        capabilities.learn_tools([denied], is_complete=False)
+        assert capabilities.find_denial("x") is not None
+
+
+def test_an_unreadable_tool_decides_for_all_tools_of_its_name() -> None:
+    capabilities = CapabilityFilter(tools_only=["core"])
+    capabilities.learn_tools([*UNREADABLE_TOOLS[:1], {"name": "unclear"}], is_complete=True)
+    assert capabilities.find_denial("unclear") is not None
+
+
 @pytest.mark.parametrize("name", ["READ", "read ", " read", "Crawl", "unheard_of"])
 def test_an_unlisted_name_is_refused_behind_a_filter(tmp_path: Path, name: str) -> None:
     for options in ({"tools_only": ["core"]}, {"disable_tools": ["crawl"]}):

@@ -203,3 +203,104 @@ def test_permitted_calls_and_notifications_reach_the_server(store: Store) -> Non
     session.send('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read","arguments":{"name":"x"}}}')
     assert session.server.calls == [ALLOWED]
     assert events(store, "capability_denied") == []
+
+
+class HeldServer(LenientServer):
+    """Keeps the requests of the client, to be answered in any order."""
+
+    def __init__(self) -> None:
+        super().__init__([DENIED, ALLOWED])
+        self.held: list[dict[str, Any]] = []
+
+    def send(self, raw: Message) -> None:
+        message = json.loads(bytes(raw))  # type: ignore[arg-type]
+        if str(message.get("id")).startswith("forebay-"):
+            super().send(raw)
+        else:
+            self.held.append(message)
+
+    def answer(self, message: dict[str, Any], result: Any) -> None:
+        self.respond(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
+
+
+class HeldSession(Session):
+    """A session whose filter knows capabilities only from the server's list."""
+
+    server: HeldServer
+
+    def __init__(self, store: Store) -> None:
+        self.client = Client()
+        self.server = HeldServer()
+        self.relay = Relay(
+            OutputPolicy(store, tools_only=["core"], capabilities={DENIED: "x"}), self.client, self.server
+        )
+        self.server.respond = self.relay.receive_from_server
+
+    def request(self, request_id: object, method: str, **params: Any) -> None:
+        self.send(json.dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}))
+
+
+LIST = {"tools": [{"name": DENIED}, {"name": ALLOWED}, {"name": "Delete_All"}]}
+
+
+@pytest.mark.parametrize("other_id", [5, 5.0])
+def test_an_id_that_is_in_use_is_refused(store: Store, other_id: object) -> None:
+    """Otherwise the response to one request would be taken for that to the other."""
+    session = HeldSession(store)
+    session.request(5, "tools/call", name=ALLOWED)
+    session.request(other_id, "tools/list")
+    (call,) = session.server.held
+    (refusal,) = session.client.received
+    assert "is in use" in refusal["error"]["message"]
+    session.server.answer(call, {"content": []})
+    session.request(other_id, "tools/list")
+    session.server.answer(session.server.held[1], LIST)
+    assert DENIED not in json.dumps(session.client.received)
+
+
+def test_the_id_of_a_cancelled_request_is_refused(store: Store) -> None:
+    session = HeldSession(store)
+    session.request(5, "tools/list")
+    session.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}')
+    session.request(5, "tools/call", name=ALLOWED)
+    session.server.answer(session.server.held[0], LIST)
+    (refusal,) = session.client.received
+    assert "is in use" in refusal["error"]["message"]
+
+
+def test_a_response_that_nobody_waits_for_teaches_the_filter_nothing(store: Store) -> None:
+    session = HeldSession(store)
+    session.request(1, "tools/call", name=ALLOWED)
+    (call,) = session.server.held
+    session.server.answer(call, {"content": []})
+    session.server.answer(call, LIST)
+    session.server.answer({"id": "unknown"}, LIST)
+    assert len(session.client.received) == 1
+    session.request(2, "tools/call", name="Delete_All")
+    assert len(session.server.held) == 1
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        r'{"tools":[{"name":"delete_all"}],"\ud800":1}',
+        '{"tools":{"delete_all":{"name":"delete_all"}}}',
+        '[{"name":"delete_all"}]',
+        '"delete_all"',
+        '{"Tools":[{"name":"delete_all"}]}',
+    ],
+)
+def test_a_list_that_cannot_be_read_is_not_shown(store: Store, result: str) -> None:
+    session = HeldSession(store)
+    session.request(5, "tools/list")
+    session.server.respond(b'{"jsonrpc":"2.0","id":5,"result":%s}' % result.encode())
+    (refusal,) = session.client.received
+    assert "cannot be read" in refusal["error"]["message"]
+
+
+def test_an_error_in_place_of_a_list_is_forwarded(store: Store) -> None:
+    session = HeldSession(store)
+    session.request(5, "tools/list")
+    error = {"jsonrpc": "2.0", "id": 5, "error": {"code": 1, "message": "not now"}}
+    session.server.respond(json.dumps(error).encode())
+    assert session.client.received == [error]

@@ -25,12 +25,16 @@ class HTTPConnection(H11Protocol):
     A connection whose client does not read its response is closed, since the response is kept in memory.
 
     At the limit, a new connection replaces the one that has been idle for longest; those that never sent a valid token
-    go first. A connection with a request in flight is never replaced: the new one is answered 503.
+    go first. A connection with a request in flight is not replaced, and if there is no other, the new one is answered
+    503. A request counts if its token is valid; without tokens, if it has arrived and its client reads the response.
     """
 
-    def __init__(self, *args: Any, read_timeout: float, max_connections: int, **options: Any) -> None:
+    def __init__(
+        self, *args: Any, read_timeout: float, max_connections: int, requires_token: bool, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         self._read_timeout, self._max_connections = read_timeout, max_connections
+        self._requires_token = requires_token
         self._deadline: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._is_authenticated = False
@@ -39,27 +43,29 @@ class HTTPConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_LingeringTransport(transport, self._must_linger))  # type: ignore[arg-type]
         self._start_deadline()
-        if self._count_open() > self._max_connections and not self._close_idlest():
+        if self._count_open() > self._max_connections and not self._replace_another():
             self._close(_UNAVAILABLE_RESPONSE)
 
     def _count_open(self) -> int:
         return sum(isinstance(other, HTTPConnection) and not other.is_aborted for other in self.connections)
 
-    def _close_idlest(self) -> bool:
+    def _replace_another(self) -> bool:
         """Close the connection that is the least loss. Return whether there is one."""
         others = (other for other in self.connections if isinstance(other, HTTPConnection) and other is not self)
-        candidates = [other for other in others if not other.is_aborted and other.is_idle]
+        candidates = [other for other in others if not other.is_aborted and other.is_replaceable]
         if not candidates:
             return False
         min(candidates, key=lambda other: (other._is_authenticated, other._idle_since)).abort()
         return True
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no request is in flight. A request that is still arriving counts only if it has a valid token."""
+    def is_replaceable(self) -> bool:
+        """Whether no request is in flight that counts."""
         if self.cycle is None or self.cycle.response_complete:
             return True
-        return self.conn.their_state is h11.SEND_BODY and not self._has_user()
+        if self._has_user():
+            return False
+        return self._requires_token or self.conn.their_state is h11.SEND_BODY or self.flow.write_paused
 
     @property
     def is_aborted(self) -> bool:

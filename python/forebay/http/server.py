@@ -109,7 +109,10 @@ class _Server(uvicorn.Server):
 
 def _make_uvicorn_config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
     connection = functools.partial(
-        HTTPConnection, read_timeout=settings.read_timeout_seconds, max_connections=settings.max_connections
+        HTTPConnection,
+        read_timeout=settings.read_timeout_seconds,
+        max_connections=settings.max_connections,
+        requires_token=settings.has_authentication,
     )
     return uvicorn.Config(
         app,

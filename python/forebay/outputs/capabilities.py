@@ -123,21 +123,30 @@ class CapabilityFilter:
         that no tool has is an error.
         """
         previous_error = self._find_option_error() if self._knows_all_tools else None
+        names_on_page: set[str] = set()
+        unreadable_on_page: set[str] = set()
         for tool in tools:
-            if (name := get_tool_name(tool)) is not None:
-                self._learn_tool(name, cast("Mapping[str, Any]", tool))
+            if (name := get_tool_name(tool)) is None:
+                continue
+            definition = cast("Mapping[str, Any]", tool)
+            # Of several tools with one name, on one page or on several, one that is denied decides.
+            is_repeated = name in names_on_page or (not is_complete and name in self._declared_capabilities)
+            known = self._declared_capabilities.get(name) if is_repeated else None
+            if not is_repeated or self._is_allowed(known or self._get_default(name)):
+                self._declare(name, get_declared_capability(definition))
+            names_on_page.add(name)
+            if not _has_readable_capability(definition):
+                unreadable_on_page.add(name)
+        self._unreadable_tools -= names_on_page
+        self._unreadable_tools |= unreadable_on_page
         if is_complete and not self._knows_all_tools:
             self._warn_about_unused_patterns()
         self._knows_all_tools = self._knows_all_tools or is_complete
         if self._knows_all_tools and (option_error := self._find_option_error()) and option_error != previous_error:
             _log.error("forebay: %s; until then none of the server's tools is there", option_error)
 
-    def _learn_tool(self, name: str, tool: Mapping[str, Any]) -> None:
-        capability = get_declared_capability(tool)
-        self._declared_capabilities[name] = capability
-        self._unreadable_tools.discard(name)
-        if not _has_readable_capability(tool):
-            self._unreadable_tools.add(name)
+    def _declare(self, tool: str, capability: str | None) -> None:
+        self._declared_capabilities[tool] = capability
         if capability is not None and len(self._known_capabilities) < _MAX_KNOWN_CAPABILITIES:
             self._known_capabilities.add(capability)
 
@@ -168,7 +177,10 @@ class CapabilityFilter:
 
     def get_capability(self, tool: str) -> str:
         """Return the capability of a tool, or the default if none is configured or declared."""
-        return self.find_capability(tool) or (self._default if isinstance(self._default, str) else self._default(tool))
+        return self.find_capability(tool) or self._get_default(tool)
+
+    def _get_default(self, tool: str) -> str:
+        return self._default if isinstance(self._default, str) else self._default(tool)
 
     def find_capability(self, tool: str) -> str | None:
         """Return the configured or declared capability of a tool, or `None`."""

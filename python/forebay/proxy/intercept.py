@@ -249,11 +249,12 @@ _CALL_PARAMS = {"name", "arguments", "_meta", "task", "inputResponses", "request
 """Parameters of `tools/call` in any version. A server that ignores case could take others for `name`."""
 
 
-def find_refusal(message: Any, raw: Message) -> CapabilityDisabled | None:
+def find_refusal(message: Any, raw: Message, is_id_in_use: Callable[[object], bool]) -> CapabilityDisabled | None:
     """Return why a message must not reach a server whose tools are filtered, or `None`.
 
     `raw` is the message as the server would get it. The server gets requests and notifications of the protocol, and
     responses, in one reading only. Anything else could be a call to a server that is less strict than the protocol.
+    Ids must differ, so that no response is taken for another.
     """
     if not isinstance(message, dict):
         return _refuse("this is not a JSON-RPC message")
@@ -269,6 +270,8 @@ def find_refusal(message: Any, raw: Message) -> CapabilityDisabled | None:
         return _refuse(f"{short_repr(method)} is not one of the protocol's {kind}", method)
     if "id" in message and not _is_request_id(message["id"]):
         return _refuse("the id of a request is a text or a number", method)
+    if "id" in message and is_id_in_use(message["id"]):
+        return _refuse("the id of this request is in use", method)
     if not isinstance(params, dict):
         return _refuse("params is an object", method)
     if method != "tools/call":
@@ -405,8 +408,12 @@ class ResponseHandler:
         return {**result, "_meta": {**meta, SERVER_INFO_KEY: self._server_info}}
 
     def _handle_tools(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
-        page = self._open_page(pending, message, raw, "tools")
+        page, policy = self._open_page(pending, message, raw, "tools"), self._policy
         if page is None:
+            if policy.capabilities.is_active and message.get("error") is None:
+                raise UpstreamFailed(
+                    "the server's list of tools cannot be read, and so not filtered; look at the server"
+                )
             return None
         with self._list_lock:
             return self._rewrite_page(pending, page)

@@ -184,7 +184,7 @@ class Relay:
             if isinstance(line, LostMessage):
                 self._refuse_lost(line)
                 return
-            if (refusal := find_refusal(message, line)) is not None:
+            if (refusal := find_refusal(message, line, self.pending.is_in_use)) is not None:
                 self._refuse(message, refusal)
                 return
             raw = line
@@ -409,7 +409,13 @@ class Relay:
             # The client ignores the response to a cancelled request. Drop it, so that a large result is not stored.
             _log.debug("forebay: an answer that nobody waits for any more was dropped")
             return
-        pending = self.pending.start_response(message.get("id")) or self._make_unmatched_request(message)
+        pending = self.pending.start_response(message.get("id"))
+        if pending is None:
+            if self._policy.capabilities.is_active:
+                # It could be a list of tools that were never filtered, or teach the filter other tools.
+                _log.warning("forebay: the server answered what nobody has asked; clients are spared it")
+                return
+            pending = self._make_unmatched_request(message)
 
         def respond() -> None:
             try:

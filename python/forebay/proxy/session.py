@@ -261,6 +261,16 @@ class PendingRequests:
             self._answering_requests.discard(pending)
             self._changed.notify_all()
 
+    def is_in_use(self, request_id: object) -> bool:
+        """Return whether a response with this id may still come, perhaps to a request that was cancelled."""
+        key = make_id_key(request_id)
+        with self._changed:
+            return (
+                key in self._in_flight
+                or key in self._cancelled_keys
+                or any(preparing_request.key == key for preparing_request in self._preparing_requests)
+            )
+
     def find(self, request_id: object) -> PendingRequest | None:
         """Return the request with this id that is answered next, or `None`."""
         with self._changed:
