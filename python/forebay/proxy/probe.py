@@ -37,7 +37,7 @@ _INITIALIZE_PARAMS = {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "cl
 _MODERN_META = {PROTOCOL_VERSION_KEY: MODERN_VERSION, CLIENT_INFO_KEY: _CLIENT_INFO, CLIENT_CAPABILITIES_KEY: {}}
 
 _GRACE_SECONDS = 2.0
-"""How long a server may take to exit after its input is closed, and again after SIGTERM."""
+"""How long a server may take to exit after its input is closed."""
 
 # Messages are never spooled to a file, because a list of tools is parsed in memory.
 _make_reader = partial(LineReader, spool_above_bytes=sys.maxsize, make_spool=lambda: Spool(tempfile.gettempdir()))
