@@ -135,7 +135,8 @@ def test_a_server_ends_with_a_client_of_the_sdk(kind: str, is_killed: bool, serv
 @contextlib.contextmanager
 def calling_over_http(servers: Servers) -> Iterator[HttpServer]:
     """Run `forebay serve --http`, and call a tool that never returns."""
-    command = servers.gateway("serve", servers.command(), "--http", "127.0.0.1:0", "--log-level", "info")
+    options = ["--http", "127.0.0.1:0", "--shutdown-grace-seconds", "1", "--log-level", "info"]
+    command = servers.gateway("serve", servers.command(), *options)
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             gateway = HttpServer(process)

@@ -16,7 +16,7 @@ from forebay.proxy import process_group, stdio
 from forebay.proxy.process_group import Grace, ProcessGroup
 from forebay.proxy.relay import Relay
 from forebay.proxy.stdio import Process, StdioUpstream
-from forebay.wire.framing import LineReader, create_spool
+from forebay.wire.framing import LineReader, Message, create_spool
 from serve_http_harness import is_running
 from waiting import wait_until
 
@@ -138,6 +138,12 @@ def test_the_time_of_a_shutdown_is_shared() -> None:
     assert Grace(None).seconds > 0
 
 
+class Client:
+    """A client that ignores what it receives."""
+
+    def send(self, raw: Message, /) -> None: ...
+
+
 def test_a_server_that_restarts_during_the_shutdown_is_ended(
     started: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -157,7 +163,7 @@ def test_a_server_that_restarts_during_the_shutdown_is_ended(
     with closing(OutputPolicy(store=tmp_path.as_uri(), sweep_interval=0)) as policy:
         make_reader = partial(LineReader, spool_above_bytes=1 << 20, make_spool=partial(create_spool, policy.store))
         upstream = StdioUpstream(first, exits, make_reader=make_reader, grace=Grace(0.1))
-        thread = threading.Thread(target=upstream.run, args=(Relay(policy, upstream, upstream),))
+        thread = threading.Thread(target=upstream.run, args=(Relay(policy, Client(), upstream),))
         thread.start()
         assert is_starting.wait(TIMEOUT_SECONDS)
         upstream.close()

@@ -78,6 +78,7 @@ class HubServer:
         self._settings = settings
         # Import modules first, so that errors show before the first client connects.
         self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds, settings.shutdown_grace_seconds)
+        self.grace = self._upstreams.grace
         middleware = Forebay(
             **settings.policy_options(),
             default_capability=self._get_default_capability,
@@ -122,11 +123,6 @@ class HubServer:
         """End all notification streams, which would never end by themselves."""
         for tenant in [*self._tenants]:
             tenant.client.listeners.close()
-
-    def start_shutdown(self) -> float:
-        """Start the time that calls in flight and servers have to end, and return it in seconds."""
-        self._upstreams.grace.start()
-        return self._upstreams.grace.seconds
 
     async def close_upstreams(self) -> None:
         """Close all upstream connections, without a timeout, so that no server process is left behind."""
@@ -245,7 +241,8 @@ async def _run_stdio(settings: "Settings") -> int:
     await stop_event.wait()
     hub.stop_listening()
     # Many servers drop their calls when their input ends, so calls in flight delay that.
-    await unanswered.wait(hub.start_shutdown() / 2)
+    hub.grace.start()
+    await unanswered.wait(hub.grace.seconds / 2)
     # Close the upstreams before the SDK's server ends, because it would allow only five seconds for that.
     await hub.close_upstreams()
     incoming.end()
