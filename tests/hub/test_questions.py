@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from gateway_harness import TIMEOUT_SECONDS
 from serve_harness import EraClient, serving, upstream_command, write_config
-from serve_http_harness import child_pids
+from serve_http_harness import server_pids
 from waiting import wait_until
 from wires import MODERN
 
@@ -272,10 +272,10 @@ def test_a_call_cancelled_between_two_input_requests_is_cancelled_at_the_server(
 
 def test_a_server_that_dies_during_an_input_request(fresh: EraClient) -> None:
     call = _params("dies")
-    (child,) = child_pids(fresh.process.pid)
+    (child,) = server_pids(fresh.process.pid)
     required = _call_until_asked(fresh, call)
     # The restarted server's first request has the same id as the first server's.
-    wait_until(lambda: child not in (children := child_pids(fresh.process.pid)) and children, TIMEOUT_SECONDS)
+    wait_until(lambda: child not in (children := server_pids(fresh.process.pid)) and children, TIMEOUT_SECONDS)
     other = _params("asks")
     others = _call_until_asked(fresh, other)
     result = fresh.request("tools/call", _with_responses(call, required))

@@ -318,7 +318,8 @@ def test_a_tool_disabled_by_its_prefixed_name_is_disabled_while_no_other_tool_ha
 
 
 def test_calls_in_flight_and_child_processes_end_before_shutdown(tmp_path: Path) -> None:
-    with serving(write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")})) as client:
+    path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, shutdown_grace_seconds=60)
+    with serving(path) as client:
         pid = int(client.call("pid")["content"][0]["text"])
         params = {"name": "reports", "arguments": {"steps": 4, "every": 0.2}, "_meta": {"progressToken": "t"}}
         number = client.send_request("tools/call", params)
@@ -340,7 +341,8 @@ def test_a_slow_call_does_not_block_shutdown(tmp_path: Path) -> None:
 
 
 def test_the_last_requests_of_a_client_are_answered(tmp_path: Path) -> None:
-    with serving(write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")})) as client:
+    path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, shutdown_grace_seconds=60)
+    with serving(path) as client:
         arguments = {"steps": 3, "token": "t", "every": 0.1}
         numbers = [client.send_request("tools/call", {"name": "reports", "arguments": arguments}) for _ in range(5)]
         assert client.close() == 0

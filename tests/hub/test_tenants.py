@@ -16,9 +16,9 @@ from serve_http_harness import (
     TIMEOUT_SECONDS,
     NotificationStream,
     call_tool,
-    child_pids,
     connect_as,
     is_running,
+    server_pids,
     serving_http,
     subscribe,
     write_tokens,
@@ -108,7 +108,7 @@ def test_a_disabled_tool_stays_disabled_after_reconnecting(tmp_path: Path) -> No
         for _ in range(2):
             for tool in ("state", "pid"):
                 assert call_tool(ann, tool)["error"]["code"] == "CAPABILITY_DISABLED"
-            wait_until(lambda: not child_pids(listening.process.pid), TIMEOUT_SECONDS)
+            wait_until(lambda: not server_pids(listening.process.pid), TIMEOUT_SECONDS)
 
 
 def test_the_streams_of_a_removed_token_end(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_listener_gets_notifications_of_a_restarted_server(tmp_path: Path) -> 
         ann = connect_as(listening.port, MODERN, "ann")
         with subscribe(listening.port, "ann", resourceSubscriptions=["one://1", "one://2"]) as hears:
             _wait_for_update(ann, hears, 1)
-            (child,) = child_pids(listening.process.pid)
+            (child,) = server_pids(listening.process.pid)
             os.kill(child, signal.SIGKILL)
             _wait_for_update(ann, hears, 2)
 

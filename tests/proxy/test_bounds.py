@@ -4,6 +4,7 @@ import json
 
 import pytest
 from forebay.errors import UpstreamFailed
+from forebay.proxy.process_group import Grace
 from forebay.proxy.session import Session
 from forebay.proxy.stdio import Process, StdioUpstream
 from gateway_harness import ADVERSE
@@ -21,10 +22,10 @@ def test_subscriptions_to_repeat_are_bounded() -> None:
 
 def test_messages_that_wait_for_a_restarting_server_are_bounded_in_bytes() -> None:
     process = Process(ADVERSE)
-    upstream = StdioUpstream(process, ADVERSE, make_reader=list)
+    upstream = StdioUpstream(process, ADVERSE, make_reader=list, grace=Grace(0.1))
     try:
         upstream._queued_messages = []
-        for _ in range(9):
+        for _ in range(5):
             upstream.send(b"x" * (8 << 20))
         with pytest.raises(UpstreamFailed, match="too much waits for it"):
             upstream.send(b"x")

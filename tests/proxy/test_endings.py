@@ -13,6 +13,9 @@ from wires import INITIALIZE_PARAMS
 
 pytestmark = pytest.mark.slow
 
+# The client closes its output before the server has started.
+PATIENT = ("--shutdown-grace-seconds", "60")
+
 # With `held`, it answers tools/list only after a cancellation; it answers calls after half a second.
 SERVER = [
     sys.executable,
@@ -68,7 +71,7 @@ def session_input(*requests: tuple[str, dict[str, Any]]) -> bytes:
 def test_a_call_is_answered_after_the_client_closed_its_output(options: tuple[str, ...], tmp_path: Path) -> None:
     data = session_input(("tools/call", {"name": "b", "arguments": {}}))
     ended = subprocess.run(
-        wrap(tmp_path, *options, server=SERVER), input=data, capture_output=True, timeout=TIMEOUT_SECONDS
+        wrap(tmp_path, *PATIENT, *options, server=SERVER), input=data, capture_output=True, timeout=TIMEOUT_SECONDS
     )
     assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [1, 2]
 
@@ -85,7 +88,7 @@ def test_a_call_cancelled_during_preparation_is_not_forwarded(options: tuple[str
 
 
 def test_the_last_messages_of_a_server_reach_the_client(tmp_path: Path) -> None:
-    command = wrap(tmp_path, server=[*SERVER, "lively"])
+    command = wrap(tmp_path, *PATIENT, server=[*SERVER, "lively"])
     ended = subprocess.run(command, input=session_input(), capture_output=True, timeout=TIMEOUT_SECONDS)
     _, *last = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [message["params"]["data"] for message in last] == list(range(5000))

@@ -2,10 +2,11 @@
 
 import http.client
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ __all__ = [
     "TIMEOUT_SECONDS",
     "NotificationStream",
     "call_tool",
-    "child_pids",
     "connect_as",
     "is_running",
+    "server_pids",
     "serving_http",
     "subscribe",
     "token",
@@ -121,10 +122,21 @@ def subscribe(port: int, name: str, **filters: Any) -> Iterator[NotificationStre
 
 
 def is_running(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+    """Return whether a process has not ended. A zombie has."""
+    try:
+        return "zombie" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
-def child_pids(pid: int) -> list[int]:
+def server_pids(gateway_pid: int) -> list[int]:
+    """Return the processes of the servers that a gateway has started, without the guards that lead their groups."""
     # Each thread has its own list of children.
-    lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    return [int(child) for children in lists for child in children]
+    lists = [path.read_text().split() for path in Path(f"/proc/{gateway_pid}/task").glob("*/children")]
+    return [pid for pid in (int(word) for words in lists for word in words) if not _leads_group(pid)]
+
+
+def _leads_group(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid) == pid
+    return False

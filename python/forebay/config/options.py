@@ -229,7 +229,9 @@ class Settings:
     call_timeout_seconds: float | None = _option(
         None, accept_none(reject_zero(SECONDS)), "cancel a call that takes longer than this; none for no limit"
     )
-    shutdown_grace_seconds: float = _option(5.0, SECONDS, "give calls in flight this long to finish at shutdown")
+    shutdown_grace_seconds: float | None = _option(
+        None, SECONDS, "give calls in flight and servers this long to end at shutdown; 1s, calls over HTTP 5s"
+    )
     log_level: str = _option(
         "warning", choice("debug", "info", "warning", "error"), "write logs of this level and above to standard error"
     )

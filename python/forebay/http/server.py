@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("forebay")
 
 _POLL_INTERVAL_SECONDS = 0.05
+
+_DEFAULT_GRACE_SECONDS = 5.0
+"""How long calls in flight may take at shutdown, if no time is configured."""
+
 _BACKLOG = 1024
 
 
@@ -43,7 +47,7 @@ def run_http(
     on_shutdown: Callable[[], None] = _do_nothing,
     on_closed: Callable[[], None] = _do_nothing,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, and return the exit code.
+    """Serve until SIGTERM, SIGINT or SIGHUP, and return the exit code.
 
     Calls in flight may finish within `shutdown_grace_seconds`. `on_shutdown` is called when the signal arrives, to end
     open streams; `on_closed` when all connections are closed (threads may still run).
@@ -52,6 +56,9 @@ def run_http(
     calls = _CallCounter(make_app(server, settings))
     with _open_listener(settings) as listener, _restore_signal_handlers(), _keep_streams_open():
         uvicorn_server = _Server(_make_uvicorn_config(calls, settings), calls, on_shutdown, on_closed)
+        # Uvicorn handles the other two. Under `nohup`, SIGHUP stays ignored.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, uvicorn_server.handle_exit)
         _print_address(listener)
         try:
             uvicorn_server.run([listener])
@@ -108,6 +115,7 @@ class _Server(uvicorn.Server):
 
 
 def _make_uvicorn_config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
+    grace_seconds = settings.shutdown_grace_seconds
     connection = functools.partial(
         HTTPConnection,
         read_timeout=settings.read_timeout_seconds,
@@ -126,7 +134,7 @@ def _make_uvicorn_config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=math.ceil(settings.read_timeout_seconds),
-        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_seconds),
+        timeout_graceful_shutdown=math.ceil(_DEFAULT_GRACE_SECONDS if grace_seconds is None else grace_seconds),
     )
 
 
@@ -168,7 +176,9 @@ def _keep_streams_open() -> Iterator[None]:
 @contextlib.contextmanager
 def _restore_signal_handlers() -> Iterator[None]:
     """Keep uvicorn from raising the signal again after shutdown: the caller still has to close upstreams."""
-    previous_handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous_handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     try:
         yield
     finally:

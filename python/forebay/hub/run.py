@@ -104,7 +104,8 @@ class HubServer:
     def __init__(self, settings: "Settings") -> None:
         self._settings = settings
         # Import modules first, so that errors show before the first client connects.
-        self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds)
+        self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds, settings.shutdown_grace_seconds)
+        self.grace = self._upstreams.grace
         middleware = Forebay(
             **settings.policy_options(),
             default_capability=self._get_default_capability,
@@ -293,7 +294,9 @@ async def _run_stdio(settings: "Settings") -> int:
     threading.Thread(target=read_lines, name="forebay-read", daemon=True).start()
     await stop_event.wait()
     hub.stop_listening()
-    await unanswered.wait(settings.shutdown_grace_seconds)
+    # Many servers drop their calls when their input ends, so calls in flight delay that.
+    hub.grace.start()
+    await unanswered.wait(hub.grace.seconds / 2)
     # Close the upstreams before the SDK's server ends, because it would allow only five seconds for that.
     await hub.close_upstreams()
     incoming.end()

@@ -57,7 +57,7 @@ class Tenant:
         self._connect_tasks: list[asyncio.Task[None]] = []
         self._detach = upstreams.attach(self.registry, self._on_tools_changed)
         self.upstreams = {
-            config.name: MCPUpstream(config, client, policy, settings, self._on_tools_changed)
+            config.name: MCPUpstream(config, client, policy, settings, upstreams.grace, self._on_tools_changed)
             for config in upstreams.configs.values()
             if config.upstream_type in ("command", "url")
         }

@@ -1,11 +1,14 @@
 """SDK transport to an upstream server that stores large results before the SDK sees them."""
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
+import anyio
 import anyio.to_thread
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, RequestId
@@ -37,23 +40,38 @@ async def open_transport(
     make_upstream: "Callable[[], StdioUpstream | HttpUpstream]", policy: OutputPolicy
 ) -> "AsyncIterator[TransportStreams]":
     """Yield the SDK streams to an upstream. Blocking work runs in threads."""
-    upstream = await anyio.to_thread.run_sync(make_upstream)
     incoming = IncomingStream()
-    relay = HubRelay(policy, incoming, upstream)
+    start: Future[tuple[StdioUpstream | HttpUpstream, HubRelay]] = Future()
 
     def run() -> None:
+        try:
+            upstream = make_upstream()
+        except BaseException as error:
+            start.set_exception(error)
+            return
+        relay = HubRelay(policy, incoming, upstream)
+        start.set_result((upstream, relay))
         upstream.run(relay)
         incoming.end()
 
+    def close() -> None:
+        # A caller that is cancelled while the server starts waits here, so that no process is left behind.
+        if start.exception() is None:
+            start.result()[0].close()
+
     threading.Thread(target=run, name="forebay-upstream", daemon=True).start()
-    outgoing = OutgoingStream(relay.receive_from_client, relay.register_result_sink, reader="a server")
     try:
-        yield incoming.stream, outgoing
+        _, relay = await asyncio.shield(asyncio.wrap_future(start))
+        outgoing = OutgoingStream(relay.receive_from_client, relay.register_result_sink, reader="a server")
+        try:
+            yield incoming.stream, outgoing
+        finally:
+            await outgoing.aclose()
     finally:
-        await outgoing.aclose()
         incoming.end()
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(upstream.close)
+            # A limiter of its own: with the shared one, servers that end slowly would delay others.
+            await anyio.to_thread.run_sync(close, limiter=anyio.CapacityLimiter(1))
         await incoming.stream.aclose()
 
 

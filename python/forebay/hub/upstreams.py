@@ -32,6 +32,7 @@ from forebay.operations.openapi import HTTPOperations, from_openapi
 from forebay.operations.registry import OperationRegistry
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.http.upstream import HttpUpstream
+from forebay.proxy.process_group import Grace
 from forebay.proxy.stdio import Process, RestartBackoff, StdioUpstream
 from forebay.wire.framing import LineReader, create_spool
 from forebay.wire.protocol import is_modern
@@ -79,8 +80,14 @@ async def retry_until_connected(
 class Upstreams:
     """The operations of HTTP APIs and Python modules, which all clients share."""
 
-    def __init__(self, configs: Mapping[str, UpstreamConfig], call_timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        configs: Mapping[str, UpstreamConfig],
+        call_timeout: float | None = None,
+        grace_seconds: float | None = None,
+    ) -> None:
         self.configs = configs
+        self.grace = Grace(grace_seconds)
         # This timeout also limits loading the OpenAPI document. If the call timeout is shorter, the caller applies it.
         self._timeout = max(_API_TIMEOUT_SECONDS, call_timeout or 0)
         self._operations: list[Operation] = []
@@ -154,6 +161,7 @@ class MCPUpstream:
         client: ClientPeer,
         policy: OutputPolicy,
         settings: "Settings",
+        grace: Grace,
         on_tools_changed: Callable[[], None],
     ) -> None:
         self.name = config.name
@@ -162,6 +170,7 @@ class MCPUpstream:
         self._client = client
         self._policy = policy
         self._settings = settings
+        self._grace = grace
         self._on_tools_changed = on_tools_changed
         self._stream: InterceptedStream | None = None
         self._operations: MCPOperations | None = None
@@ -214,7 +223,7 @@ class MCPUpstream:
             backoff=RestartBackoff(
                 settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds
             ),
-            grace_seconds=settings.shutdown_grace_seconds,
+            grace=self._grace,
         )
 
     def _get_input_schema(self, tool: str) -> Mapping[str, Any] | None:

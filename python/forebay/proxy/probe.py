@@ -40,7 +40,7 @@ _MAX_ERROR_CHARS = 500
 """Maximum characters of a server's error message to repeat."""
 
 _GRACE_SECONDS = 2.0
-"""How long a server may take to exit after its input is closed, and again after SIGTERM."""
+"""How long a server may take to exit after its input is closed."""
 
 # Messages are never spooled to a file, because a list of tools is parsed in memory.
 _make_reader = partial(LineReader, spool_above_bytes=sys.maxsize, make_spool=lambda: Spool(tempfile.gettempdir()))

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -534,11 +535,9 @@ class Relay:
 
     def wait_idle(self, seconds: float) -> bool:
         """Wait until all requests are answered; return `False` on timeout."""
-        return (
-            self.pending.wait_idle(seconds)
-            and self._workers.wait_idle(seconds)
-            and self._store_workers.wait_idle(seconds)
-        )
+        deadline = time.monotonic() + seconds
+        waits = (self.pending.wait_idle, self._workers.wait_idle, self._store_workers.wait_idle)
+        return all(wait(deadline - time.monotonic()) for wait in waits)
 
 
 def _shorten_id(message: _MessageDict) -> bool:

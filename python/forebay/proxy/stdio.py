@@ -5,7 +5,6 @@ import logging
 import os
 import select
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from forebay.errors import UpstreamFailed
+from forebay.proxy.process_group import Grace, ProcessGroup
 from forebay.wire.framing import Line, Message, Spool, enlarge_pipe
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ _QUEUED_MESSAGE_BYTES = 4096
 _POLL_INTERVAL_MS = 1000
 """How often a blocked writer checks its pipe, in milliseconds."""
 
-_KILL_TIMEOUT_SECONDS = 10.0
-"""How long to wait for a server after SIGKILL."""
+_KILL_TIMEOUT_SECONDS = 1.0
+"""How long to wait for a server after SIGKILL. A server that is blocked in the kernel ends later."""
 
 _RESTART_WAIT_SECONDS = 1.0
 """If a restart is delayed by more than this, messages to the server fail instead of waiting in a queue."""
@@ -226,28 +226,23 @@ class Process:
     ) -> None:
         self._end_lock = threading.Lock()
         try:
-            # In its own process group, so that Ctrl-C reaches only us and we can shut the server down cleanly.
-            self._child = subprocess.Popen(  # noqa: S603 - the operator chooses the command
-                list(command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env=None if env is None else {**os.environ, **env},
-                cwd=cwd,
-                process_group=0,
-                bufsize=0,
-            )
+            environment = None if env is None else {**os.environ, **env}
+            self._group = ProcessGroup(command, env=environment, cwd=cwd, stderr=stderr)
         except OSError as error:
             raise UpstreamFailed(f"{command[0]} cannot be started: {error.strerror}; check the command") from None
-        self._stdin, self._stdout = cast("BinaryIO", self._child.stdin), cast("BinaryIO", self._child.stdout)
+        server = self._group.server
+        self._stdin, self._stdout = cast("BinaryIO", server.stdin), cast("BinaryIO", server.stdout)
         for pipe in (self._stdin, self._stdout):
             enlarge_pipe(pipe.fileno())
         self._outbox = Outbox(self._stdin.fileno())
+        self._has_exited = threading.Event()
+        self._has_ended = False
         self._ended_fd, running_fd = os.pipe()
-        threading.Thread(target=self._await_end, args=(running_fd,), daemon=True).start()
+        threading.Thread(target=self._await_exit, args=(running_fd,), daemon=True).start()
 
-    def _await_end(self, running_fd: int) -> None:
-        self._child.wait()
+    def _await_exit(self, running_fd: int) -> None:
+        self._group.server.wait()
+        self._has_exited.set()
         # Closing this end of the pipe makes the other end readable, which ends `read_lines`.
         os.close(running_fd)
 
@@ -265,31 +260,22 @@ class Process:
 
     def wait_exit(self, seconds: float) -> int | None:
         """Return the exit code, or `None` on timeout."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._child.wait(seconds)
-        return None
+        self._has_exited.wait(seconds)
+        return self._group.server.returncode
 
     def terminate(self, grace_seconds: float) -> int:
-        """End the server by closing its input, then by SIGTERM, then by SIGKILL; return its exit code."""
+        """Close the server's input, end what still runs of it after `grace_seconds`, and return its exit code."""
+        deadline = time.monotonic() + grace_seconds
         with self._end_lock:
-            if self._outbox.close(grace_seconds) and not self._stdin.closed:
-                with contextlib.suppress(OSError):
-                    self._stdin.close()
-        for number, seconds in (
-            (None, grace_seconds),
-            (signal.SIGTERM, grace_seconds),
-            (signal.SIGKILL, _KILL_TIMEOUT_SECONDS),
-        ):
-            if number is not None:
-                self._send_signal(number)
-            if (code := self.wait_exit(seconds)) is not None:
-                return code
-        return self._child.wait()
-
-    def _send_signal(self, number: int) -> None:
-        # The whole group: commands such as `npx` start the server as a child.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._child.pid, number)
+            if not self._has_ended:
+                if self._outbox.close(grace_seconds):
+                    with contextlib.suppress(OSError):
+                        self._stdin.close()
+                self._has_exited.wait(deadline - time.monotonic())
+                self._group.end()
+                self._has_ended = True
+        code = self.wait_exit(_KILL_TIMEOUT_SECONDS)
+        return -signal.SIGKILL if code is None else code
 
 
 class RestartBackoff:
@@ -337,13 +323,13 @@ class StdioUpstream:
         cwd: str | None = None,
         make_reader: Callable[..., Iterable[Line]],
         backoff: RestartBackoff | None = None,
-        grace_seconds: float = 5.0,
+        grace: Grace,
     ) -> None:
         self._process = process
         self._start_process = partial(Process, command, env=env, cwd=cwd)
         self._make_reader = make_reader
         self._backoff = backoff or RestartBackoff()
-        self._grace_seconds = grace_seconds
+        self._grace = grace
         self._lock = threading.Lock()
         self._queued_messages: list[Message] | None = None
         """Messages that wait for a restarting server; `None` while the server runs."""
@@ -384,7 +370,7 @@ class StdioUpstream:
             for line in self._process.read_lines(self._make_reader):
                 has_sent_message = True
                 relay.receive_from_server(line)
-            code = self._process.terminate(self._grace_seconds)
+            code = self._process.terminate(self._grace.remaining_seconds)
             with self._lock:
                 self._queued_messages = []
                 largest_message_bytes, self._largest_message_bytes = self._largest_message_bytes, 0
@@ -407,14 +393,18 @@ class StdioUpstream:
             if self._stop_event.wait(delay):
                 return False
             try:
-                self._process = self._start_process()
+                process = self._start_process()
             except UpstreamFailed as error:
                 _log.warning("forebay: %s", error)
                 continue
             with self._lock:
-                self._down_error = None
-            # Resume in another thread, because the current thread must read the responses.
-            threading.Thread(target=self._resume_session, args=(relay, self._process), daemon=True).start()
+                self._process, self._down_error = process, None
+            if self._stop_event.is_set():
+                # `close` may have ended only the previous process.
+                process.terminate(self._grace.remaining_seconds)
+            else:
+                # Resume in another thread, because the current thread must read the responses.
+                threading.Thread(target=self._resume_session, args=(relay, process), daemon=True).start()
             return True
         return False
 
@@ -424,7 +414,7 @@ class StdioUpstream:
             relay.replay_session(process.send)
         except (UpstreamFailed, TimeoutError) as error:
             _log.warning("forebay: the server that was started again does not take up its work: %s", error)
-            process.terminate(self._grace_seconds)
+            process.terminate(self._grace.remaining_seconds)
             return
         while True:
             with self._lock:
@@ -443,7 +433,9 @@ class StdioUpstream:
     def close(self) -> None:
         """End the server, and with it `run`."""
         self._stop_event.set()
-        self._process.terminate(self._grace_seconds)
+        with self._lock:
+            process = self._process
+        process.terminate(self._grace.remaining_seconds)
 
 
 def _describe_exit(code: int) -> str:

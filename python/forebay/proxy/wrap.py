@@ -5,10 +5,12 @@ import logging
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from forebay.proxy.process_group import Grace
 from forebay.proxy.stdio import Process, RestartBackoff, StdioClient, StdioUpstream, claim_stdout
 from forebay.proxy.workers import limit_heaps
 from forebay.wire.framing import LineReader, create_spool
@@ -26,6 +28,9 @@ _log = logging.getLogger("forebay")
 _FIRST_REQUEST_SECONDS = 2.0
 """How long to wait for the client's first request if the server fails at once, to answer it with the reason."""
 
+_FLUSH_TIMEOUT_SECONDS = 1.0
+"""How long the last responses may take to be stored and written, if the grace period is not longer."""
+
 _CHECK_INTERVAL_SECONDS = 0.25
 """Interval between checks for expired requests."""
 
@@ -41,12 +46,8 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
     return _run_relay(
         settings,
         stop_signal,
-        lambda _, limits: StdioUpstream(
-            process,
-            command,
-            make_reader=partial(LineReader, **limits),
-            backoff=backoff,
-            grace_seconds=settings.shutdown_grace_seconds,
+        lambda _, limits, grace: StdioUpstream(
+            process, command, make_reader=partial(LineReader, **limits), backoff=backoff, grace=grace
         ),
     )
 
@@ -61,14 +62,14 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     return _run_relay(
         settings,
         _StopSignal(),
-        lambda policy, limits: HttpUpstream(url, headers=headers, find_schema=policy.get_input_schema, **limits),
+        lambda policy, limits, _: HttpUpstream(url, headers=headers, find_schema=policy.get_input_schema, **limits),
     )
 
 
 def _run_relay(
     settings: "Settings",
     stop_signal: "_StopSignal",
-    make_upstream: "Callable[[OutputPolicy, dict[str, Any]], StdioUpstream | HttpUpstream]",
+    make_upstream: "Callable[[OutputPolicy, dict[str, Any], Grace], StdioUpstream | HttpUpstream]",
 ) -> int:
     from forebay.outputs.policy import OutputPolicy
     from forebay.proxy.relay import Relay
@@ -77,7 +78,8 @@ def _run_relay(
     with contextlib.closing(OutputPolicy(**settings.policy_options())) as policy:
         make_spool = partial(create_spool, policy.store)
         limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
-        upstream = make_upstream(policy, limits)
+        grace = Grace(settings.shutdown_grace_seconds)
+        upstream = make_upstream(policy, limits, grace)
         timeout_seconds = settings.call_timeout_seconds
         relay = Relay(policy, client, upstream, call_timeout=timeout_seconds, wait_ready=upstream.wait_ready)
         exit_codes: list[int] = []
@@ -106,12 +108,14 @@ def _run_relay(
             relay.has_reported_failure.wait(_FIRST_REQUEST_SECONDS)
         # Read before `upstream.close`, because the exit code that closing causes is not an error.
         code = exit_codes[0] if exit_codes and not stop_signal.was_signalled else 0
-        grace_seconds = settings.shutdown_grace_seconds
-        relay.wait_idle(grace_seconds)
+        grace.start()
+        # Many servers drop their calls when their input ends, so calls in flight delay that.
+        relay.wait_idle(grace.seconds / 2)
         upstream.close()
+        deadline = time.monotonic() + max(grace.seconds, _FLUSH_TIMEOUT_SECONDS)
         # Wait for the last messages of the server, which may still be in the pipe.
-        server_thread.join(grace_seconds)
-        relay.wait_idle(grace_seconds)
+        server_thread.join(deadline - time.monotonic())
+        relay.wait_idle(deadline - time.monotonic())
     # A negative code is a signal. Like a shell, return 128 plus the number of the signal.
     return 128 - code if code < 0 else code
 
