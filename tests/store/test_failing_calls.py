@@ -190,7 +190,7 @@ def test_a_failing_call_leaves_no_file_open(
     threads.submit(os.getpid).result()
     child.submit(os.getpid).result()
     before = count_open_files()
-    for kind in ("flock", "fstat", "open", "pread", "pwrite", "listdir"):
+    for kind in ("flock", "fstat", "open", "pread", "pwrite", "listdir", "scandir"):
         for number, failing in enumerate(iter_failing_calls(kind)):
             Trial(tmp_path / f"{kind}{number}" / "store", failing).run(act, threads, child)
     assert count_open_files() == before

@@ -26,6 +26,7 @@ KINDS = [
     "pwrite",
     "rename",
     "rmdir",
+    "scandir",
     "stat",
     "unlink",
     "write",

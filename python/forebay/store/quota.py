@@ -111,19 +111,20 @@ class Recount:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._sums = Counter({TOTAL_COUNTER: 0})
+        self._sums: Counter[str | None] = Counter()
         with backend.counters() as counters:
             self._start = counters.get(TOTAL_COUNTER)
 
     def add(self, principal: str | None, size: int) -> None:
         """Count an object."""
-        for name in _list_counter_names(principal):
-            self._sums[name] += size
+        self._sums[principal] += size
 
     def apply(self) -> Iterator[None]:
         """Correct the counters, some at each step of the iteration."""
+        sums = Counter({_get_counter_name(name): size for name, size in self._sums.items() if name is not None})
+        sums[TOTAL_COUNTER] = self._sums.total()
         with self._backend.counters() as counters:
-            names = {*self._sums, *counters.names()} - {TOTAL_COUNTER}
+            names = {*sums, *counters.names()} - {TOTAL_COUNTER}
         # The total comes last: until it is set, nobody relies on the other counters.
         remaining = [TOTAL_COUNTER, *names]
         while remaining:
@@ -133,7 +134,7 @@ class Recount:
                 if not self._is_valid(total):
                     return
                 for name in batch:
-                    self._correct(counters, name, total)
+                    self._correct(counters, name, sums[name], total)
             yield
 
     def _is_valid(self, total: Count | None) -> bool:
@@ -142,8 +143,8 @@ class Recount:
             return self._start is total
         return total.position >= self._start.position
 
-    def _correct(self, counters: Counters, name: str, total: Count | None) -> None:
-        counted, listed = counters.get(name), self._sums[name]
+    def _correct(self, counters: Counters, name: str, listed: int, total: Count | None) -> None:
+        counted = counters.get(name)
         if self._start is None or total is None:
             # The first position is random: a count that began with the counters of another folder changes nothing.
             position = secrets.randbits(60) if name == TOTAL_COUNTER else 0

@@ -387,12 +387,9 @@ class Store:
 
     def list(self, *, principal: Principal = None) -> Iterator[StoredOutput]:
         """Return the payloads of a principal, in no particular order."""
-        for stored in self._backend.list():
+        for handle in self._backend.list():
             # Skips payloads that were deleted meanwhile, are damaged, or belong to others.
-            with (
-                contextlib.suppress(HandleNotFound, HandleCorrupt),
-                self._catalog.open(stored.handle, principal) as reader,
-            ):
+            with contextlib.suppress(HandleNotFound, HandleCorrupt), self._catalog.open(handle, principal) as reader:
                 yield StoredOutput.from_reader(reader)
 
     def delete(self, handle: str, *, principal: Principal = None) -> None:

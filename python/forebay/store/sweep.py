@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from forebay.errors import ForebayError, HandleCorrupt
 from forebay.store.allowance import Allowance
-from forebay.store.backends import Backend, ObjectInfo
+from forebay.store.backends import Backend
+from forebay.store.entries import Entry, EntryTable
 from forebay.store.eviction import Candidate, EvictionOrder
 from forebay.store.journal import Journal
 from forebay.store.options import Options
@@ -57,26 +58,16 @@ class SweepReport:
     stored_bytes: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Entry:
-    """The metadata of a stored payload that a sweep needs."""
-
-    principal: str | None
-    created_at: float
-    expires_at: float
-    is_corrupt: bool = False
-
-
 class _Pass:
     """One walk over all payloads: removes the expired ones and recounts the others."""
 
     def __init__(self) -> None:
         self.expires_before = -math.inf
         """The time up to which payloads are expired; it may be set again while the walk continues."""
-        self.order = EvictionOrder()
-        self.entries: dict[str, _Entry] = {}
-        self.expired = self.freed_bytes = self.stored_bytes = 0
-        self.corrupt: list[str] = []
+        self.pid = os.getpid()
+        """The process that began the walk. A forked child would share the listing with it."""
+        self.kept = self.expired = self.freed_bytes = self.stored_bytes = 0
+        self.corrupt: list[Candidate] = []
 
 
 class Sweeper:
@@ -88,7 +79,8 @@ class Sweeper:
         self._quota = quota
         self._journal = journal
         self._options = options
-        self._entries: dict[str, _Entry] = {}
+        self._entries = EntryTable()
+        self._corrupt: list[Candidate] = []
         self._last_clocks = (options.clock(), time.monotonic())
         self._lock = fork_safe_lock()
         self._wake = threading.Event()
@@ -98,6 +90,7 @@ class Sweeper:
         self._allowance = Allowance(_MAX_COUNTED_PER_SECOND)
         self._paused: tuple[_Pass, Iterator[None]] | None = None
         self._order = EvictionOrder()
+        self._is_order_outdated = False
         self._listed_at = -math.inf
         self._listing_seconds = 0.0
         self._new_candidates: deque[tuple[str | None, Candidate]] = deque(maxlen=_MAX_NEW_CANDIDATES)
@@ -160,8 +153,8 @@ class Sweeper:
         return SweepReport(
             expired=swept.expired,
             orphans=orphans,
-            corrupt=tuple(swept.corrupt),
-            kept=len(swept.entries),
+            corrupt=tuple(candidate.handle for candidate in swept.corrupt),
+            kept=swept.kept,
             freed_bytes=swept.freed_bytes,
             stored_bytes=swept.stored_bytes,
         )
@@ -189,24 +182,28 @@ class Sweeper:
     def _walk(self, current: _Pass) -> Iterator[None]:
         """Remove expired payloads and recount the others, in steps of about the same work."""
         recount = self._quota.begin_recount()
-        is_evicting = self._options.on_full == "evict"
-        for stored in self._backend.list():
-            entry = self._read_entry(stored)
+        sweep = self._entries.begin_sweep()
+        for handle in self._backend.list():
+            entry, is_repeated = self._entries.see(handle, sweep)
+            if is_repeated:
+                # A folder that changes, or that a forked child closes, may return a name twice.
+                continue
+            entry = entry or self._read_entry(handle, sweep)
             if entry is not None and entry.expires_at <= current.expires_before:
-                if self._remove(stored.handle, stored.size, entry.principal, "output_handle_expired"):
+                if self._remove(handle, entry.size, entry.principal, "output_handle_expired"):
                     current.expired += 1
-                    current.freed_bytes += stored.size
+                    current.freed_bytes += entry.size
             elif entry is not None:
-                recount.add(entry.principal, stored.size)
-                current.entries[stored.handle] = entry
-                current.stored_bytes += stored.size
+                recount.add(entry.principal, entry.size)
+                current.kept += 1
+                current.stored_bytes += entry.size
                 if entry.is_corrupt:
-                    current.corrupt.append(stored.handle)
-                if is_evicting:
-                    current.order.add(entry.principal, Candidate(entry.created_at, stored.handle, stored.size))
+                    current.corrupt.append(Candidate(entry.created_at, handle, entry.size))
             yield
         yield from recount.apply()
-        self._entries, self._order = current.entries, current.order
+        if len(self._entries) > current.kept - len(current.corrupt):
+            self._entries.remove_unseen(sweep)
+        self._corrupt, self._is_order_outdated = current.corrupt, True
 
     def make_space(self, principal: str | None, size: int) -> None:
         """Remove expired payloads, then with `on_full="evict"` the principal's oldest payloads until `size` bytes fit.
@@ -228,7 +225,8 @@ class Sweeper:
 
     def _continue_pass(self, expires_before: float) -> None:
         """Continue the walk over all payloads, or begin a new one, as far as the allowance goes."""
-        current, steps = self._paused or self._begin_pass()
+        paused = self._paused
+        current, steps = paused if paused is not None and paused[0].pid == os.getpid() else self._begin_pass()
         current.expires_before = expires_before
         self._paused = None
         deadline = time.monotonic() + _MAX_COUNTING_SECONDS
@@ -250,6 +248,8 @@ class Sweeper:
 
     def _evict(self, principal: str | None, size: int) -> bool:
         """Evict the oldest payloads of a principal until `size` bytes fit, and return whether they do."""
+        if self._is_order_outdated:
+            self._rebuild_order()
         while self._new_candidates:
             self._order.add(*self._new_candidates.popleft())
         chosen: list[Candidate] = []
@@ -269,6 +269,14 @@ class Sweeper:
                 return True
             self._remove(candidate.handle, candidate.size, principal, "output_handle_evicted")
         return self._quota.explain_shortage(principal, size) is None
+
+    def _rebuild_order(self) -> None:
+        self._is_order_outdated = False
+        # Empty first, because both together would take twice the memory.
+        self._order = EvictionOrder()
+        for handle, entry in self._entries:
+            self._order.add(entry.principal, Candidate(entry.created_at, handle, entry.size))
+        self._put_back(None, self._corrupt)
 
     def _put_back(self, principal: str | None, candidates: list[Candidate]) -> None:
         for candidate in candidates:
@@ -292,25 +300,25 @@ class Sweeper:
         wall, monotonic = self._last_clocks
         return abs((now - wall) - (time.monotonic() - monotonic)) >= _MAX_CLOCK_DRIFT_SECONDS
 
-    def _read_entry(self, object_info: ObjectInfo) -> _Entry | None:
-        """Return the metadata of a payload, or `None` if another process has removed it."""
-        entry = self._entries.get(object_info.handle)
-        if entry is not None and not entry.is_corrupt:
-            return entry
+    def _read_entry(self, handle: str, sweep: int) -> Entry | None:
+        """Read the metadata of a payload, or return `None` if another process has removed it."""
         try:
-            with self._backend.open(object_info.handle) as blob:
-                meta = self._catalog.read_footer(object_info.handle, blob).meta
+            blob = self._backend.open(handle)
         except KeyError:
             return None
-        except HandleCorrupt:
-            # The expiry of a damaged payload cannot be read, so it expires after the default time to live.
-            return _Entry(None, object_info.modified_at, object_info.modified_at + self._options.ttl, is_corrupt=True)
-        entry = self._entries[object_info.handle] = _Entry(meta["principal"], meta["created_at"], meta["expires_at"])
+        with blob:
+            try:
+                meta = self._catalog.read_footer(handle, blob).meta
+            except HandleCorrupt:
+                # The expiry of a damaged payload cannot be read, so it expires after the default time to live.
+                return Entry(blob.modified_at, blob.modified_at + self._options.ttl, blob.size, None, is_corrupt=True)
+        entry = Entry(meta["created_at"], meta["expires_at"], blob.size, meta["principal"])
+        self._entries.add(handle, entry, sweep)
         return entry
 
     def _remove(self, handle: str, size: int, principal: str | None, event: str) -> bool:
         self._catalog.forget(handle)
-        self._entries.pop(handle, None)
+        self._entries.discard(handle)
         if not self._quota.release(principal, size, lambda: self._backend.delete(handle)):
             return False
         self._journal.record(event, principal=principal, handle=handle, size_bytes=size)

@@ -7,18 +7,10 @@ from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
 
-__all__ = ["TOTAL_COUNTER", "Backend", "Blob", "Count", "Counters", "ObjectInfo", "Upload"]
+__all__ = ["TOTAL_COUNTER", "Backend", "Blob", "Count", "Counters", "Upload"]
 
 TOTAL_COUNTER = "total"
 """Name of the counter of all stored bytes; the other counters belong to principals."""
-
-
-class ObjectInfo(NamedTuple):
-    """An object in the listing of a backend."""
-
-    handle: str
-    size: int
-    modified_at: float
 
 
 class Count(NamedTuple):
@@ -34,6 +26,8 @@ class Blob(Protocol):
 
     @property
     def size(self) -> int: ...
+    @property
+    def modified_at(self) -> float: ...
     @property
     def version(self) -> object:
         """A value that changes whenever the object does."""
@@ -80,7 +74,12 @@ class Backend(Protocol):
 
     def create(self, handle: str) -> Upload: ...
     def open(self, handle: str) -> Blob: ...
-    def list(self) -> Iterator[ObjectInfo]: ...
+    def list(self) -> Iterator[str]:
+        """Iterate over the handles of all objects, in bounded memory.
+
+        Objects may be added and deleted meanwhile; every other object is listed once.
+        """
+
     def delete(self, handle: str) -> bool:
         """Delete an object and return whether it existed."""
 

@@ -9,7 +9,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ __all__ = [
     "close_quietly",
     "ensure_private",
     "ignore_missing",
+    "iter_file_names",
     "list_names",
     "translate_os_errors",
     "unlock",
@@ -197,6 +198,23 @@ def list_names(folder_fd: int) -> list[str]:
         return os.listdir(fd)
     finally:
         close_quietly(fd)
+
+
+def iter_file_names(folder_fd: int) -> Iterator[str]:
+    """Iterate over the names of the regular files in an open folder, which may be millions."""
+    pid = os.getpid()
+    fd = os.open(".", _DIRECTORY_FLAGS, dir_fd=folder_fd)
+    try:
+        entries = os.scandir(fd)
+    finally:
+        # `scandir` has a duplicate.
+        close_quietly(fd)
+    with entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                yield entry.name
+                if os.getpid() != pid:
+                    raise StoreUnavailable("a forked process cannot continue this listing; list the store again")
 
 
 def ensure_private(fd: int) -> os.stat_result:

@@ -17,13 +17,14 @@ from typing import Self
 
 from typing_extensions import Buffer
 
-from forebay.store.backends import TOTAL_COUNTER, Count, ObjectInfo
+from forebay.store.backends import TOTAL_COUNTER, Count
 from forebay.store.backends.filesystem import (
     SAFE_OPEN_FLAGS,
     Folders,
     close_quietly,
     ensure_private,
     ignore_missing,
+    iter_file_names,
     list_names,
     translate_os_errors,
     unlock,
@@ -192,19 +193,15 @@ class LocalBackend:
                         return LocalBlob(os.open(f"{handle}.{extension}.zst", _READ_FLAGS, dir_fd=folder_fd))
         return None
 
-    def list(self) -> Iterator[ObjectInfo]:
+    def list(self) -> Iterator[str]:
         with translate_os_errors:
             self.folders.refresh()
             for day in self.folders.days:
                 with ignore_missing:
-                    folder_fd = self.folders.get_fd(day)
-                    for name in list_names(folder_fd):
+                    for name in iter_file_names(self.folders.get_fd(day)):
                         file = _FILE_PATTERN.fullmatch(name)
                         if file and is_handle(file[1]):
-                            with ignore_missing:
-                                status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
-                                if stat.S_ISREG(status.st_mode):
-                                    yield ObjectInfo(file[1], status.st_size, status.st_mtime)
+                            yield file[1]
 
     def delete(self, handle: str) -> bool:
         with translate_os_errors:
@@ -336,6 +333,7 @@ class LocalBlob:
             self.close()
             raise
         self.size = status.st_size
+        self.modified_at = status.st_mtime
         self.version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def read(self, start: int, length: int) -> bytes:
