@@ -12,16 +12,15 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-import mcp_types as wire
-from anyio.to_thread import run_sync
-
-from forebay.errors import make_install_hint
+from forebay.errors import make_missing_extra
 
 try:
     import fastmcp as _  # noqa: F401 - fail early with a message that names the extra
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error.name} is not here; {make_install_hint('fastmcp')}", name=error.name) from None
+    raise make_missing_extra(__name__, "fastmcp", error) from None
 
+import mcp_types as wire
+from anyio.to_thread import run_sync
 from fastmcp.exceptions import FastMCPError
 from fastmcp.resources import ResourceContent, ResourceResult, ResourceTemplate
 from fastmcp.server.dependencies import FastMCPRequestContext, get_access_token, get_context

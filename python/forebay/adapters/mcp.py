@@ -11,6 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 
+from forebay.errors import make_missing_extra
+
+try:
+    import mcp as _  # noqa: F401 - fail early with a message that names the extra
+except ModuleNotFoundError as error:
+    raise make_missing_extra(__name__, "mcp", error) from None
+
 import anyio.to_thread
 from mcp.server import MCPServer, Server
 from mcp.server.auth.middleware.auth_context import get_access_token

@@ -53,8 +53,8 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     """Wrap a server at a URL, like `run`; each of `headers` is a line such as `Authorization: Bearer …`."""
     from forebay.proxy.http.upstream import HttpUpstream
 
-    # At INFO httpx2 logs each URL, which may contain a secret.
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    # At INFO httpx logs each URL, which may contain a secret.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     return _run_relay(
         settings,
         _StopSignal(),
