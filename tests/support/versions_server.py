@@ -1,7 +1,7 @@
 """A server for any version of an SDK: `python versions_server.py mcp|lowlevel|fastmcp '{"output_mode": "auto"}'`.
 
-The options are those of forebay, or `null` for a server without it. A third argument, `http`, serves over HTTP on a free
-port, which it prints, and requires a token: `Bearer NAME`. The name and version of each client are logged.
+The options are those of forebay, or `null` for a server without it. With a third argument, `http`, it serves over HTTP
+on a free port, which it prints, and requires a token of `TOKENS`. It logs the name and version of clients that call.
 """
 
 import json
@@ -11,9 +11,15 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
+from listening import serve_http
 from typing_extensions import TypedDict
 
-MCP_VERSION = int(version("mcp").partition(".")[0])
+KIND = sys.argv[1] if len(sys.argv) > 1 else ""
+IS_VERSION_1 = version("mcp").startswith("1.")
+
+TOKENS = {name: {"client_id": f"app of {name}", "sub": name, "scopes": []} for name in ("ann", "bob")}
+
+HTTP_OPTIONS = {"json_response": True, "stateless_http": True}
 
 _log = logging.getLogger("versions_server")
 
@@ -40,59 +46,21 @@ def echo(value: str = "") -> str:
 
 
 def failing(size: int = 3) -> str:
-    raise ValueError("e" * size)
+    raise get_error_type()("e" * size)
 
 
-TOOLS: list[Callable[..., Any]] = [rows, report, text, echo, failing]
-
-
-def make_mcp(options: dict[str, Any] | None, **settings: Any) -> Any:
-    """Return the high-level server of the mcp SDK."""
-    if MCP_VERSION == 1:
-        from mcp.server.fastmcp import FastMCP as Server
+def get_error_type() -> type[Exception]:
+    """Return the exception whose message the SDK sends to the client."""
+    if KIND == "fastmcp":
+        from fastmcp.exceptions import ToolError
+    elif IS_VERSION_1:
+        from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[no-redef]
     else:
-        from mcp.server import MCPServer as Server  # type: ignore[assignment]
-    server: Any = Server("versions", **settings)
-    for tool in TOOLS:
-        server.tool()(tool)
-    return server if options is None else make_forebay(options).install(server)
+        from mcp.server.mcpserver.exceptions import ToolError  # type: ignore[assignment]
+    return ToolError
 
 
-def make_lowlevel(options: dict[str, Any] | None, **_: Any) -> Any:
-    """Return a low-level server of the mcp SDK, with one tool and no resources; forebay is installed first."""
-    schema = {"type": "object", "properties": {"count": {"type": "integer"}}}
-    output_schema = {"type": "object", "properties": {"rows": {"type": "array"}}, "required": ["rows"]}
-    definition = {"name": "rows", "inputSchema": schema, "outputSchema": output_schema}
-    from mcp.server import Server
-
-    if MCP_VERSION == 1:
-        from mcp import types
-
-        server: Any = Server("versions")
-        if options is not None:
-            make_forebay(options).install(server)
-
-        @server.list_tools()
-        async def list_tools() -> list[Any]:
-            return [types.Tool.model_validate(definition)]
-
-        @server.call_tool()
-        async def call_tool(name: str, arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-            return {"rows": rows(**arguments)}
-
-        return server
-    import mcp_types
-
-    async def on_list_tools(_ctx: Any, _params: Any) -> Any:
-        return mcp_types.ListToolsResult(tools=[mcp_types.Tool.model_validate(definition)])
-
-    async def on_call_tool(_ctx: Any, params: Any) -> Any:
-        content = {"rows": rows(**params.arguments or {})}
-        block = mcp_types.TextContent(type="text", text=json.dumps(content))
-        return mcp_types.CallToolResult(content=[block], structured_content=content)
-
-    server = Server("versions", on_list_tools=on_list_tools, on_call_tool=on_call_tool)
-    return server if options is None else make_forebay(options).install(server)
+TOOLS: dict[str, Callable[..., Any]] = {tool.__name__: tool for tool in (rows, report, text, echo, failing)}
 
 
 def make_forebay(options: dict[str, Any]) -> Any:
@@ -107,10 +75,75 @@ def make_forebay(options: dict[str, Any]) -> Any:
     return LoggingForebay(**options)
 
 
+def make_mcp(options: dict[str, Any] | None, **settings: Any) -> Any:
+    """Return the high-level server of the mcp SDK."""
+    if IS_VERSION_1:
+        from mcp.server.fastmcp import FastMCP as Server  # type: ignore[attr-defined]
+    else:
+        from mcp.server import MCPServer as Server
+    server: Any = Server("versions", **settings)
+    for tool in TOOLS.values():
+        server.tool()(tool)
+    return server if options is None else make_forebay(options).install(server)
+
+
+def make_lowlevel(options: dict[str, Any] | None) -> Any:
+    """Return a low-level server of the mcp SDK without resources. In version 1, its handlers are added afterwards."""
+    from mcp.server import Server
+
+    definitions = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
+    definitions[0]["outputSchema"] = {
+        "type": "object",
+        "properties": {"result": {"type": "array", "items": {"type": "object"}}},
+        "required": ["result"],
+    }
+    definitions[1]["outputSchema"] = {"type": "object", "required": ["title", "lines"]}
+
+    def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        result = TOOLS[name](**arguments)
+        if isinstance(result, str):
+            return {"content": [{"type": "text", "text": result}]}
+        structured = {"result": result} if isinstance(result, list) else result
+        return {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
+
+    if IS_VERSION_1:
+        from mcp import types
+
+        server: Any = Server("versions")
+        if options is not None:
+            make_forebay(options).install(server)
+
+        @server.list_tools()  # type: ignore[untyped-decorator]
+        async def list_tools() -> list[Any]:
+            return [types.Tool.model_validate(definition) for definition in definitions]
+
+        @server.call_tool()  # type: ignore[untyped-decorator]
+        async def call_tool(name: str, arguments: dict[str, Any]) -> Any:
+            result = types.CallToolResult.model_validate(call(name, arguments))
+            structured: Any = result.model_dump(by_alias=True).get("structuredContent")
+            return result.content if structured is None else (result.content, structured)
+
+        return server
+
+    import mcp_types
+
+    async def on_list_tools(_ctx: Any, _params: Any) -> Any:
+        return mcp_types.ListToolsResult.model_validate({"tools": definitions})
+
+    async def on_call_tool(_ctx: Any, params: Any) -> Any:
+        try:
+            return mcp_types.CallToolResult.model_validate(call(params.name, params.arguments or {}))
+        except get_error_type() as error:
+            block = mcp_types.TextContent(type="text", text=str(error))
+            return mcp_types.CallToolResult(content=[block], is_error=True)
+
+    server = Server("versions", on_list_tools=on_list_tools, on_call_tool=on_call_tool)
+    return server if options is None else make_forebay(options).install(server)
+
+
 def make_fastmcp(options: dict[str, Any] | None, **settings: Any) -> Any:
     """Return a server of fastmcp."""
     from fastmcp import FastMCP
-    from fastmcp.exceptions import ToolError
 
     middleware = []
     if options is not None:
@@ -123,35 +156,57 @@ def make_fastmcp(options: dict[str, Any] | None, **settings: Any) -> Any:
 
         middleware.append(LoggingMiddleware(**options))
     server: Any = FastMCP("versions", middleware=middleware, **settings)
-    for tool in TOOLS:
+    for tool in TOOLS.values():
         server.tool(tool)
     return server
 
 
-MAKERS = {"mcp": make_mcp, "lowlevel": make_lowlevel, "fastmcp": make_fastmcp}
-
-
-def run_stdio(kind: str, server: Any) -> None:
-    import anyio
-
-    if kind == "lowlevel":
+def run_stdio(options: dict[str, Any] | None) -> None:
+    if KIND == "mcp":
+        make_mcp(options).run("stdio")
+    elif KIND == "fastmcp":
+        make_fastmcp(options).run("stdio", show_banner=False)
+    else:
+        import anyio
         from mcp.server.stdio import stdio_server
+
+        server = make_lowlevel(options)
 
         async def run() -> None:
             async with stdio_server() as (read_stream, write_stream):
                 await server.run(read_stream, write_stream, server.create_initialization_options())
 
         anyio.run(run)
-    elif kind == "mcp":
-        server.run("stdio")
-    else:
-        server.run("stdio", show_banner=False)
+
+
+def make_app(options: dict[str, Any] | None) -> Any:
+    """Return the server as an ASGI application that requires a token."""
+    if KIND == "fastmcp":
+        from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
+
+        return make_fastmcp(options, auth=StaticTokenVerifier(TOKENS)).http_app(**HTTP_OPTIONS)
+    from mcp.server.auth.provider import AccessToken, TokenVerifier
+    from mcp.server.auth.settings import AuthSettings
+
+    class Verifier(TokenVerifier):
+        async def verify_token(self, token: str) -> AccessToken | None:
+            return AccessToken.model_validate({"token": token, **TOKENS[token]}) if token in TOKENS else None
+
+    settings: dict[str, Any] = {"issuer_url": "http://127.0.0.1", "resource_server_url": "http://127.0.0.1"}
+    if IS_VERSION_1:
+        auth = AuthSettings(**settings)
+        return make_mcp(options, auth=auth, token_verifier=Verifier(), **HTTP_OPTIONS).streamable_http_app()
+    auth = AuthSettings(**settings, validate_token_resource=False)
+    return make_mcp(options, auth=auth, token_verifier=Verifier()).streamable_http_app(**HTTP_OPTIONS)
 
 
 def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    kind, options, *_ = sys.argv[1:]
-    run_stdio(kind, MAKERS[kind](json.loads(options)))
+    _, options, *flags = sys.argv[1:]
+    if "http" in flags:
+        serve_http(make_app(json.loads(options)))
+    else:
+        run_stdio(json.loads(options))
 
 
 if __name__ == "__main__":

@@ -207,7 +207,8 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
             limits=mode.contract,
             fetch_with=call.fetch_with,
         ) as response_context:
-            if mode.output_mode == "inline" and mode.contract is None and policy.monitor is None:
+            is_unmeasured = policy.monitor is None and not policy.suggests_auto
+            if mode.output_mode == "inline" and mode.contract is None and is_unmeasured:
                 return await call_next(context)
             call = dataclasses.replace(call, contract=mode.contract, contract_responses=response_context.responses)
             try:
@@ -326,6 +327,8 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
             meta = {**(result.get("_meta") or {}), SERVER_INFO_KEY: get_server_info(fastmcp.fastmcp)}
             result = {**result, "resultType": "complete", "_meta": meta}
         is_inline = pipeline.is_inline(result, mode, is_ascii=call.is_ascii)
+        if is_inline:
+            self.policy.suggest_auto(call.tool, result, is_ascii=call.is_ascii)
         sent = result if is_inline else await run_sync(pipeline.store_result, strip_wrap_result(result), call)
         self.policy.record_response(call.tool, sent, mode, is_inline=is_inline, **_make_record_arguments(context, call))
         return None if is_inline else sdk.make_tool_result(sent, result)

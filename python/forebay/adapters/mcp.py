@@ -170,6 +170,8 @@ class Forebay:
         if context.failure is not None and _hides_error(result, name):
             result = {**cast("dict[str, Any]", result), **text_result(str(context.failure), is_error=True)}
         if not isinstance(result, dict) or policy.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+            if isinstance(result, dict):
+                policy.suggest_auto(name, result, is_ascii=call.is_ascii)
             self._record_response(ctx, name, result, mode)
             return result
         call = replace(call, contract_responses=context.responses)
