@@ -21,6 +21,8 @@ NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 FUZZ := rust/fuzz
 FUZZ_TARGETS := $(basename $(notdir $(wildcard $(FUZZ)/fuzz_targets/*.rs)))
 
+CHECK_TYPES := $(BIN)/mypy --strict --config-file= --follow-imports=silent --python-executable
+
 RUST_SOURCES := Cargo.toml Cargo.lock $(wildcard rust/core/Cargo.toml rust/python/Cargo.toml) \
 	$(shell find rust/core/src rust/python/src -name '*.rs')
 
@@ -29,10 +31,10 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast lint bench conformance peers wheel fuzz soak clean
+.PHONY: help demo test test-fast test-versions lint bench conformance peers wheel mcpb fuzz soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(BUILT) ## Wrap a server that returns 50 MB, then page and search the result
 	@$(BIN)/python examples/demo.py
@@ -41,6 +43,12 @@ test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
 	cargo test -p forebay-core
 	@# All tests of a file run in one worker, so that they share the servers they start.
 	$(BIN)/python -m pytest -n logical --dist loadfile
+
+test-versions: wheel $(VENV)/.group-test $(VENV)/.group-lint ## Install the wheel beside each supported SDK, and test the adapters there
+	SDK_VERSIONS=all $(BIN)/python -m pytest -q tests/versions
+	@# Modules for older SDKs than those of this environment.
+	$(CHECK_TYPES) target/versions/mcp-1/bin/python python/forebay/adapters/mcp_v1.py
+	$(CHECK_TYPES) target/versions/fastmcp-3/bin/python python/forebay/adapters/fastmcp_v2.py
 
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
 	$(BIN)/python -m pytest -n logical --dist loadfile -q -m 'not slow'
@@ -74,6 +82,10 @@ wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl
 	$(BIN)/maturin build --release --out dist
 	@size=$$(cat dist/*.whl | wc -c); echo "wheel: $$size bytes"; test "$$size" -lt 5000000
+
+mcpb: wheel ## Build the extension of Claude Desktop for this platform into dist/
+	rm -f dist/*.mcpb
+	$(BIN)/python tools/build_mcpb.py dist/*.whl
 
 fuzz: | cargo ## Compare each Rust function with a naive version on mutated inputs
 ifeq ($(FUZZER),libfuzzer)

@@ -17,6 +17,7 @@ from mcp.server.fastmcp import FastMCP
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import McpError as MCPError
 from mcp.shared.version import SUPPORTED_PROTOCOL_VERSIONS
+from pydantic import BaseModel
 
 from forebay.adapters.sdk_internals import find_lowlevel_server, get_server_info
 
@@ -54,7 +55,7 @@ SERVER_TYPES = (FastMCP, Server)
 _HTTP_VERSION_HEADER, _DEFAULT_HTTP_VERSION = "mcp-protocol-version", "2025-03-26"
 """The header that names the protocol version, and the version of requests without it."""
 
-_METHODS: dict[type, tuple[str, type]] = {
+_METHODS: dict[type[BaseModel], tuple[str, type[Any]]] = {
     types.CallToolRequest: ("tools/call", types.CallToolResult),
     types.ListToolsRequest: ("tools/list", types.ListToolsResult),
     types.ListResourcesRequest: ("resources/list", types.ListResourcesResult),
@@ -86,7 +87,7 @@ class Context:
 CallNext: TypeAlias = Callable[[Context], Awaitable[HandlerResult]]
 
 
-class _RequestHandlers(MutableMapping[type, _Handler]):
+class _RequestHandlers(MutableMapping[type[BaseModel], _Handler]):
     """View of a server's request handlers in which the middleware runs before those that it knows.
 
     Handlers may be added later, and some parts of the SDK keep a reference to the original mapping.
@@ -95,24 +96,24 @@ class _RequestHandlers(MutableMapping[type, _Handler]):
     def __init__(self, middleware: "Forebay", server: Server[Any, Any]) -> None:
         self.middleware = middleware
         self._server = server
-        self._handlers: MutableMapping[type, _Handler] = server.request_handlers
+        self._handlers: MutableMapping[type[BaseModel], _Handler] = server.request_handlers
 
-    def __getitem__(self, request_type: type) -> _Handler:
+    def __getitem__(self, request_type: type[BaseModel]) -> _Handler:
         return partial(self._handle, request_type) if request_type in _METHODS else self._handlers[request_type]
 
-    def __setitem__(self, request_type: type, handler: _Handler) -> None:
+    def __setitem__(self, request_type: type[BaseModel], handler: _Handler) -> None:
         self._handlers[request_type] = handler
 
-    def __delitem__(self, request_type: type) -> None:
+    def __delitem__(self, request_type: type[BaseModel]) -> None:
         del self._handlers[request_type]
 
-    def __iter__(self) -> Iterator[type]:
+    def __iter__(self) -> Iterator[type[BaseModel]]:
         return iter(dict.fromkeys((*self._handlers, *_METHODS)))
 
     def __len__(self) -> int:
         return len({*self._handlers, *_METHODS})
 
-    async def _handle(self, request_type: type, request: Any) -> Any:
+    async def _handle(self, request_type: type[BaseModel], request: Any) -> Any:
         method, result_type = _METHODS[request_type]
         if request is None:
             # The server fills its own cache of tools. It needs their original schemas to validate calls.
@@ -130,7 +131,7 @@ class _RequestHandlers(MutableMapping[type, _Handler]):
                 sent_request = _REQUEST_TYPES[ctx.method].model_validate({"method": ctx.method, "params": ctx.params})
             response = await handler(sent_request)
             # As the SDK sends it.
-            result = response.model_dump(by_alias=True, mode="json", exclude_none=True)
+            result: HandlerResult = response.model_dump(by_alias=True, mode="json", exclude_none=True)
             responses.append((result, response))
             return result
 
