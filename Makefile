@@ -21,8 +21,6 @@ NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 FUZZ := rust/fuzz
 FUZZ_TARGETS := $(basename $(notdir $(wildcard $(FUZZ)/fuzz_targets/*.rs)))
 
-CHECK_TYPES := $(BIN)/mypy --strict --config-file= --follow-imports=silent --python-executable
-
 RUST_SOURCES := Cargo.toml Cargo.lock $(wildcard rust/core/Cargo.toml rust/python/Cargo.toml) \
 	$(shell find rust/core/src rust/python/src -name '*.rs')
 
@@ -46,9 +44,9 @@ test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
 
 test-versions: wheel $(VENV)/.group-test $(VENV)/.group-lint ## Install the wheel beside each supported SDK, and test the adapters there
 	SDK_VERSIONS=all $(BIN)/python -m pytest -q tests/versions
-	@# Modules for older SDKs than those of this environment.
-	$(CHECK_TYPES) target/versions/mcp-1/bin/python python/forebay/adapters/mcp_v1.py
-	$(CHECK_TYPES) target/versions/fastmcp-3/bin/python python/forebay/adapters/fastmcp_v2.py
+	@# The other environment has a newer SDK.
+	$(BIN)/mypy --strict --config-file= --follow-imports=silent \
+		--python-executable target/versions/mcp-1/bin/python python/forebay/adapters/mcp_v1.py
 
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
 	$(BIN)/python -m pytest -n logical --dist loadfile -q -m 'not slow'

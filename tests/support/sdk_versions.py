@@ -15,12 +15,12 @@ from wires import LEGACY, StdioWire, start_server
 ROOT = Path(__file__).resolve().parents[2]
 
 SDKS: dict[str, list[str]] = {
-    # Version 1.20 does not start with later versions of pydantic.
+    # These do not start with later versions of pydantic.
     "mcp-1.20": ["mcp==1.20.*", "pydantic<2.12"],
+    "fastmcp-2.12": ["fastmcp==2.12.*", "pydantic<2.12"],
     "mcp-1": ["mcp<2"],
     "mcp-2.0": ["mcp==2.0.*"],
     "mcp-2": ["mcp<3"],
-    "fastmcp-2.12": ["fastmcp==2.12.*"],
     "fastmcp-2": ["fastmcp<3"],
     "fastmcp-3.0": ["fastmcp==3.0.*"],
     "fastmcp-3": ["fastmcp<4"],

@@ -22,8 +22,9 @@ async def call_with_mcp(options: str) -> list[Any]:
     parameters = StdioServerParameters(command=sys.executable, args=[SERVER, "mcp", options])
     if not versions_server.IS_VERSION_1:
         from mcp import Client
+        from mcp.client.stdio import stdio_client
 
-        async with Client(parameters) as client:
+        async with Client(stdio_client(parameters)) as client:
             return [(await client.call_tool("rows", {"count": count})).structured_content for count in COUNTS]
     from mcp import ClientSession
     from mcp.client.stdio import stdio_client
@@ -41,7 +42,9 @@ async def call_with_fastmcp(options: str) -> list[Any]:
 
     async with Client(StdioTransport(sys.executable, [SERVER, "fastmcp", options])) as client:
         small, large = [await client.call_tool("rows", {"count": count}) for count in COUNTS]
-        return [{"result": small.data}, large.structured_content]
+        # Each item is an object that the client has made for its schema.
+        assert len(small.data) == COUNTS[0]
+        return [small.structured_content, large.structured_content]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ from typing_extensions import TypedDict
 KIND = sys.argv[1] if len(sys.argv) > 1 else ""
 IS_VERSION_1 = version("mcp").startswith("1.")
 
-TOKENS = {name: {"client_id": f"app of {name}", "sub": name, "scopes": []} for name in ("ann", "bob")}
+TOKENS: dict[str, dict[str, Any]] = {
+    name: {"client_id": f"app of {name}", "sub": name, "scopes": []} for name in ("ann", "bob")
+}
 
 HTTP_OPTIONS = {"json_response": True, "stateless_http": True}
 
@@ -54,7 +56,7 @@ def get_error_type() -> type[Exception]:
     if KIND == "fastmcp":
         from fastmcp.exceptions import ToolError
     elif IS_VERSION_1:
-        from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[no-redef]
+        from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[import-not-found,no-redef]
     else:
         from mcp.server.mcpserver.exceptions import ToolError  # type: ignore[assignment]
     return ToolError

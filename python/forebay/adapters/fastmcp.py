@@ -37,7 +37,7 @@ from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy, copy_parameters
 from forebay.outputs.result import Result, error_result, strip_wrap_result, text_result
-from forebay.outputs.schemas import allow_handle
+from forebay.outputs.schemas import allow_handle, allow_handle_for_fastmcp
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, OutputTools, is_resource_uri, read_resource
 from forebay.store import Store
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
@@ -350,9 +350,9 @@ def _apply_rewrite(tool: Tool, original_definition: Mapping[str, Any], new_defin
     """Return a tool with the schemas of its rewritten definition."""
     if new_definition == original_definition:
         return tool
-    schema = new_definition["outputSchema"]
-    if tool.output_schema and schema == allow_handle(tool.output_schema):
-        schema = sdk.allow_handle(tool.output_schema)
+    schema, original = new_definition["outputSchema"], tool.output_schema
+    if original and schema in (allow_handle(original), allow_handle_for_fastmcp(original)):
+        schema = sdk.allow_handle(original)
     return tool.model_copy(update={"parameters": new_definition["inputSchema"], "output_schema": schema})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastmcp import FastMCP
+from fastmcp.exceptions import ToolError
 from fastmcp.server.context import Context
 from fastmcp.server.middleware import Middleware, MiddlewareContext
 from fastmcp.tools.tool import Tool, ToolResult
@@ -58,6 +59,9 @@ if not FINDS_INJECTED_TOOLS:
     ToolInjectionMiddleware = Middleware
 
 _IS_VERSION_2 = importlib.metadata.version("fastmcp").startswith("2.")
+
+_SENDS_WHOLE_RESULTS = tuple(map(int, importlib.metadata.version("mcp").split(".")[:2])) >= (1, 19)
+"""Whether the SDK takes a whole result from fastmcp. If not, `_meta` is lost, and errors have to be raised."""
 
 _RESULT_FIELDS = inspect.signature(ToolResult).parameters
 
@@ -127,8 +131,12 @@ def dump_result(result: ToolResult) -> Result:
 
 
 def make_tool_result(result: Result, _original_result: Result | None = None) -> ToolResult:
-    """Convert a result that forebay made to a fastmcp result."""
+    """Convert a result that forebay made to a fastmcp result, or raise it if it is an error that cannot be returned."""
     sent = wire.CallToolResult.model_validate({key: value for key, value in result.items() if key != "_meta" or value})
+    if not _SENDS_WHOLE_RESULTS:
+        if sent.isError:
+            raise ToolError(sent.content[0].text)
+        return ToolResult(sent.content, sent.structuredContent)
     fields = {"meta": sent.meta, "is_error": sent.isError}
     known_fields = {name: value for name, value in fields.items() if name in _RESULT_FIELDS}
     tool_result = _SentToolResult(sent.content, sent.structuredContent, **known_fields)
