@@ -55,12 +55,18 @@ def list_packages(python: str) -> dict[str, str]:
     return {package["name"]: package["version"] for package in packages if package["name"] != "forebay"}
 
 
+def find_wheel() -> Path:
+    """Return the wheel that `make wheel` has built."""
+    (wheel,) = (ROOT / "dist").glob("*.whl")
+    return wheel
+
+
 @cache
 def make_environment(name: str) -> Environment:
     """Make an environment: first the SDK, then forebay, then its extra for this SDK."""
     if name == HERE:
         return Environment(name, sys.executable, {}, {})
-    (wheel,) = (ROOT / "dist").glob("*.whl")
+    wheel = find_wheel()
     folder = ROOT / "target" / "versions" / name
     venv.create(folder, clear=True, with_pip=True)
     python = str(folder / "bin" / "python")

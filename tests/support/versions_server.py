@@ -1,7 +1,8 @@
 """A server for any version of an SDK: `python versions_server.py mcp|lowlevel|fastmcp '{"output_mode": "auto"}'`.
 
 The options are those of forebay, or `null` for a server without it. With a third argument, `http`, it serves over HTTP
-on a free port, which it prints, and requires a token of `TOKENS`. It logs the name and version of clients that call.
+on a free port, which it prints, and requires a token of `TOKENS`. With `mounted`, a server of fastmcp is mounted in
+another one. Servers log the name and version of clients that call.
 """
 
 import json
@@ -163,6 +164,15 @@ def make_fastmcp(options: dict[str, Any] | None, **settings: Any) -> Any:
     return server
 
 
+def run_mounted(options: dict[str, Any] | None) -> None:
+    """Run a server of fastmcp that has another one with forebay, under the prefix `inner`."""
+    from fastmcp import FastMCP
+
+    server: Any = FastMCP("outer")
+    server.mount(make_fastmcp(options), "inner")
+    server.run("stdio", show_banner=False)
+
+
 def run_stdio(options: dict[str, Any] | None) -> None:
     if KIND == "mcp":
         make_mcp(options).run("stdio")
@@ -207,6 +217,8 @@ def main() -> None:
     _, options, *flags = sys.argv[1:]
     if "http" in flags:
         serve_http(make_app(json.loads(options)))
+    elif "mounted" in flags:
+        run_mounted(json.loads(options))
     else:
         run_stdio(json.loads(options))
 

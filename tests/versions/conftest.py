@@ -14,13 +14,20 @@ def list_names() -> list[str]:
     return [HERE] if names is None else [*SDKS] if names == "all" else names.split()
 
 
+KINDS = {
+    "server": ("mcp", "lowlevel", "fastmcp"),
+    "guarded_server": ("mcp", "fastmcp"),
+    "mounted_server": ("fastmcp",),
+}
+"""The kinds of servers that tests with these fixtures are run with, if the environment has the SDK."""
+
 collect_ignore = [] if "SDK_VERSIONS" in os.environ else ["test_install.py"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "environment" in metafunc.fixturenames:
         metafunc.parametrize("environment", list_names(), indirect=True, scope="session")
-    for fixture, kinds in {"server": ("mcp", "lowlevel", "fastmcp"), "guarded_server": ("mcp", "fastmcp")}.items():
+    for fixture, kinds in KINDS.items():
         if fixture in metafunc.fixturenames:
             servers = [(name, kind) for name in list_names() for kind in kinds if has_kind(name, kind)]
             metafunc.parametrize(fixture, servers, indirect=True, scope="session", ids="-".join)
@@ -46,8 +53,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     running.close()
 
 
-# With tokens, over HTTP.
-guarded_server = server
+guarded_server = mounted_server = server
 
 
 _outcomes: dict[str, dict[str, str]] = defaultdict(dict)

@@ -219,3 +219,21 @@ def test_a_large_inline_result_is_reported_once(server: Server) -> None:
     for _ in range(3):
         assert len(call(wire, "text", size=50_000)["content"][0]["text"]) == 50_000
     assert server.log.count('output_mode="auto"') == 1
+
+
+def test_nothing_is_lost_in_a_mounted_server(mounted_server: Server) -> None:
+    """The client gets the whole result, or a handle that a listed tool reads."""
+    options = {"output_mode": "auto", "capabilities": {"echo": "danger"}, "disable_tools": ["danger"]}
+    wire = StdioWire(mounted_server.start(options, "mounted"), LEGACY)
+    tools = list_tools(wire)
+    assert "inner_rows" in tools
+    assert "inner_echo" not in tools
+    assert call(wire, "inner_echo", value="x")["isError"]
+    result = call(wire, "inner_rows", count=5000)
+    if "output_handle" in result["structuredContent"]:
+        descriptor = parse_text(result)
+        assert descriptor["fetch_with"] in tools
+        page = parse_text(call(wire, descriptor["fetch_with"], output_handle=descriptor["output_handle"], offset=4999))
+        assert page["content"] == TOOLS["rows"](5000)[-1:]
+    else:
+        assert result["structuredContent"] == {"result": TOOLS["rows"](5000)}

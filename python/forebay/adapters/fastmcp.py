@@ -169,7 +169,8 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
             return self._rewrite_tools(tools)
         expanded = self.policy.get_expanded_tools(_find_lasting_connection(context)) or ()
         tools = [tool for tool in tools if self.policy.capabilities.is_listed(sdk.get_tool_name(tool), expanded)]
-        return [*self._rewrite_tools(tools), *self._get_own_tools().values()]
+        own_tools = () if self._is_mounted(context) else self._get_own_tools().values()
+        return [*self._rewrite_tools(tools), *own_tools]
 
     def _rewrite_tools(self, tools: Sequence[Tool]) -> list[Tool]:
         definitions = [_describe_tool(tool) for tool in tools]
@@ -181,7 +182,7 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         call_next: CallNext[sdk.wire.CallToolRequestParams, sdk.ToolResult],
     ) -> sdk.ToolResult:
         """Return the tool's own result, or a handle if the result is too large."""
-        if is_in_tool_call() or self._is_mounted(context):
+        if is_in_tool_call():
             # A tool that calls another tool needs the whole result of that tool.
             return await call_next(context)
         policy = self.policy
@@ -198,6 +199,9 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
                 arguments = await run_sync(policy.resolve_references, name, arguments, call.principal)
         except ForebayError as error:
             return sdk.make_tool_result(error_result(error))
+        if self._is_mounted(context):
+            # A handle could not be read.
+            mode = dataclasses.replace(mode, output_mode="inline", contract=None)
         if arguments is not given_arguments:
             context = context.copy(message=context.message.model_copy(update={"arguments": arguments}))
         with policy.make_context(
@@ -223,12 +227,10 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         return await self._store_result(context, sdk.dump_result(result), mode, call) or result
 
     def _is_mounted(self, context: MiddlewareContext[Any]) -> bool:
-        """Return whether the server is mounted in another one where its clients could not call our tools."""
-        if sdk.FINDS_INJECTED_TOOLS or context.fastmcp_context is None:
-            return False
-        is_mounted = self not in context.fastmcp_context.fastmcp.middleware
+        """Return whether the server is mounted in another one whose clients could not call our tools."""
+        is_mounted = context.fastmcp_context is not None and not sdk.is_in_chain(self, context.fastmcp_context)
         if is_mounted and not self._has_warned:
-            _log.warning("forebay: this server is mounted in another one; add ForebayMiddleware to that one instead")
+            _log.warning("forebay: this server is mounted in another one; add ForebayMiddleware to that one, too")
             self._has_warned = True
         return is_mounted
 

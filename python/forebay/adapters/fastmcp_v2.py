@@ -45,6 +45,7 @@ __all__ = [
     "get_request",
     "get_tool_name",
     "has_output",
+    "is_in_chain",
     "list_all_tools",
     "list_visible_tools",
     "make_resource_result",
@@ -87,6 +88,14 @@ def get_request(context: Context) -> Request | None:
 def get_client_tool_name(_request: Request) -> str | None:
     """Return `None`: the SDK does not tell which name the client sent."""
     return None
+
+
+def is_in_chain(middleware: Middleware, context: Context) -> bool:
+    """Return whether the client's server calls this middleware itself, and not a server that is mounted in it."""
+    request = get_request(context)
+    # From version 2.13 on, the session has the client's server. The context may have the mounted one.
+    server = getattr(request and request.session, "fastmcp", None) or context.fastmcp
+    return middleware in server.middleware
 
 
 def get_tool_name(tool: Tool) -> str:

@@ -35,6 +35,7 @@ __all__ = [
     "get_request",
     "get_tool_name",
     "has_output",
+    "is_in_chain",
     "list_all_tools",
     "list_visible_tools",
     "make_resource_result",
@@ -60,6 +61,11 @@ def get_client_tool_name(request: Request) -> str | None:
     """Return the name of the called tool as the client sent it, which in a mounted server begins with a namespace."""
     name = get_request_params(request).get("name")
     return None if name is None else str(name)
+
+
+def is_in_chain(_middleware: object, _context: Context) -> bool:
+    """Return whether the client's server calls this middleware. Here, a server that mounts it finds our tools, too."""
+    return True
 
 
 def get_tool_name(tool: Tool) -> str:
