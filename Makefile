@@ -31,10 +31,10 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast lint bench conformance peers clients wheel fuzz soak clean
+.PHONY: help demo test test-fast test-versions lint bench conformance peers clients wheel mcpb fuzz soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(BUILT) ## Wrap a server that returns 50 MB, then page and search the result
 	@$(BIN)/python examples/demo.py
@@ -43,6 +43,12 @@ test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
 	cargo test -p forebay-core
 	@# All tests of a file run in one worker, so that they share the servers they start.
 	$(BIN)/python -m pytest -n logical --dist loadfile
+
+test-versions: wheel $(VENV)/.group-test $(VENV)/.group-lint ## Install the wheel beside each supported SDK, and test the adapters there
+	SDK_VERSIONS=all $(BIN)/python -m pytest -q tests/versions
+	@# The other environment has a newer SDK.
+	$(BIN)/mypy --strict --config-file= --follow-imports=silent \
+		--python-executable target/versions/mcp-1/bin/python python/forebay/adapters/mcp_v1.py
 
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
 	$(BIN)/python -m pytest -n logical --dist loadfile -q -m 'not slow'
@@ -79,6 +85,10 @@ wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl
 	$(BIN)/maturin build --release --out dist
 	@size=$$(cat dist/*.whl | wc -c); echo "wheel: $$size bytes"; test "$$size" -lt 5000000
+
+mcpb: wheel ## Build the extension of Claude Desktop for this platform into dist/
+	rm -f dist/*.mcpb
+	$(BIN)/python tools/build_mcpb.py dist/*.whl
 
 fuzz: | cargo ## Compare each Rust function with a naive version on mutated inputs
 ifeq ($(FUZZER),libfuzzer)
@@ -124,5 +134,5 @@ $(NODE)/.made: $(NODE)/.installed
 	@touch $@
 
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --extras serve
 	@touch $@

@@ -1,11 +1,18 @@
-"""Check that an installed forebay works: call every function once, without pytest, outside the source tree."""
+"""Check that an installed forebay works: call every function once, without pytest, outside the source tree.
 
+`python smoke.py` checks an install without extras, and `python smoke.py serve` one with the extra `serve`.
+"""
+
+import http.server
+import importlib.util
 import json
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import forebay
 
@@ -13,17 +20,42 @@ RECORDS = [{"id": n, "name": f"naïve {n}", "tags": ["a", "b"]} for n in range(1
 DOCUMENT = json.dumps({"items": RECORDS, "count": 100}, ensure_ascii=False).encode()
 LOG = "".join(f"{n} ERROR request failed in {n} ms\n" for n in range(100))
 
-CHECKS: list[Callable[[], bool]] = []
+Check = Callable[[], bool]
+CHECKS: dict[str, list[Check]] = {"both": [], "base": [], "serve": []}
 
 
-def check(function: Callable[[], bool]) -> Callable[[], bool]:
-    CHECKS.append(function)
+def check(function: Check) -> Check:
+    CHECKS["both"].append(function)
+    return function
+
+
+def check_base(function: Check) -> Check:
+    CHECKS["base"].append(function)
+    return function
+
+
+def check_serve(function: Check) -> Check:
+    CHECKS["serve"].append(function)
     return function
 
 
 @check
 def imported_from_where_it_was_installed() -> bool:
     return "site-packages" in Path(forebay.__file__).parts
+
+
+def run_forebay(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "forebay", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=120)
+
+
+def wrap(*arguments: str) -> bool:
+    """Call a tool of a small server behind `forebay wrap`, and return whether its result became a handle."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
+    with tempfile.TemporaryDirectory() as folder:
+        process = run_forebay("wrap", "--store", Path(folder).as_uri(), *arguments, stdin=json.dumps(call))
+    descriptor = json.loads(json.loads(process.stdout)["result"]["content"][0]["text"])
+    return bool(descriptor["size_bytes"] == 100_000)
 
 
 SERVER = """
@@ -36,15 +68,69 @@ for line in sys.stdin:
 
 
 @check
-def gateway() -> bool:
-    """Wrap a small server with `forebay wrap`."""
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
+def wrap_command() -> bool:
+    return wrap("--", sys.executable, "-c", SERVER)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """An MCP server over HTTP whose only tool returns a large text."""
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        answer = {"content": [{"type": "text", "text": "x" * 100_000}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@check
+def wrap_url() -> bool:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            return wrap("--url", f"http://127.0.0.1:{server.server_port}/mcp")
+        finally:
+            server.shutdown()
+
+
+@check_base
+def no_sdk_is_installed() -> bool:
+    return not any(importlib.util.find_spec(name) for name in ("mcp", "mcp_types", "fastmcp", "pydantic", "starlette"))
+
+
+def run_serve(*requests: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Serve a Python function with `forebay serve`, and send it requests."""
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["wrap", "--store", Path(folder).as_uri(), "--", sys.executable, "-c", SERVER]
-        command = [sys.executable, "-m", "forebay", *arguments]
-        process = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, check=True)
-    descriptor = json.loads(json.loads(process.stdout)["result"]["content"][0]["text"])
-    return bool(descriptor["size_bytes"] == 100_000)
+        Path(folder, "tools.py").write_text("def double(number: int) -> int:\n    return 2 * number\n")
+        config = Path(folder, "forebay.toml")
+        config.write_text(f'store = "{Path(folder, "store").as_uri()}"\n[upstreams.mine]\npython = "tools"\n')
+        return run_forebay(
+            "serve", "--config", str(config), stdin="".join(json.dumps(line) + "\n" for line in requests)
+        )
+
+
+@check_base
+def serve_names_its_extra() -> bool:
+    done = run_serve()
+    return done.returncode == 2 and done.stderr.count("\n") == 1 and "pip install 'forebay[serve]'" in done.stderr
+
+
+@check_base
+def adapters_name_their_extras() -> bool:
+    for extra in ("mcp", "fastmcp"):
+        try:
+            importlib.import_module(f"forebay.adapters.{extra}")
+        except forebay.MissingExtra as error:
+            if f"pip install 'forebay[{extra}]'" in str(error):
+                continue
+        return False
+    return True
 
 
 @check
@@ -158,8 +244,21 @@ def command() -> bool:
         return bool(json.loads(answer)["item_count"] == 100)
 
 
-@check
-def server() -> bool:
+@check_serve
+def serve() -> bool:
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "smoke", "version": "1"}}
+    call = {"name": "double", "arguments": {"number": 21}}
+    done = run_serve(
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    )
+    results = {answer["id"]: answer["result"] for answer in map(json.loads, done.stdout.splitlines()) if "id" in answer}
+    return bool(results[2]["content"][0]["text"] == "42")
+
+
+@check_serve
+def adapter() -> bool:
     import asyncio
 
     from forebay.adapters.mcp import Forebay
@@ -193,8 +292,10 @@ def errors() -> bool:
 
 
 def main() -> int:
+    kind = "serve" if sys.argv[1:] == ["serve"] else "base"
+    checks = [*CHECKS["both"], *CHECKS[kind]]
     failed = 0
-    for function in CHECKS:
+    for function in checks:
         try:
             outcome = "ok" if function() else "wrong answer"
         except Exception as error:
@@ -202,7 +303,7 @@ def main() -> int:
         if outcome != "ok":
             failed += 1
             print(f"{function.__name__}: {outcome}")
-    print(f"smoke: {len(CHECKS) - failed} passed, {failed} failed")
+    print(f"smoke of {kind}: {len(checks) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

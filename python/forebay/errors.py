@@ -18,7 +18,8 @@ ForebayError
 ├── CapabilityDisabled (PermissionError) the tool's capability is switched off
 ├── FileRefDenied     (PermissionError)    a reference to a file that is not allowed
 ├── FileRefNotFound   (FileNotFoundError)  a reference to a file that does not exist
-└── FileRefTooLarge   (ValueError)   references that together read more bytes than one call may
+├── FileRefTooLarge   (ValueError)   references that together read more bytes than one call may
+└── MissingExtra      (ModuleNotFoundError) a package that an extra of forebay installs
 """
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "InvalidJSON",
     "InvalidPattern",
     "InvalidText",
+    "MissingExtra",
     "PathNotFound",
     "RedactionFailed",
     "StoreFull",
@@ -177,9 +179,25 @@ class FileRefTooLarge(ForebayError, ValueError):
     code = "file_ref_too_large"
 
 
-def make_install_hint(extra: str) -> str:
-    """Return a sentence that says how to install an extra of the package."""
-    return (
-        f"install forebay again with the extra {extra}: "
-        f"pip install '.[{extra}]' in a checkout, or pip install 'dist/….whl[{extra}]' of a wheel"
-    )
+class MissingExtra(ForebayError, ModuleNotFoundError):
+    """A package that an extra of forebay installs is missing, or too old."""
+
+    code = "missing_extra"
+
+
+def make_missing_extra(user: str, extra: str, error: ImportError) -> MissingExtra:
+    """Return the error for a failed import in `user`, a part of forebay that needs an extra."""
+    import importlib.metadata
+
+    package = (error.name or "").partition(".")[0]
+    if package == "forebay":
+        raise error
+    try:
+        version = importlib.metadata.version(package)
+        # The extra would replace a version that something else in this environment may need.
+        text = f"{user} does not work with {package} {version}: pip install 'forebay[{extra}]' in another environment"
+    except (ValueError, importlib.metadata.PackageNotFoundError):
+        text = f"{user} needs {package or 'more'}: pip install 'forebay[{extra}]'"
+    missing = MissingExtra(text)
+    missing.name = error.name
+    return missing

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
-from forebay import InvalidArgument
+from forebay import InvalidArgument, MissingExtra
 from forebay.cli.parser import parse_arguments
 from forebay.config.files import FileNotChanged, replace_file
 from forebay.config.options import OPTIONS
@@ -102,7 +102,7 @@ def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPa
         if name.startswith(("forebay.hub", "forebay.operations")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    with pytest.raises(InvalidArgument, match=r"needs jsonschema_rs; install .* pip install '\.\[operations\]'"):
+    with pytest.raises(MissingExtra, match=r"^forebay serve .* jsonschema_rs .*: pip install 'forebay\[serve\]'"):
         args.run(args)
 
 

@@ -37,4 +37,4 @@ def test_importing_them_imports_neither_sdk_nor_client(module: str) -> None:
 
 def test_without_the_extra_it_says_what_to_install() -> None:
     script = "import sys; sys.modules['jsonschema_rs'] = None\ntry: import forebay.operations\n"
-    assert "pip install '.[operations]'" in run(script + "except ModuleNotFoundError as error: print(error)")
+    assert "pip install 'forebay[serve]'" in run(script + "except ModuleNotFoundError as error: print(error)")

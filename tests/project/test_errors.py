@@ -16,8 +16,10 @@ from forebay import (
     InvalidPattern,
     InvalidText,
     ItemIndex,
+    MissingExtra,
     PathNotFound,
 )
+from forebay.errors import make_missing_extra
 
 TREE = [
     (ForebayError, Exception, "internal"),
@@ -30,6 +32,7 @@ TREE = [
     (FileRefDenied, PermissionError, "file_ref_denied"),
     (FileRefNotFound, FileNotFoundError, "file_ref_not_found"),
     (FileRefTooLarge, ValueError, "file_ref_too_large"),
+    (MissingExtra, ModuleNotFoundError, "missing_extra"),
 ]
 
 
@@ -141,3 +144,21 @@ def test_a_byte_order_mark_is_named_in_the_error(verb: Callable[[Any], Any], dat
     with pytest.raises(InvalidJSON, match="starts with a byte order mark; remove it") as caught:
         verb(data)
     assert caught.value.index == 0
+
+
+def test_a_missing_extra_is_named() -> None:
+    error = make_missing_extra("forebay x", "y", ModuleNotFoundError("No module named 'nope.a'", name="nope.a"))
+    assert (str(error), error.name) == ("forebay x needs nope: pip install 'forebay[y]'", "nope.a")
+
+
+def test_the_version_that_does_not_fit_is_named() -> None:
+    error = make_missing_extra("forebay x", "y", ImportError("cannot import name 'a'", name="pytest"))
+    assert str(error).startswith(f"forebay x does not work with pytest {pytest.__version__}: ")
+    assert "pip install 'forebay[y]' in another environment" in str(error)
+
+
+def test_a_broken_module_of_forebay_is_no_missing_extra() -> None:
+    broken = ImportError("cannot import name 'a'", name="forebay.store")
+    with pytest.raises(ImportError, match="cannot import name") as caught:
+        make_missing_extra("forebay x", "y", broken)
+    assert caught.value is broken

@@ -47,6 +47,7 @@ ERRORS = [
     "InvalidJSON",
     "InvalidPattern",
     "InvalidText",
+    "MissingExtra",
     "PathNotFound",
     "RedactionFailed",
     "StoreFull",

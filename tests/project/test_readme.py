@@ -103,10 +103,3 @@ def test_tools_and_apis_become_operations(tmp_path: Path, monkeypatch: pytest.Mo
     exec("async def main():\n" + textwrap.indent(example + "\nreturn envelope", "    "), names)  # noqa: S102
     envelope = asyncio.run(names["main"]())
     assert (envelope.data, envelope.meta.source) == ({"found": "Ada"}, "mcp")
-
-
-def test_the_readme_names_no_package_registry() -> None:
-    root = README.parent
-    texts = [README, *root.glob("docs/*.md"), *root.glob("python/forebay/**/*.py")]
-    sent = re.compile(r"""(?:pip install ['"]?|uvx |pipx run )forebay\b""")
-    assert [str(path) for path in texts if sent.search(path.read_text(encoding="utf-8"))] == []

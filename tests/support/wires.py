@@ -2,12 +2,13 @@
 
 import http.client
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = [LEGACY, MODERN]
@@ -61,7 +62,7 @@ def extract_message(body: bytes) -> bytes:
     return line.removeprefix(b"data: ")
 
 
-class _StdioWire:
+class StdioWire:
     def __init__(self, process: "subprocess.Popen[bytes]", era: str) -> None:
         self._process, self._era, self._id, self.initialize_response = process, era, 0, b""
         self.notifications: list[bytes] = []
@@ -96,7 +97,9 @@ class HttpWire:
             self._headers["authorization"] = f"Bearer {token}"
         if era == LEGACY:
             self.initialize_response = self.request("initialize", INITIALIZE_PARAMS)
-            self._headers["mcp-protocol-version"] = "2025-11-25"
+            # Older SDKs offer an older version.
+            version = re.search(rb'"protocolVersion": ?"([^"]+)"', self.initialize_response)
+            self._headers["mcp-protocol-version"] = version[1].decode() if version else "2025-11-25"
             self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def request(self, method: str, params: dict[str, Any] | None = None) -> bytes:
@@ -141,10 +144,12 @@ def make_request(number: int, method: str, params: dict[str, Any] | None, era: s
 
 
 @contextmanager
-def start_server(script: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+def start_server(
+    script: str, *arguments: str, python: str = sys.executable, log: int | IO[bytes] = subprocess.DEVNULL
+) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a server script of this folder. It ends with its input, or over HTTP by a signal."""
-    command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    command = [python, str(Path(__file__).with_name(script)), *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
     try:
         yield process
     finally:
@@ -176,7 +181,7 @@ class Servers:
             yield connect_http(self.port(options), era)
             return
         with start_server(self._script, transport, json.dumps(options)) as process:
-            yield _StdioWire(process, era)
+            yield StdioWire(process, era)
 
 
 def connect_http(port: int, era: str, token: str | None = None) -> HttpWire:

@@ -1,41 +1,37 @@
-"""forebay in a server of fastmcp: large results become handles.
+"""forebay in a server of fastmcp, version 2.12 or newer: large results become handles.
 
 mcp = FastMCP("crawler", middleware=[ForebayMiddleware(output_mode="auto")])
 """
 
-import base64
 import contextlib
 import dataclasses
+import importlib.metadata
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import mcp_types as wire
-from anyio.to_thread import run_sync
-
-from forebay.errors import make_install_hint
+from forebay.errors import ForebayError, InvalidArgument, make_missing_extra
 
 try:
-    import fastmcp as _  # noqa: F401 - fail early with a message that names the extra
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error.name} is not here; {make_install_hint('fastmcp')}", name=error.name) from None
+    if TYPE_CHECKING or int(importlib.metadata.version("fastmcp").partition(".")[0]) >= 4:
+        from forebay.adapters import fastmcp_v4 as sdk
+    else:
+        from forebay.adapters import fastmcp_v2 as sdk
 
-from fastmcp.exceptions import FastMCPError
-from fastmcp.resources import ResourceContent, ResourceResult, ResourceTemplate
-from fastmcp.server.dependencies import FastMCPRequestContext, get_access_token, get_context
-from fastmcp.server.middleware import CallNext, MiddlewareContext
-from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
-from fastmcp.server.providers import Provider
-from fastmcp.tools import Tool, ToolResult
-from fastmcp.tools.base import InputRequiredToolResult
-from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import PrivateAttr
+    from anyio.to_thread import run_sync
+    from fastmcp.exceptions import FastMCPError
+    from fastmcp.resources import ResourceTemplate
+    from fastmcp.server.dependencies import get_access_token, get_context
+    from fastmcp.server.middleware import CallNext, MiddlewareContext
+    from fastmcp.tools import Tool
+    from pydantic import PrivateAttr
+except ImportError as error:
+    raise make_missing_extra(__name__, "fastmcp", error) from None
 
-from forebay.adapters.mcp import get_client, get_connection, get_lasting_connection, get_principal
-from forebay.adapters.sdk_internals import get_request_params, get_server_info
-from forebay.errors import ForebayError, InvalidArgument
+from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal, make_error
+from forebay.adapters.sdk_internals import get_server_info
+from forebay.outputs.clients import Client, find_client
 from forebay.outputs.contract.context import is_in_tool_call
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ToolCall
@@ -45,8 +41,10 @@ from forebay.outputs.schemas import allow_handle, allow_handle_for_fastmcp
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, OutputTools, is_resource_uri, read_resource
 from forebay.store import Store
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
+from forebay.wire.messages import INVALID_PARAMS
+from forebay.wire.protocol import SERVER_INFO_KEY, is_modern
 
-__all__ = ["ForebayMiddleware"]
+__all__ = ["ForebayMiddleware", "get_client"]
 
 _log = logging.getLogger("forebay")
 
@@ -70,23 +68,23 @@ class _AddedTool(Tool):
             name=definition["name"],
             description=definition["description"],
             parameters=definition["inputSchema"],
-            annotations=wire.ToolAnnotations.model_validate(definition["annotations"]),
+            annotations=sdk.wire.ToolAnnotations.model_validate(definition["annotations"]),
             meta=definition["_meta"],
         )
         tool._policy = policy
         return tool
 
-    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+    async def run(self, arguments: dict[str, Any]) -> sdk.ToolResult:
         """Run the tool. fastmcp calls this for a `tools/call` request."""
         caller = _expand_caller.get() or _make_caller(self._policy)
         call = _make_call(self.name, _get_current_request(), self._policy)
-        return _to_tool_result(await run_sync(self._policy.call_own_tool, arguments, caller, call))
+        return sdk.make_tool_result(await run_sync(self._policy.call_own_tool, arguments, caller, call))
 
 
 class _StoredOutputTemplate(ResourceTemplate):
     """A resource template without a MIME type, since a payload may have any type. fastmcp's default would be text."""
 
-    def to_mcp_template(self, **overrides: Any) -> wire.ResourceTemplate:
+    def to_mcp_template(self, **overrides: Any) -> sdk.wire.ResourceTemplate:
         return super().to_mcp_template(**{"mimeType": None, **overrides})
 
 
@@ -106,7 +104,7 @@ _STORED_OUTPUT_TEMPLATE = _StoredOutputTemplate(
 )
 
 
-class ForebayMiddleware(ToolInjectionMiddleware):
+class ForebayMiddleware(sdk.ToolInjectionMiddleware):
     """Middleware for a fastmcp server, with the options of `OutputPolicy` and of a store.
 
     An exception of a tool is raised unchanged, unless its message is too large. Then the message is stored, and
@@ -115,11 +113,13 @@ class ForebayMiddleware(ToolInjectionMiddleware):
 
     @copy_parameters(OutputPolicy)
     def __init__(self, *args: Any, **options: Any) -> None:
-        # Our tools are looked up in `get_injected_tool`, because their names may change.
-        super().__init__([])
+        if sdk.FINDS_INJECTED_TOOLS:
+            # Our tools are looked up in `get_injected_tool`, because their names may change.
+            super().__init__([])
         self.policy = OutputPolicy(*args, **options)
         self._own_tools_source: OutputTools | None = None
         self._own_tools: dict[str, _AddedTool] = {}
+        self._has_warned = False
 
     @property
     def store(self) -> Store:
@@ -157,32 +157,26 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         """Return our tool with this name. fastmcp also calls this if the server is mounted in another one."""
         return self._get_own_tools().get(name)
 
-    async def on_initialize(
-        self,
-        context: MiddlewareContext[wire.InitializeRequest],
-        call_next: CallNext[wire.InitializeRequest, wire.InitializeResult | None],
-    ) -> wire.InitializeResult | None:
+    async def on_initialize(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         """Return the server's answer, with instructions that say what a handle is."""
-        result = await call_next(context)
+        return self._extend_instructions(await call_next(context))
+
+    async def on_discover(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """Return the server's answer, with instructions that say what a handle is."""
+        return self._extend_instructions(await call_next(context))
+
+    def _extend_instructions(self, result: Any) -> Any:
+        if isinstance(result, dict):
+            return {**result, "instructions": self.policy.extend_instructions(result.get("instructions"))}
+        # Older versions of fastmcp return nothing here.
         if result is None:
             return None
         return result.model_copy(update={"instructions": self.policy.extend_instructions(result.instructions)})
 
-    async def on_discover(
-        self,
-        context: MiddlewareContext[wire.DiscoverRequest],
-        call_next: CallNext[wire.DiscoverRequest, wire.DiscoverResult | dict[str, Any]],
-    ) -> wire.DiscoverResult | dict[str, Any]:
-        """Return the server's answer, with instructions that say what a handle is."""
-        result = await call_next(context)
-        if isinstance(result, dict):
-            return {**result, "instructions": self.policy.extend_instructions(result.get("instructions"))}
-        return result.model_copy(update={"instructions": self.policy.extend_instructions(result.instructions)})
-
     async def on_list_tools(
         self,
-        context: MiddlewareContext[wire.ListToolsRequest],
-        call_next: CallNext[wire.ListToolsRequest, Sequence[Tool]],
+        context: MiddlewareContext[sdk.wire.ListToolsRequest],
+        call_next: CallNext[sdk.wire.ListToolsRequest, Sequence[Tool]],
     ) -> Sequence[Tool]:
         """Return the server's visible tools, rewritten to allow handles, and our tools."""
         await self._learn_tools(context)
@@ -191,8 +185,9 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         if _includes_hidden.get():
             return self._rewrite_tools(tools)
         expanded = self.policy.get_expanded_tools(_find_lasting_connection(context)) or ()
-        tools = [tool for tool in tools if self.policy.capabilities.is_listed(tool.name, expanded)]
-        return [*self._rewrite_tools(tools), *self._get_own_tools().values()]
+        tools = [tool for tool in tools if self.policy.capabilities.is_listed(sdk.get_tool_name(tool), expanded)]
+        own_tools = () if self._is_mounted(context) else self._get_own_tools().values()
+        return [*self._rewrite_tools(tools), *own_tools]
 
     def _rewrite_tools(self, tools: Sequence[Tool]) -> list[Tool]:
         definitions = [_describe_tool(tool) for tool in tools]
@@ -200,9 +195,9 @@ class ForebayMiddleware(ToolInjectionMiddleware):
 
     async def on_call_tool(
         self,
-        context: MiddlewareContext[wire.CallToolRequestParams],
-        call_next: CallNext[wire.CallToolRequestParams, ToolResult],
-    ) -> ToolResult:
+        context: MiddlewareContext[sdk.wire.CallToolRequestParams],
+        call_next: CallNext[sdk.wire.CallToolRequestParams, sdk.ToolResult],
+    ) -> sdk.ToolResult:
         """Return the tool's own result, or a handle if the result is too large."""
         if is_in_tool_call():
             # A tool that calls another tool needs the whole result of that tool.
@@ -214,16 +209,19 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         if name in policy.tools.names:
             return await self._call_own_tool(context, call_next, call)
         if (refusal := policy.refuse_disabled(name, call.principal)) is not None:
-            return _to_tool_result(refusal)
+            return sdk.make_tool_result(refusal)
         try:
             request = _get_request(context)
-            meta = (get_request_params(request).get("_meta") if request else None) or {}
-            client = get_client(request.session) if request else None
+            meta = sdk.get_meta(request) if request else {}
+            client = _find_client(request) if request else None
             mode, arguments = policy.resolve_mode(name, given_arguments, meta, client)
             if policy.has_references(arguments):
                 arguments = await run_sync(policy.resolve_references, name, arguments, call.principal)
         except ForebayError as error:
-            return _to_tool_result(error_result(error))
+            return sdk.make_tool_result(error_result(error))
+        if self._is_mounted(context):
+            # A handle could not be read.
+            mode = dataclasses.replace(mode, output_mode="inline", contract=None)
         if arguments is not given_arguments:
             context = context.copy(message=context.message.model_copy(update={"arguments": arguments}))
         with policy.make_context(
@@ -233,7 +231,8 @@ class ForebayMiddleware(ToolInjectionMiddleware):
             limits=mode.contract,
             fetch_with=call.fetch_with,
         ) as response_context:
-            if mode.output_mode == "inline" and mode.contract is None and policy.monitor is None:
+            is_unmeasured = policy.monitor is None and not policy.suggests_auto
+            if mode.output_mode == "inline" and mode.contract is None and is_unmeasured:
                 return await call_next(context)
             call = dataclasses.replace(call.with_mode(mode), contract_responses=response_context.responses)
             try:
@@ -243,51 +242,61 @@ class ForebayMiddleware(ToolInjectionMiddleware):
                 if replacement is None:
                     raise
                 return replacement
-        if not isinstance(result, ToolResult) or isinstance(result, InputRequiredToolResult):
+        if not sdk.has_output(result):
             return result
-        return await self._store_result(context, _dump_result(result), mode, call) or result
+        return await self._store_result(context, sdk.dump_result(result), mode, call) or result
+
+    def _is_mounted(self, context: MiddlewareContext[Any]) -> bool:
+        """Return whether the server is mounted in another one whose clients could not call our tools."""
+        is_mounted = context.fastmcp_context is not None and not sdk.is_in_chain(self, context.fastmcp_context)
+        if is_mounted and not self._has_warned:
+            _log.warning("forebay: this server is mounted in another one; add ForebayMiddleware to that one, too")
+            self._has_warned = True
+        return is_mounted
 
     async def _call_own_tool(
         self,
-        context: MiddlewareContext[wire.CallToolRequestParams],
-        call_next: CallNext[wire.CallToolRequestParams, ToolResult],
+        context: MiddlewareContext[sdk.wire.CallToolRequestParams],
+        call_next: CallNext[sdk.wire.CallToolRequestParams, sdk.ToolResult],
         call: ToolCall,
-    ) -> ToolResult:
+    ) -> sdk.ToolResult:
         is_expanding = call.tool == self.policy.tools.expand_tool
         async with self._set_expand_caller(context) if is_expanding else contextlib.nullcontext():
-            result = await call_next(context)
+            if sdk.FINDS_INJECTED_TOOLS:
+                result = await call_next(context)
+            else:
+                result = await self._get_own_tools()[call.tool].run(context.message.arguments or {})
         # Record the response only for a monitor, since `_dump_result` serializes the page once more.
-        if self.policy.monitor is not None and isinstance(result, ToolResult):
-            self.policy.record_response(call.tool, _dump_result(result), **_make_record_arguments(context, call))
+        if self.policy.monitor is not None and isinstance(result, sdk.ToolResult):
+            self.policy.record_response(call.tool, sdk.dump_result(result), **_make_record_arguments(context, call))
         return result
 
     async def on_list_resource_templates(
         self,
-        context: MiddlewareContext[wire.ListResourceTemplatesRequest],
-        call_next: CallNext[wire.ListResourceTemplatesRequest, Sequence[ResourceTemplate]],
+        context: MiddlewareContext[sdk.wire.ListResourceTemplatesRequest],
+        call_next: CallNext[sdk.wire.ListResourceTemplatesRequest, Sequence[ResourceTemplate]],
     ) -> Sequence[ResourceTemplate]:
         """Return the server's templates, and the one for stored payloads."""
         return [*await call_next(context), _STORED_OUTPUT_TEMPLATE]
 
     async def on_read_resource(
         self,
-        context: MiddlewareContext[wire.ReadResourceRequestParams],
-        call_next: CallNext[wire.ReadResourceRequestParams, ResourceResult],
-    ) -> ResourceResult:
+        context: MiddlewareContext[sdk.wire.ReadResourceRequestParams],
+        call_next: CallNext[sdk.wire.ReadResourceRequestParams, sdk.ResourceResult],
+    ) -> sdk.ResourceResult:
         """Return a page of a stored payload if the URI names one, else the server's resource."""
         uri = str(context.message.uri)
         if not is_resource_uri(uri):
             return await call_next(context)
         if context.fastmcp_context is not None:
             # Without `call_next`, no other middleware can refuse. So ask each here whether it denies access.
-            for middleware in context.fastmcp_context.fastmcp.middleware:
-                await middleware.check_resource_access(context)
+            await sdk.check_resource_access(context, context.fastmcp_context.fastmcp)
         caller = _make_caller(self.policy)
         try:
             page = await run_sync(read_resource, self.store, uri, caller)
         except ForebayError as error:
-            raise MCPError(code=wire.INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
-        return ResourceResult([_to_resource_content(content) for content in page["contents"]])
+            raise make_error(INVALID_PARAMS, str(error), error.to_dict()["error"]) from None
+        return sdk.make_resource_result(page["contents"])
 
     @contextlib.asynccontextmanager
     async def _set_expand_caller(self, context: MiddlewareContext[Any]) -> AsyncIterator[None]:
@@ -296,7 +305,7 @@ class ForebayMiddleware(ToolInjectionMiddleware):
         fastmcp = context.fastmcp_context
         listing_token = _includes_hidden.set(True)
         try:
-            tools = await fastmcp.fastmcp.list_tools()
+            tools = await sdk.list_visible_tools(fastmcp.fastmcp)
         finally:
             _includes_hidden.reset(listing_token)
         definitions = [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
@@ -327,28 +336,30 @@ class ForebayMiddleware(ToolInjectionMiddleware):
             policy.reserve_server_info(get_server_info(server))
         # If the server cannot list its tools, they can still be called.
         with contextlib.suppress(Exception):
-            policy.learn_tools([_describe_tool(tool) for tool in await Provider.list_tools(server)])
+            policy.learn_tools([_describe_tool(tool) for tool in await sdk.list_all_tools(server)])
 
     async def _store_result(
-        self, context: MiddlewareContext[wire.CallToolRequestParams], result: Result, mode: Mode, call: ToolCall
-    ) -> ToolResult | None:
+        self, context: MiddlewareContext[sdk.wire.CallToolRequestParams], result: Result, mode: Mode, call: ToolCall
+    ) -> sdk.ToolResult | None:
         """Store a result and return its replacement, or return `None` if the result goes inline."""
         pipeline, fastmcp, request = self.policy.pipeline, context.fastmcp_context, _get_request(context)
-        if fastmcp and request and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        if fastmcp and request and is_modern(request.protocol_version):
             # fastmcp adds these fields later. Add them now, so that they count towards the size of the result.
-            meta = {**(result.get("_meta") or {}), wire.SERVER_INFO_META_KEY: get_server_info(fastmcp.fastmcp)}
+            meta = {**(result.get("_meta") or {}), SERVER_INFO_KEY: get_server_info(fastmcp.fastmcp)}
             result = {**result, "resultType": "complete", "_meta": meta}
         is_inline = pipeline.is_inline(result, mode, is_ascii=call.is_ascii)
+        if is_inline:
+            self.policy.suggest_auto(call.tool, result, is_ascii=call.is_ascii)
         sent = result if is_inline else await run_sync(pipeline.store_result, strip_wrap_result(result), call)
         self.policy.record_response(call.tool, sent, mode, is_inline=is_inline, **_make_record_arguments(context, call))
-        return None if is_inline else _to_tool_result(sent, result)
+        return None if is_inline else sdk.make_tool_result(sent, result)
 
 
 def _describe_tool(tool: Tool) -> dict[str, Any]:
     """Return the fields of a tool's definition that `OutputPolicy` needs."""
     annotations = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
     return {
-        "name": tool.name,
+        "name": sdk.get_tool_name(tool),
         "inputSchema": tool.parameters,
         "outputSchema": tool.output_schema,
         "annotations": annotations,
@@ -360,53 +371,21 @@ def _apply_rewrite(tool: Tool, original_definition: Mapping[str, Any], new_defin
     """Return a tool with the schemas of its rewritten definition."""
     if new_definition == original_definition:
         return tool
-    schema = new_definition["outputSchema"]
-    if tool.output_schema and schema == allow_handle(tool.output_schema):
-        schema = allow_handle_for_fastmcp(tool.output_schema)
+    schema, original = new_definition["outputSchema"], tool.output_schema
+    if original and schema in (allow_handle(original), allow_handle_for_fastmcp(original)):
+        schema = sdk.allow_handle(original)
     return tool.model_copy(update={"parameters": new_definition["inputSchema"], "output_schema": schema})
 
 
-def _dump_result(result: ToolResult) -> Result:
-    """Return a result as fastmcp will send it."""
-    sent = result.to_mcp_result()
-    if isinstance(sent, tuple):
-        sent = wire.CallToolResult(content=sent[0], structured_content=sent[1])
-    elif isinstance(sent, list):
-        sent = wire.CallToolResult(content=sent)
-    return sent.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"result_type"})
-
-
-def _to_tool_result(result: Result, original_result: Result | None = None) -> ToolResult:
-    """Convert a result that forebay made to a fastmcp result.
-
-    fastmcp adds `serverInfo` itself, so `serverInfo` is left out here. It is kept only if forebay has shortened it, so
-    that it differs from that of `original_result`.
-    """
-    sent = wire.CallToolResult.model_validate(result)
-    original_info = ((original_result or {}).get("_meta") or {}).get(wire.SERVER_INFO_META_KEY)
-    meta = {
-        key: value
-        for key, value in (sent.meta or {}).items()
-        if key != wire.SERVER_INFO_META_KEY or (original_info is not None and value != original_info)
-    }
-    return ToolResult(sent.content, sent.structured_content, meta or None, sent.is_error)
-
-
-def _to_resource_content(content: Mapping[str, Any]) -> ResourceContent:
-    """Convert one of the `contents` of a `resources/read` result to fastmcp's type."""
-    data = base64.b64decode(content["blob"]) if "blob" in content else content["text"]
-    return ResourceContent(data, content["mimeType"])
-
-
-def _get_request(context: MiddlewareContext[Any]) -> FastMCPRequestContext | None:
+def _get_request(context: MiddlewareContext[Any]) -> sdk.Request | None:
     """Return the request of a middleware call, or `None` if the program itself made the call."""
-    return context.fastmcp_context.request_context if context.fastmcp_context else None
+    return sdk.get_request(context.fastmcp_context) if context.fastmcp_context else None
 
 
-def _get_current_request() -> FastMCPRequestContext | None:
+def _get_current_request() -> sdk.Request | None:
     """Return the current request, or `None` outside of a request."""
     try:
-        return get_context().request_context
+        return sdk.get_request(get_context())
     except RuntimeError:
         return None
 
@@ -420,19 +399,18 @@ def _make_caller(policy: OutputPolicy) -> Caller:
         principal,
         is_public=policy.needs_long_handles(request.request),
         is_ascii=_is_ascii(request),
-        max_page_bytes=policy.get_max_page_bytes(get_client(request.session)),
+        max_page_bytes=policy.get_max_page_bytes(_find_client(request)),
     )
 
 
-def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputPolicy) -> ToolCall:
+def _make_call(tool: str, request: sdk.Request | None, policy: OutputPolicy) -> ToolCall:
     """Return the properties of a call that the pipeline needs."""
     principal = get_principal(get_access_token())
     if request is None:
         return ToolCall(tool, principal, handle_length=policy.handle_length or SHORT_HANDLE_LENGTH)
     # If this server is mounted in another one, the tool name that the client sends begins with a namespace.
-    client_name = str(get_request_params(request).get("name", tool))
+    client_name = sdk.get_client_tool_name(request) or tool
     namespace = client_name.removesuffix(tool) if client_name.endswith(tool) else ""
-    client = get_client(request.session)
     return ToolCall(
         tool,
         principal,
@@ -441,14 +419,20 @@ def _make_call(tool: str, request: FastMCPRequestContext | None, policy: OutputP
         # Handles are long over HTTP: anyone who can reach the server may try to guess them.
         handle_length=policy.handle_length or (SHORT_HANDLE_LENGTH if request.request is None else LONG_HANDLE_LENGTH),
         is_ascii=_is_ascii(request),
-        fetch_with=namespace + policy.tools.fetch_tool if namespace else policy.name_fetch_tool(client),
+        fetch_with=namespace + policy.tools.fetch_tool if namespace else policy.name_fetch_tool(_find_client(request)),
         is_mounted=bool(namespace),
     )
 
 
-def _is_ascii(request: FastMCPRequestContext) -> bool:
+def _is_ascii(request: sdk.Request) -> bool:
     """Return whether the SDK escapes non-ASCII characters in the response: over HTTP, in the newest protocol."""
-    return request.request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return request.request is not None and is_modern(request.protocol_version)
+
+
+def _find_client(request: sdk.Request) -> Client | None:
+    """Return the client of a request, if it is a known one."""
+    client = sdk.get_client(request)
+    return None if client is None else find_client(client[0])
 
 
 def _make_record_arguments(context: MiddlewareContext[Any], call: ToolCall) -> dict[str, Any]:
@@ -466,3 +450,9 @@ def _find_lasting_connection(context: MiddlewareContext[Any]) -> object:
     """Return the connection of a request if notifications can be sent on it at any time, else `None`."""
     request = _get_request(context)
     return None if request is None else get_lasting_connection(request.session, request.protocol_version)
+
+
+def get_client(context: MiddlewareContext[Any]) -> tuple[str, str] | None:
+    """Return the name and version of the client that sent a request, or `None` if they are not known."""
+    request = _get_request(context)
+    return None if request is None else sdk.get_client(request)

@@ -1,28 +1,29 @@
-"""forebay in a server of the `mcp` SDK: large results become handles.
+"""forebay in a server of the `mcp` SDK, version 1 or 2: large results become handles.
 
-server = MCPServer("crawler")
+server = MCPServer("crawler")  # FastMCP in version 1
 Forebay(output_mode="auto").install(server)
 """
 
 import contextlib
+import importlib.metadata
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-import anyio.to_thread
-from mcp.server import MCPServer, Server
-from mcp.server.auth.middleware.auth_context import get_access_token
-from mcp.server.auth.provider import AccessToken, principal_components
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.session import ServerSession
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY, methods
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from forebay.errors import ForebayError, InvalidArgument, make_missing_extra
 
-from forebay.adapters.sdk_internals import get_server_connection, get_server_info
-from forebay.errors import ForebayError, InvalidArgument
+try:
+    import anyio.to_thread
+
+    if TYPE_CHECKING or int(importlib.metadata.version("mcp").partition(".")[0]) >= 2:
+        from forebay.adapters import mcp_v2 as sdk
+    else:
+        from forebay.adapters import mcp_v1 as sdk
+except ImportError as error:
+    raise make_missing_extra(__name__, "mcp", error) from None
+
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ResultSink, ToolCall
@@ -46,20 +47,22 @@ from forebay.store.handles import (
     make_subject_principal,
 )
 from forebay.store.payload import encode, escaped_size
+from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND
 from forebay.wire.protocol import PageCursors, next_cursor
 
-__all__ = ["Forebay", "get_client", "get_connection", "get_lasting_connection", "get_principal", "get_task_owners"]
-
-_Context = ServerRequestContext[Any, Any]
+__all__ = [
+    "Forebay",
+    "get_client",
+    "get_connection",
+    "get_lasting_connection",
+    "get_principal",
+    "get_task_owners",
+    "make_error",
+]
 
 _MAX_LIST_PAGES = 100
 """Maximum number of pages of `tools/list` to read."""
 
-_MODERN_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""Fields that the newest protocol version requires in results. The SDK drops fields that a result cannot have."""
-
-
-_S = TypeVar("_S", bound=MCPServer[Any] | Server[Any])
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -84,21 +87,20 @@ class Forebay:
         """Close the store, unless it was passed in by the caller."""
         self.policy.close()
 
-    def install(self, server: _S) -> _S:
+    def install(self, server: sdk.AnyServer) -> sdk.AnyServer:
         """Add this middleware to a server, and return the server."""
-        if not isinstance(server, MCPServer | Server):
+        if not isinstance(server, sdk.SERVER_TYPES):
             raise InvalidArgument(
                 f"install() takes a server of the mcp SDK, not {type(server).__module__}.{type(server).__qualname__}; "
                 "for fastmcp there is forebay.adapters.fastmcp.ForebayMiddleware"
             )
-        if any(isinstance(installed, Forebay) for installed in server.middleware):
+        if not sdk.install(self, server):
             raise InvalidArgument("this server has a forebay already; give that one the options")
-        server.middleware.append(self)
-        self._server_info = get_server_info(server)
+        self._server_info = sdk.get_server_info(server)
         self.policy.reserve_server_info(self._server_info)
         return server
 
-    async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+    async def __call__(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
         """Handle a request or notification, as the SDK's middleware protocol requires."""
         if ctx.request_id is None:
             # Only requests are handled below. A notification may have the method name of a request.
@@ -118,14 +120,21 @@ class Forebay:
                 page = await _list_page(ctx, call_next)
                 return page or self._shape_result(ctx, {"resources": []})
             case "initialize" | "server/discover":
-                announces_changes = ctx.method == "initialize" and self.policy.tools.expand_tool is not None
-                result = _add_capabilities(await call_next(ctx), announces_changes=announces_changes)
-                if not isinstance(result, dict):
-                    return result
-                return {**result, "instructions": self.policy.extend_instructions(result.get("instructions"))}
+                result = await call_next(ctx)
+                return self._extend_initialize(result, ctx.method) if isinstance(result, dict) else result
         return await call_next(ctx)
 
-    async def _on_tools_call(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+    def _extend_initialize(self, result: dict[str, Any], method: str = "initialize") -> dict[str, Any]:
+        """Return the result of `initialize` or `server/discover` with the capabilities that forebay adds."""
+        capabilities = dict(result.get("capabilities") or {})
+        for name in ("tools", "resources"):
+            capabilities.setdefault(name, {})
+        if method == "initialize" and self.policy.tools.expand_tool is not None:
+            capabilities["tools"] = {**capabilities["tools"], "listChanged": True}
+        instructions = self.policy.extend_instructions(result.get("instructions"))
+        return {**result, "capabilities": capabilities, "instructions": instructions}
+
+    async def _on_tools_call(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
         policy = self.policy
         params = ctx.params or {}
         name, arguments = params.get("name"), params.get("arguments")
@@ -143,7 +152,7 @@ class Forebay:
         given_arguments = arguments if isinstance(arguments, Mapping) else {}
         try:
             meta = params.get("_meta") or {}
-            mode, tool_arguments = policy.resolve_mode(name, given_arguments, meta, get_client(ctx.session))
+            mode, tool_arguments = policy.resolve_mode(name, given_arguments, meta, _find_client(ctx))
             if policy.has_references(tool_arguments):
                 tool_arguments = await _run_in_thread(policy.resolve_references, name, tool_arguments, call.principal)
         except ForebayError as error:
@@ -162,7 +171,7 @@ class Forebay:
         with context, sink:
             try:
                 result = await call_next(ctx)
-            except MCPError as error:
+            except sdk.MCPError as error:
                 raise await _store_large_error(policy, error, mode, call) from None
         if find_task_id(result) is not None:
             policy.tasks.remember(result, name, mode, get_task_owners(ctx))
@@ -173,6 +182,8 @@ class Forebay:
         if context.failure is not None and _hides_error(result, name):
             result = {**cast("dict[str, Any]", result), **text_result(str(context.failure), is_error=True)}
         if not isinstance(result, dict) or policy.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+            if isinstance(result, dict):
+                policy.suggest_auto(name, result, is_ascii=call.is_ascii)
             self._record_response(ctx, name, result, mode)
             return result
         call = replace(call, contract_responses=context.responses)
@@ -180,7 +191,7 @@ class Forebay:
         self._record_response(ctx, name, replacement, mode, is_inline=False)
         return replacement
 
-    def _make_call(self, ctx: _Context, tool: str) -> ToolCall:
+    def _make_call(self, ctx: sdk.Context, tool: str) -> ToolCall:
         # Handles are long over HTTP: anyone who can reach the server may try to guess them.
         default_length = SHORT_HANDLE_LENGTH if ctx.request is None else LONG_HANDLE_LENGTH
         return ToolCall(
@@ -189,19 +200,19 @@ class Forebay:
             protocol_version=ctx.protocol_version,
             request_id=ctx.request_id,
             handle_length=self.policy.handle_length or default_length,
-            is_ascii=_is_ascii(ctx),
-            fetch_with=self.policy.name_fetch_tool(get_client(ctx.session)),
+            is_ascii=sdk.is_ascii(ctx),
+            fetch_with=self.policy.name_fetch_tool(_find_client(ctx)),
         )
 
-    def _make_caller(self, ctx: _Context) -> Caller:
+    def _make_caller(self, ctx: sdk.Context) -> Caller:
         return Caller(
             _get_current_principal(),
             is_public=self.policy.needs_long_handles(ctx.request),
-            is_ascii=_is_ascii(ctx),
-            max_page_bytes=self.policy.get_max_page_bytes(get_client(ctx.session)),
+            is_ascii=sdk.is_ascii(ctx),
+            max_page_bytes=self.policy.get_max_page_bytes(_find_client(ctx)),
         )
 
-    async def _on_task_result(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+    async def _on_task_result(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
         """Handle a request for the result of a task."""
         policy = self.policy
         known_call = policy.tasks.find_call(ctx.params, get_task_owners(ctx))
@@ -210,7 +221,7 @@ class Forebay:
         with ResultSink(policy.pipeline, call, mode) as sink:
             try:
                 response = await call_next(ctx)
-            except MCPError as error:
+            except sdk.MCPError as error:
                 raise await _store_large_error(policy, error, mode, call) from None
         result, replacement = get_task_result(ctx.method, response), sink.replacement
         if not isinstance(response, dict) or not isinstance(result, dict):
@@ -227,7 +238,7 @@ class Forebay:
             return response
         return cast("dict[str, Any]", set_task_result(ctx.method, response, replacement))
 
-    async def _on_own_tool_call(self, ctx: _Context, call_next: CallNext, call: ToolCall) -> HandlerResult:
+    async def _on_own_tool_call(self, ctx: sdk.Context, call_next: sdk.CallNext, call: ToolCall) -> sdk.HandlerResult:
         policy = self.policy
         arguments = (ctx.params or {}).get("arguments")
         caller = self._make_caller(ctx)
@@ -242,11 +253,11 @@ class Forebay:
         self._record_response(ctx, call.tool, result)
         return result
 
-    def _get_expanded_tools(self, ctx: _Context) -> set[str] | None:
+    def _get_expanded_tools(self, ctx: sdk.Context) -> set[str] | None:
         return self.policy.get_expanded_tools(get_lasting_connection(ctx.session, ctx.protocol_version))
 
     def _record_response(
-        self, ctx: _Context, tool: str, result: object, mode: Mode | None = None, *, is_inline: bool = True
+        self, ctx: sdk.Context, tool: str, result: object, mode: Mode | None = None, *, is_inline: bool = True
     ) -> None:
         # Find the principal and connection only for a monitor, since this takes time in every call.
         if self.policy.monitor is not None:
@@ -258,10 +269,10 @@ class Forebay:
                 principal=_get_current_principal(),
                 connection=get_connection(ctx.session, ctx.protocol_version),
                 request_id=ctx.request_id,
-                is_ascii=_is_ascii(ctx),
+                is_ascii=sdk.is_ascii(ctx),
             )
 
-    async def _list_all_tools(self, ctx: _Context, call_next: CallNext) -> list[dict[str, Any]]:
+    async def _list_all_tools(self, ctx: sdk.Context, call_next: sdk.CallNext) -> list[dict[str, Any]]:
         tools: list[dict[str, Any]] = []
         cursors = PageCursors(_MAX_LIST_PAGES)
         for page_params in cursors:
@@ -272,7 +283,7 @@ class Forebay:
             await anyio.sleep(0)
         return tools
 
-    async def _on_tools_list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+    async def _on_tools_list(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
         policy = self.policy
         if policy.capabilities.is_active and not policy.knows_tools:
             # The capability filter needs all tools of the server, not only those on this page.
@@ -283,38 +294,31 @@ class Forebay:
         visible = policy.list_visible(tools, self._get_expanded_tools(ctx) or ())
         return self._append_items(ctx, page, "tools", visible, policy.tools.list_definitions() if is_last else [])
 
-    async def _on_templates_list(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+    async def _on_templates_list(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
         page = await _list_page(ctx, call_next)
         added = [RESOURCE_TEMPLATE] if next_cursor(page) is None else []
         return self._append_items(ctx, page, "resourceTemplates", page.get("resourceTemplates") or [], added)
 
-    async def _on_resources_read(self, ctx: _Context) -> HandlerResult:
+    async def _on_resources_read(self, ctx: sdk.Context) -> sdk.HandlerResult:
         uri = (ctx.params or {})["uri"]
         try:
             page = await _run_in_thread(read_resource, self.store, uri, self._make_caller(ctx))
             return self._shape_result(ctx, page)
         except ForebayError as error:
-            raise MCPError(code=INVALID_PARAMS, message=str(error), data=error.to_dict()["error"]) from None
+            raise make_error(INVALID_PARAMS, str(error), error.to_dict()["error"]) from None
 
     def _append_items(
-        self, ctx: _Context, page: dict[str, Any], key: str, items: list[Any], added_items: list[Any]
+        self, ctx: sdk.Context, page: dict[str, Any], key: str, items: list[Any], added_items: list[Any]
     ) -> dict[str, Any]:
         """Return a page of a list with our items after the server's items."""
         shaped = self._shape_result(ctx, {key: added_items})
         return {**(page or shaped), key: [*items, *shaped[key]]}
 
-    def _shape_result(self, ctx: _Context, result: dict[str, Any]) -> dict[str, Any]:
-        """Convert one of our results to the form that the request's protocol version requires."""
-        is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        shaped = methods.serialize_server_result(
-            ctx.method, ctx.protocol_version, {**_MODERN_FIELDS, **result} if is_modern else result
-        )
-        if is_modern and self._server_info is not None:
-            shaped["_meta"] = {SERVER_INFO_META_KEY: self._server_info, **(shaped.get("_meta") or {})}
-        return shaped
+    def _shape_result(self, ctx: sdk.Context, result: dict[str, Any]) -> dict[str, Any]:
+        return sdk.shape_result(ctx, result, self._server_info)
 
 
-async def _store_large_error(policy: OutputPolicy, error: MCPError, mode: Mode, call: ToolCall) -> MCPError:
+async def _store_large_error(policy: OutputPolicy, error: sdk.MCPError, mode: Mode, call: ToolCall) -> sdk.MCPError:
     """Return a protocol error, or one that refers to it if it is too large and was stored."""
     try:
         data = error.error.model_dump(mode="json", exclude_none=True)
@@ -325,48 +329,38 @@ async def _store_large_error(policy: OutputPolicy, error: MCPError, mode: Mode, 
     if not mode.exceeds_limit(size):
         return error
     stored = await _run_in_thread(policy.pipeline.store_error, data, call)
-    return error if stored is None else MCPError(**stored)
+    return error if stored is None else make_error(stored["code"], stored["message"], stored.get("data"))
 
 
 def _get_current_principal() -> str | None:
-    return get_principal(get_access_token())
+    return get_principal(sdk.get_access_token())
 
 
-def get_principal(token: AccessToken | None) -> str | None:
+def get_principal(token: sdk.AccessToken | None) -> str | None:
     """Return the principal of a token: issuer and subject or, without a subject, the client. No token gives `None`."""
     if token is None:
         return None
-    client, issuer, subject = principal_components(token)
+    client, issuer, subject = sdk.principal_components(token)
     return make_client_principal(client) if subject is None else make_subject_principal(issuer, subject)
 
 
-def get_connection(session: ServerSession, protocol_version: str) -> Any:
-    """Return the connection of a session, or `None` in protocol versions without sessions."""
-    return None if protocol_version in MODERN_PROTOCOL_VERSIONS else get_server_connection(session)
+get_client = sdk.get_client
+get_connection = sdk.get_connection
+get_lasting_connection = sdk.get_lasting_connection
+make_error = sdk.make_error
 
 
-def get_client(session: ServerSession) -> Client | None:
-    """Return the client of a session or, in protocol versions without sessions, of the request; `None` if unknown."""
-    params = session.client_params
-    return None if params is None else find_client(params.client_info.name)
+def _find_client(ctx: sdk.Context) -> Client | None:
+    """Return the client of a request, if it is a known one."""
+    client = sdk.get_client(ctx)
+    return None if client is None else find_client(client[0])
 
 
-def get_lasting_connection(session: ServerSession, protocol_version: str) -> object:
-    """Return the connection of a session if notifications can be sent outside of requests, else `None`."""
-    connection = get_connection(session, protocol_version)
-    return connection if connection is not None and connection.has_standalone_channel else None
-
-
-def get_task_owners(ctx: _Context) -> TaskOwners:
+def get_task_owners(ctx: sdk.Context) -> TaskOwners:
     """Return the owners of the tasks that a request may name: its principal, and its connection if it has one."""
     connection = get_connection(ctx.session, ctx.protocol_version)
     # A weak reference, so that remembered tasks do not keep connections alive.
     return (_get_current_principal(),) if connection is None else (weakref.ref(connection), _get_current_principal())
-
-
-def _is_ascii(ctx: _Context) -> bool:
-    """Return whether the SDK escapes non-ASCII characters in the response: over HTTP, in the newest protocol."""
-    return ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def _copy_envelope(sent_placeholder: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
@@ -375,7 +369,7 @@ def _copy_envelope(sent_placeholder: dict[str, Any], result: dict[str, Any]) -> 
     return {**sent_placeholder, **result, **({"_meta": meta} if meta else {})}
 
 
-def _hides_error(result: HandlerResult, tool: str) -> bool:
+def _hides_error(result: sdk.HandlerResult, tool: str) -> bool:
     """Return whether a result is the SDK's error result, which hides the message of the tool's exception."""
     block = {"type": "text", "text": f"Error executing tool {tool}"}
     return isinstance(result, dict) and result.get("isError") is True and result.get("content") == [block]
@@ -385,28 +379,16 @@ async def _run_in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _
     return await anyio.to_thread.run_sync(partial(function, *args, **kwargs))
 
 
-def _select_meta(ctx: _Context) -> dict[str, Any]:
+def _select_meta(ctx: sdk.Context) -> dict[str, Any]:
     return {"_meta": ctx.params["_meta"]} if ctx.params and "_meta" in ctx.params else {}
 
 
-async def _list_page(ctx: _Context, call_next: CallNext) -> dict[str, Any]:
+async def _list_page(ctx: sdk.Context, call_next: sdk.CallNext) -> dict[str, Any]:
     """Return the server's page of a list, or `{}` if the server does not have the list's method."""
     try:
         page = await call_next(ctx)
-    except MCPError as error:
+    except sdk.MCPError as error:
         if error.error.code != METHOD_NOT_FOUND:
             raise
         return {}
     return page if isinstance(page, dict) else {}
-
-
-def _add_capabilities(result: HandlerResult, *, announces_changes: bool) -> HandlerResult:
-    """Add the capabilities for tools and resources to a result, since forebay adds tools and resources to servers."""
-    if not isinstance(result, dict):
-        return result
-    capabilities = dict(result.get("capabilities") or {})
-    for name in ("tools", "resources"):
-        capabilities.setdefault(name, {})
-    if announces_changes:
-        capabilities["tools"] = {**capabilities["tools"], "listChanged": True}
-    return {**result, "capabilities": capabilities}

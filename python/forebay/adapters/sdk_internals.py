@@ -4,27 +4,31 @@ Each function makes one such access, and its docstring says which public API doe
 module uses private names, so that only this file must be checked for a new version of an SDK.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp import Client
-from mcp.client import ClientSession
-from mcp.client._transport import TransportStreams
-from mcp.client.session import MessageHandlerFnT
 from mcp.server import Server
-from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared._stream_protocols import ReadStream, WriteStream
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types import ErrorData, InputRequiredResult, InputResponses, ListToolsResult
+
+with contextlib.suppress(ImportError):
+    # For `forebay serve` and operations, which need version 2 of the SDK. The adapters also work with version 1.
+    from mcp.client._transport import TransportStreams
+    from mcp.shared._httpx_utils import create_mcp_http_client
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 if TYPE_CHECKING:
     from fastmcp.server.dependencies import FastMCPRequestContext
+    from mcp import Client
+    from mcp.client import ClientSession
+    from mcp.client.session import MessageHandlerFnT
     from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
     from mcp.server.connection import Connection
+    from mcp.server.session import ServerSession
     from mcp.server.streamable_http import StreamableHTTPServerTransport
     from mcp.shared.dispatcher import CallOptions, DispatchContext
+    from mcp_types import ErrorData, InputRequiredResult, InputResponses, ListToolsResult
 
 __all__ = [
     "PerOwnerLimitSessionManager",
@@ -43,6 +47,7 @@ __all__ = [
     "get_server_connection",
     "get_server_info",
     "is_dispatcher_closed",
+    "list_fastmcp_tools",
     "resolve_inputs",
     "send_notification",
     "send_request",
@@ -67,10 +72,11 @@ def get_server_info(server: object) -> dict[str, Any] | None:
     The SDKs have no public attribute for the low-level server.
     """
     lowlevel_server = find_lowlevel_server(server)
-    return None if lowlevel_server is None else lowlevel_server.server_info_stamp
+    # Version 1 adds none.
+    return getattr(lowlevel_server, "server_info_stamp", None)
 
 
-def get_server_connection(session: ServerSession) -> "Connection":
+def get_server_connection(session: "ServerSession") -> "Connection":
     """Return the connection of a server session.
 
     The SDK has no public `ServerSession.connection`. A session lasts for one request, its connection for many.
@@ -78,7 +84,7 @@ def get_server_connection(session: ServerSession) -> "Connection":
     return session._connection
 
 
-def get_request_channel(session: ServerSession) -> "DispatchContext[Any]":
+def get_request_channel(session: "ServerSession") -> "DispatchContext[Any]":
     """Return the channel that sends messages along with the response to the current request.
 
     The SDK has no public way to send a notification or request of any method, as raw JSON, on that channel.
@@ -86,7 +92,7 @@ def get_request_channel(session: ServerSession) -> "DispatchContext[Any]":
     return session._request_outbound
 
 
-def get_allowed_log_levels(session: ServerSession) -> Collection[str]:
+def get_allowed_log_levels(session: "ServerSession") -> Collection[str]:
     """Return the log levels that the client asked for in the current request.
 
     The SDK has no public `ServerSession.allowed_log_levels`.
@@ -100,6 +106,14 @@ def get_request_params(request: "FastMCPRequestContext") -> Mapping[str, Any]:
     fastmcp has no public `FastMCPRequestContext.params`. A mounted server needs the tool name with its namespace.
     """
     return request._srctx.params or {}
+
+
+async def list_fastmcp_tools(server: Any) -> Any:
+    """Return the tools that the caller of a fastmcp server can see, after all middleware.
+
+    fastmcp has no public `FastMCP.list_tools` in version 2. Version 2.12 has another private method than later ones.
+    """
+    return await (getattr(server, "_list_tools_middleware", None) or server._list_tools)()
 
 
 class PerOwnerLimitSessionManager(StreamableHTTPSessionManager):
@@ -128,7 +142,7 @@ class PerOwnerLimitSessionManager(StreamableHTTPSessionManager):
 
 
 async def send_request(
-    session: ClientSession, method: str, params: dict[str, Any], request_id: int, timeout: float | None
+    session: "ClientSession", method: str, params: dict[str, Any], request_id: int, timeout: float | None
 ) -> dict[str, Any]:
     """Send a request with the fields that the protocol version requires, and return the result as raw JSON.
 
@@ -142,7 +156,7 @@ async def send_request(
     return await session._dispatcher.send_raw_request(method, params, options)
 
 
-async def send_notification(session: ClientSession, method: str, params: Mapping[str, Any] | None) -> None:
+async def send_notification(session: "ClientSession", method: str, params: Mapping[str, Any] | None) -> None:
     """Send a notification of any method.
 
     The SDK has no public way to do this. `ClientSession.send_notification` takes only the types that the SDK knows.
@@ -150,7 +164,7 @@ async def send_notification(session: ClientSession, method: str, params: Mapping
     await session._dispatcher.notify(method, params)
 
 
-def is_dispatcher_closed(session: ClientSession) -> bool:
+def is_dispatcher_closed(session: "ClientSession") -> bool:
     """Return whether the connection of a client session was closed.
 
     The SDK has no public `ClientSession.is_closed`.
@@ -158,7 +172,7 @@ def is_dispatcher_closed(session: ClientSession) -> bool:
     return bool(getattr(session._dispatcher, "_closed", False))
 
 
-def absorb_tool_listing(session: ClientSession, page: ListToolsResult) -> ListToolsResult:
+def absorb_tool_listing(session: "ClientSession", page: "ListToolsResult") -> "ListToolsResult":
     """Tell a client session about tools, so that it sends their arguments as headers where their schemas say so.
 
     The SDK has no public way to do this with a list of tools that was requested as raw JSON.
@@ -167,9 +181,9 @@ def absorb_tool_listing(session: ClientSession, page: ListToolsResult) -> ListTo
 
 
 async def resolve_inputs(
-    client: Client,
-    result: dict[str, Any] | InputRequiredResult,
-    retry: Callable[[InputResponses | None, str | None], Awaitable[dict[str, Any] | InputRequiredResult]],
+    client: "Client",
+    result: "dict[str, Any] | InputRequiredResult",
+    retry: "Callable[[InputResponses | None, str | None], Awaitable[dict[str, Any] | InputRequiredResult]]",
 ) -> dict[str, Any]:
     """Answer the input requests of a result with the client's callbacks, and retry until a result has none.
 
@@ -178,7 +192,7 @@ async def resolve_inputs(
     return await client._drive_input_required(result, retry)
 
 
-def get_pending_ids(session: ClientSession) -> list[str | int]:
+def get_pending_ids(session: "ClientSession") -> list[str | int]:
     """Return the ids of the requests that wait for a response, to fail those whose response cannot be parsed.
 
     The SDK has no public hook for such responses: their requests would wait until the timeout.
@@ -187,7 +201,7 @@ def get_pending_ids(session: ClientSession) -> list[str | int]:
     return [*dispatcher._pending] if isinstance(dispatcher, JSONRPCDispatcher) else []
 
 
-def fail_request(session: ClientSession, request_id: str | int, error: ErrorData) -> None:
+def fail_request(session: "ClientSession", request_id: str | int, error: "ErrorData") -> None:
     """End a waiting request with an error.
 
     The SDK has no public way to do this when a response cannot be parsed.
@@ -197,7 +211,7 @@ def fail_request(session: ClientSession, request_id: str | int, error: ErrorData
         dispatcher._resolve_pending(request_id, error)
 
 
-def get_message_handler(session: ClientSession) -> MessageHandlerFnT:
+def get_message_handler(session: "ClientSession") -> "MessageHandlerFnT":
     """Return the function that a client session calls with each notification and transport error.
 
     The SDK has no public way to add a handler to a connected session.
@@ -205,7 +219,7 @@ def get_message_handler(session: ClientSession) -> MessageHandlerFnT:
     return session._message_handler
 
 
-def set_message_handler(session: ClientSession, handler: MessageHandlerFnT) -> None:
+def set_message_handler(session: "ClientSession", handler: "MessageHandlerFnT") -> None:
     """Replace the function that a client session calls with each notification and transport error.
 
     The SDK has no public way to replace the handler of a connected session.

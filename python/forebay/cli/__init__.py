@@ -5,7 +5,7 @@ Output is readable on a terminal, and JSON in a pipe.
 Exit codes:
   0    success
   1    other error, such as a payload that cannot be read
-  2    wrong usage
+  2    wrong usage, or an extra that is not installed
   3    handle not found
   4    stored payload is damaged
   5    store is full or cannot be used

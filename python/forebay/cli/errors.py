@@ -15,6 +15,7 @@ _EXIT_CODES = {
     "invalid_format_for_payload": 6,
     "path_not_found": 6,
     "invalid_argument": 2,
+    "missing_extra": 2,
     "interrupted": 130,
 }
 

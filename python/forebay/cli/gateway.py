@@ -73,10 +73,10 @@ def serve(args: Namespace) -> None:
         logging.getLogger("forebay").warning("tokens have no effect without --http")
     try:
         from forebay.hub.run import run
-    except ModuleNotFoundError as error:
-        from forebay.errors import make_install_hint
+    except ImportError as error:
+        from forebay.errors import make_missing_extra
 
-        raise InvalidArgument(f"forebay serve needs {error.name}; {make_install_hint('operations')}") from None
+        raise make_missing_extra("forebay serve", "serve", error) from None
 
     sys.exit(run(settings))
 

@@ -20,12 +20,12 @@ Design decisions:
 
 from typing import TYPE_CHECKING, Any
 
-from forebay.errors import make_install_hint
+from forebay.errors import make_missing_extra
 
 try:
     import jsonschema_rs as _  # noqa: F401 - imported first, to name the missing extra
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"operations need more: {make_install_hint('operations')}", name=error.name) from None
+    raise make_missing_extra(__name__, "serve", error) from None
 
 from forebay.operations.bus.events import (
     CALL_EVENT_SCHEMAS,
@@ -123,4 +123,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)
+    try:
+        module = importlib.import_module(f"{__name__}.{_LAZY_MODULES[name]}")
+    except ImportError as error:
+        raise make_missing_extra(f"{__name__}.{name}", "serve", error) from None
+    return getattr(module, name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from forebay import _core
-from forebay.errors import InvalidArgument, InvalidJSON, make_install_hint
+from forebay.errors import InvalidArgument, InvalidJSON, make_missing_extra
 from forebay.outputs.result import Result, is_text_value
 from forebay.wire.messages import LazyJSON
 
@@ -151,11 +151,8 @@ def _save(image: "Image", image_format: str, **options: Any) -> bytes:
 def _has_pillow() -> bool:
     try:
         import PIL  # noqa: F401
-    except ModuleNotFoundError:
-        _log.warning(
-            "forebay: images above %d bytes are not shown, only stored; to scale them down, %s",
-            MAX_MEDIA_BYTES,
-            make_install_hint("images"),
-        )
+    except ModuleNotFoundError as error:
+        missing = make_missing_extra("scaling down", "images", error)
+        _log.warning("forebay: images above %d bytes are stored, not shown; %s", MAX_MEDIA_BYTES, missing)
         return False
     return True

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import logging
 import os
 import re
 import threading
@@ -22,7 +23,7 @@ from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
 from forebay.outputs.pipeline import Pipeline, ToolCall, get_response_budget
 from forebay.outputs.references.reference import contains_references
 from forebay.outputs.references.resolver import MAX_REFERENCE_BYTES, ReferenceResolver, to_objects
-from forebay.outputs.result import Result, error_result
+from forebay.outputs.result import Result, error_result, exceeds_limit
 from forebay.outputs.tasks import TaskCalls
 from forebay.outputs.tools import Caller, OutputTools
 from forebay.store import Options, Store, open_store
@@ -30,6 +31,8 @@ from forebay.store.handles import SHORT_HANDLE_LENGTH, check_handle_length
 from forebay.store.payload import encode, escaped_size
 
 __all__ = ["OutputPolicy", "ToolRules", "copy_parameters"]
+
+_log = logging.getLogger("forebay")
 
 ToolRules = Mapping[str, OutputMode | Mode | Mapping[str, Any]]
 """Modes of tools, by name or pattern."""
@@ -45,6 +48,9 @@ _MIN_PAGE_BYTES = 1280
 
 _NO_META: Mapping[str, Any] = {}
 
+_has_suggested_auto = threading.Event()
+"""Set once this process has logged that `output_mode="auto"` exists."""
+
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
 _P = ParamSpec("_P")
@@ -57,7 +63,7 @@ class OutputPolicy:
         self,
         store: Store | str | None = None,
         *,
-        output_mode: OutputMode = "inline",
+        output_mode: OutputMode | None = None,
         output_inline_limit_bytes: int = 32768,
         image_mode: OutputMode = "inline",
         audio_mode: OutputMode = "inline",
@@ -98,10 +104,13 @@ class OutputPolicy:
             check_integer("page_limit_bytes", page_limit_bytes, _MIN_PAGE_BYTES)
         if file_roots is not None and not file_refs:
             raise InvalidArgument("file_roots are where references may lead; say file_refs=True to have them")
-        default_mode = Mode(output_mode, output_inline_limit_bytes, image_mode=image_mode, audio_mode=audio_mode)
+        default_mode = Mode(
+            output_mode or "inline", output_inline_limit_bytes, image_mode=image_mode, audio_mode=audio_mode
+        )
         modes = ToolModes(default_mode, tools or {})
         contracts = ToolContracts(contract)
         self._listing = ToolListing(modes, contracts, has_mode_arguments=per_call, has_references=file_refs)
+        self._has_no_mode = output_mode is None and not tools and not per_call and not contract
         self._prefix = prefix
         self._has_journal = journal
         self.capabilities = CapabilityFilter(
@@ -310,6 +319,26 @@ class OutputPolicy:
         max_bytes = None if limits is None else limits.max_bytes
         fetch_tool = fetch_with or self.tools.fetch_tool
         return ResponseContext(self.store, principal, handle_length, fetch_tool, is_ascii, max_bytes)
+
+    @property
+    def suggests_auto(self) -> bool:
+        """Whether `suggest_auto` must see results that go inline."""
+        return self._has_no_mode and not _has_suggested_auto.is_set()
+
+    def suggest_auto(self, tool: str, result: Result, *, is_ascii: bool = False) -> None:
+        """Log once per process that a large result was sent inline because no mode was chosen."""
+        if not self.suggests_auto:
+            return
+        # The server itself reports a result that cannot be serialized.
+        with contextlib.suppress(TypeError, ValueError):
+            if exceeds_limit(result, self._inline_limit, is_ascii=is_ascii):
+                _has_suggested_auto.set()
+                _log.warning(
+                    "forebay: a result of %.64s with more than %s bytes was sent inline; "
+                    'with output_mode="auto" it would be stored, and the client would get a handle of at most 4 KB',
+                    tool,
+                    f"{self._inline_limit:,}",
+                )
 
     def record_response(
         self,

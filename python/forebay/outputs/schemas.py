@@ -10,6 +10,7 @@ __all__ = [
     "allow_alternative",
     "allow_handle",
     "allow_handle_for_fastmcp",
+    "allow_handle_for_older_fastmcp",
     "allow_references",
     "is_fastmcp_tool",
 ]
@@ -293,6 +294,18 @@ def allow_handle_for_fastmcp(schema: Mapping[str, Any]) -> dict[str, Any]:
     flat["properties"] = {**schema["properties"], **_DESCRIPTOR_PROPERTIES}
     branches = [{"required": schema.get("required", [])}, {"required": HANDLE_SCHEMA["required"]}]
     return {**flat, "type": "object", "anyOf": branches}
+
+
+def allow_handle_for_older_fastmcp(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an output schema that allows a handle too, for fastmcp before version 4.
+
+    Its results carry no marker, so its clients need `_WRAP_RESULT_KEY`. For a handle they find no `result`, hence null.
+    """
+    allowed = allow_handle_for_fastmcp(schema)
+    if not schema.get(_WRAP_RESULT_KEY) or "result" not in allowed.get("properties", {}):
+        return allowed
+    result_schema = {"anyOf": [allowed["properties"]["result"], {"type": "null"}]}
+    return {**allowed, _WRAP_RESULT_KEY: True, "properties": {**allowed["properties"], "result": result_schema}}
 
 
 def _is_simple_object(schema: Mapping[str, Any]) -> bool:

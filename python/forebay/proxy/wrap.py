@@ -57,8 +57,8 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     from forebay.proxy.http.upstream import HttpUpstream
 
     limit_heaps(1)
-    # At INFO httpx2 logs each URL, which may contain a secret.
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    # At INFO httpx logs each URL, which may contain a secret.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     return _run_relay(
         settings,
         _StopSignal(),

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from cachetools import LRUCache
 from typing_extensions import Buffer
 
 from forebay._core import Findings, ItemIndex, Survey, outline, read_items
 from forebay.arguments import short_repr
 from forebay.errors import ForebayError, InvalidArgument, StoreFull
 from forebay.store.backends import Backend, Upload
+from forebay.store.cache import LRUCache
 from forebay.store.frames import WriteProgress, build_footer, write_frames
 from forebay.store.handles import (
     MAX_NAME_LENGTH,

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable
 from typing import Protocol, Self, cast
 
-from cachetools import LRUCache
 from typing_extensions import Buffer
 
 from forebay._core import ItemIndex, Survey, index_items, index_lines, locate, read_items
@@ -16,6 +15,7 @@ from forebay.arguments import short_repr
 from forebay.errors import HandleCorrupt, HandleNotFound, PathNotFound
 from forebay.store.backends import Backend, Blob
 from forebay.store.backends.filesystem import translate_os_errors
+from forebay.store.cache import LRUCache
 from forebay.store.frames import Footer, read_footer
 from forebay.store.handles import OPERATOR, Principal, is_handle
 from forebay.store.threads import fork_safe_lock
@@ -336,13 +336,12 @@ class Catalog:
     def forget(self, handle: str) -> None:
         """Remove a handle from the caches."""
         with self._lock:
-            self._footers.pop(handle, None)
-            self._payloads.pop(handle, None)
+            self._footers.remove(handle)
+            self._payloads.remove(handle)
 
 
 def _get_payload_size(entry: tuple[object, Buffer]) -> int:
-    # A payload larger than the cache counts as the size of the cache, so that it replaces all others.
-    return min(memoryview(entry[1]).nbytes, _MAX_CACHED_PAYLOAD_BYTES)
+    return memoryview(entry[1]).nbytes
 
 
 def make_not_found_error(handle: object) -> HandleNotFound:

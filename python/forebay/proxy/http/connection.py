@@ -4,11 +4,13 @@ import base64
 import contextlib
 import http.cookiejar
 import socket
+import ssl
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import httpx2
+import certifi
+import httpx
 
 import forebay
 from forebay._core import Unescaper
@@ -16,9 +18,6 @@ from forebay.errors import InvalidArgument, UpstreamFailed
 from forebay.wire.framing import Message, Spool
 from forebay.wire.http_bodies import ACCEPT_ENCODING, Inflater, is_compression
 from forebay.wire.messages import make_id_key, protocol_version
-
-if TYPE_CHECKING:
-    import ssl
 
 __all__ = ["Endpoint", "OutgoingMessage", "OutgoingRequests", "UpstreamConnection", "is_same_server", "iter_body"]
 
@@ -51,22 +50,22 @@ _KEEPALIVE_OPTIONS = [
 class UpstreamConnection:
     """Connection to a server that another thread can abort."""
 
-    def __init__(self, client: httpx2.Client) -> None:
+    def __init__(self, client: httpx.Client) -> None:
         self._client = client
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self.is_aborted = False
 
     def open(
-        self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: Message | None, read_timeout: float | None
-    ) -> httpx2.Response:
+        self, method: str, url: httpx.URL, headers: Mapping[str, str], body: Message | None, read_timeout: float | None
+    ) -> httpx.Response:
         """Send a request and return the response, whose body is not read yet."""
         request = self._client.build_request(
             method,
             url,
             headers=_add_content_length(headers, body),
             content=_get_request_content(body),
-            timeout=httpx2.Timeout(read_timeout, connect=_CONNECT_TIMEOUT_SECONDS),
+            timeout=httpx.Timeout(read_timeout, connect=_CONNECT_TIMEOUT_SECONDS),
             extensions={"trace": self._on_trace_event},
         )
         return self._client.send(request, stream=True, follow_redirects=False)
@@ -99,14 +98,14 @@ class Endpoint:
 
     def __init__(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> None:
         try:
-            self.url = httpx2.URL(url)
-        except httpx2.InvalidURL:
+            self.url = httpx.URL(url)
+        except httpx.InvalidURL:
             raise InvalidArgument("what is given as a URL is none; give one such as https://example.com/mcp") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise InvalidArgument("a URL begins with http:// or https:// and a host")
         default_headers = {"user-agent": f"forebay/{forebay.__version__}", "accept-encoding": ACCEPT_ENCODING}
-        self._headers = httpx2.Headers([*default_headers.items()])
-        self._headers.update(httpx2.Headers([*headers]))
+        self._headers = httpx.Headers([*default_headers.items()])
+        self._headers.update(httpx.Headers([*headers]))
         self.secrets = _find_secrets(self.url, headers)
         """The credentials, as they may appear in a text."""
         self._cookies = http.cookiejar.CookieJar()
@@ -145,12 +144,12 @@ class Endpoint:
         connection = self._acquire()
         try:
             yield connection
-        except httpx2.ConnectTimeout:
+        except httpx.ConnectTimeout:
             text = f"{self.name} cannot be reached within {_CONNECT_TIMEOUT_SECONDS:g} s; try again later"
             raise UpstreamFailed(text) from None
-        except (httpx2.ConnectError, httpx2.ProxyError) as error:
+        except (httpx.ConnectError, httpx.ProxyError) as error:
             raise UpstreamFailed(self.redact(f"{self.name} cannot be reached: {error}; check the URL")) from None
-        except httpx2.HTTPError as error:
+        except httpx.HTTPError as error:
             text = f"the server ended the connection before it answered ({error})"
             raise UpstreamFailed(self.redact(f"{text}; it may have done what it was asked to")) from None
         finally:
@@ -167,13 +166,13 @@ class Endpoint:
     def _new_connection(self) -> UpstreamConnection:
         if self._ssl_context is None:
             # All connections share one context, because loading the certificates is slow.
-            self._ssl_context = httpx2.create_ssl_context()
+            self._ssl_context = _create_ssl_context()
         return UpstreamConnection(
-            httpx2.Client(
+            httpx.Client(
                 headers=self._headers,
                 cookies=self._cookies,
                 verify=self._ssl_context,
-                limits=httpx2.Limits(max_keepalive_connections=1, keepalive_expiry=_IDLE_TIMEOUT_SECONDS),
+                limits=httpx.Limits(max_keepalive_connections=1, keepalive_expiry=_IDLE_TIMEOUT_SECONDS),
             )
         )
 
@@ -189,11 +188,11 @@ class Endpoint:
         self,
         connection: UpstreamConnection,
         method: str,
-        url: httpx2.URL,
+        url: httpx.URL,
         headers: Mapping[str, str],
         body: Message | None = None,
         read_timeout: float | None = None,
-    ) -> httpx2.Response:
+    ) -> httpx.Response:
         """Send a request and return the response; redirects are followed only within the same server."""
         for _ in range(_MAX_REDIRECTS):
             response = connection.open(method, url, headers, body, read_timeout)
@@ -227,7 +226,17 @@ class Endpoint:
             connection.close()
 
 
-def iter_body(response: httpx2.Response) -> Iterator[bytes]:
+def _create_ssl_context() -> ssl.SSLContext:
+    """Return a context that trusts the certificates of the system, or those that `SSL_CERT_FILE` or `_DIR` name."""
+    context = ssl.create_default_context()
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile is None and paths.capath is None:
+        # An interpreter that was built for another system may look in folders that this system does not have.
+        context.load_verify_locations(certifi.where())
+    return context
+
+
+def iter_body(response: httpx.Response) -> Iterator[bytes]:
     """Yield the decompressed body. Raises `UpstreamFailed` if it is broken or truncated."""
     chunks: Iterator[bytes] = response.iter_raw()
     for encoding in reversed(response.headers.get_list("content-encoding", split_commas=True)):
@@ -246,7 +255,7 @@ def _inflate(chunks: Iterator[bytes], inflater: Inflater) -> Iterator[bytes]:
         raise UpstreamFailed(f"the request {error}") from None
 
 
-def is_same_server(url: httpx2.URL, target: httpx2.URL) -> bool:
+def is_same_server(url: httpx.URL, target: httpx.URL) -> bool:
     """Return whether two URLs have the same scheme, host and port; an upgrade from http to https counts as the same."""
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
@@ -254,7 +263,7 @@ def is_same_server(url: httpx2.URL, target: httpx2.URL) -> bool:
     return is_upgrade and url.host == target.host and url.port is None and target.port is None
 
 
-def _find_secrets(url: httpx2.URL, headers: Sequence[tuple[str, str]]) -> list[str]:
+def _find_secrets(url: httpx.URL, headers: Sequence[tuple[str, str]]) -> list[str]:
     """Return the credentials in headers and URL, longest first, so that none is replaced only in part."""
     secrets = {part for _, value in headers for part in (value, value.rpartition(" ")[2])}
     if url.password:

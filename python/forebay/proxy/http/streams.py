@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
-import httpx2
+import httpx
 import orjson
 
 from forebay._core import replace_texts
@@ -69,7 +69,7 @@ class HttpStatusError(UpstreamFailed):
         self.status = status
 
 
-def is_session_lost(response: httpx2.Response, headers: Mapping[str, str]) -> bool:
+def is_session_lost(response: httpx.Response, headers: Mapping[str, str]) -> bool:
     """Return whether a response says that the server has forgotten the session that the request headers name."""
     return response.status_code == 404 and "mcp-session-id" in headers
 
@@ -111,7 +111,7 @@ class ResponseStreams:
         return self._relay.receive_from_server(redact_errors(line, self._endpoint), request_id)
 
     def read_response(
-        self, response: httpx2.Response, message: OutgoingMessage, connection: UpstreamConnection
+        self, response: httpx.Response, message: OutgoingMessage, connection: UpstreamConnection
     ) -> EventParser | None:
         """Read the response to a message. If it is a stream that broke off, return the parser for `resume`."""
         if response.status_code >= 300:
@@ -131,7 +131,7 @@ class ResponseStreams:
             raise UpstreamFailed(f"the server answered {media_type or 'nothing'!r}, which is no message; check the URL")
         return None
 
-    def _read_json(self, response: httpx2.Response, message: OutgoingMessage) -> None:
+    def _read_json(self, response: httpx.Response, message: OutgoingMessage) -> None:
         buffer = self._new_buffer()
         try:
             for chunk in iter_body(response):
@@ -147,7 +147,7 @@ class ResponseStreams:
             )
 
     def _read_events(
-        self, response: httpx2.Response, events: EventParser, message: OutgoingMessage, connection: UpstreamConnection
+        self, response: httpx.Response, events: EventParser, message: OutgoingMessage, connection: UpstreamConnection
     ) -> bool:
         """Pass the events of a stream to the relay; return whether the response was among them."""
         is_answered = False
@@ -161,7 +161,7 @@ class ResponseStreams:
                         if is_response and not is_answered:
                             is_answered = True
                             timer.start()
-        except (httpx2.HTTPError, UpstreamFailed) as error:
+        except (httpx.HTTPError, UpstreamFailed) as error:
             _log.debug("forebay: a stream of the server broke off: %s", error)
         finally:
             timer.cancel()
@@ -243,12 +243,12 @@ class ResponseStreams:
 
     def _open_stream(
         self, connection: UpstreamConnection, headers: dict[str, str]
-    ) -> "contextlib.closing[httpx2.Response]":
+    ) -> "contextlib.closing[httpx.Response]":
         stream_headers = {name: value for name, value in headers.items() if name != "content-type"}
         stream_headers["accept"] = EVENT_STREAM_TYPE
         return contextlib.closing(self._endpoint.open(connection, "GET", self._endpoint.url, stream_headers))
 
-    def _on_error_status(self, response: httpx2.Response, message: OutgoingMessage) -> None:
+    def _on_error_status(self, response: httpx.Response, message: OutgoingMessage) -> None:
         """Pass the JSON-RPC error in an HTTP error body to the relay. Raises `UpstreamFailed` if there is none."""
         body = bytearray()
         for chunk in iter_body(response):
@@ -280,7 +280,7 @@ class ResponseStreams:
         return self._deliver(dump({**response, "id": message.id}), message.id)
 
 
-def get_media_type(response: httpx2.Response) -> str:
+def get_media_type(response: httpx.Response) -> str:
     """Return the content type without its parameters."""
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
@@ -302,11 +302,11 @@ class LegacyStream:
         self._endpoint = endpoint
         self._relay = relay
         self._events = EventParser(new_buffer())
-        self._post_url: Future[httpx2.URL] = Future()
+        self._post_url: Future[httpx.URL] = Future()
         self.is_closed = False
         threading.Thread(target=self._run, daemon=True).start()
 
-    def get_post_url(self) -> httpx2.URL | None:
+    def get_post_url(self) -> httpx.URL | None:
         """Return the URL to post messages to; `None` if the server does not have this transport."""
         try:
             return self._post_url.result(_ENDPOINT_TIMEOUT_SECONDS)

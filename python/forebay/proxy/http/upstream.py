@@ -8,7 +8,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-import httpx2
+import httpx
 
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.proxy.http.connection import Endpoint, OutgoingMessage, OutgoingRequests, UpstreamConnection
@@ -242,8 +242,8 @@ class HttpUpstream:
 
     @contextlib.contextmanager
     def _post(
-        self, message: OutgoingMessage, url: httpx2.URL, headers: Mapping[str, str]
-    ) -> Iterator[tuple[httpx2.Response, UpstreamConnection]]:
+        self, message: OutgoingMessage, url: httpx.URL, headers: Mapping[str, str]
+    ) -> Iterator[tuple[httpx.Response, UpstreamConnection]]:
         read_timeout = None if message.is_request else _ACCEPT_TIMEOUT_SECONDS
         with self._endpoint.borrow_connection() as connection:
             message.use_connection(connection)
@@ -331,7 +331,7 @@ class HttpUpstream:
 
     def _delete_session(self) -> None:
         # Failing is harmless: the session expires at the server.
-        with contextlib.suppress(UpstreamFailed, httpx2.HTTPError), self._endpoint.borrow_connection() as connection:
+        with contextlib.suppress(UpstreamFailed, httpx.HTTPError), self._endpoint.borrow_connection() as connection:
             headers = self._make_headers(None, self._session)
             self._endpoint.open(
                 connection, "DELETE", self._endpoint.url, headers, read_timeout=_CLOSE_TIMEOUT_SECONDS

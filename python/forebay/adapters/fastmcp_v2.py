@@ -1,0 +1,176 @@
+"""What `adapters.fastmcp` needs of versions 2 and 3 of fastmcp. `adapters.fastmcp_v4` has the same names for 4."""
+
+import base64
+import importlib.metadata
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastmcp import FastMCP
+from fastmcp.exceptions import ToolError
+from fastmcp.server.context import Context
+from fastmcp.server.middleware import Middleware, MiddlewareContext
+from fastmcp.tools.tool import Tool, ToolResult
+from mcp import types as wire
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from pydantic import PrivateAttr
+
+from forebay.adapters.mcp_v1 import Context as Request
+from forebay.adapters.mcp_v1 import get_client, make_context
+from forebay.adapters.sdk_internals import list_fastmcp_tools
+from forebay.outputs.result import Result
+from forebay.outputs.schemas import allow_handle_for_older_fastmcp as allow_handle
+
+try:
+    from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
+except ModuleNotFoundError:
+    ToolInjectionMiddleware = Middleware
+
+try:
+    from fastmcp.resources import ResourceContent, ResourceResult
+except ImportError:
+    ResourceContent, ResourceResult = ReadResourceContents, list
+
+__all__ = [
+    "FINDS_INJECTED_TOOLS",
+    "Request",
+    "ResourceResult",
+    "ToolInjectionMiddleware",
+    "ToolResult",
+    "allow_handle",
+    "check_resource_access",
+    "dump_result",
+    "get_client",
+    "get_client_tool_name",
+    "get_meta",
+    "get_request",
+    "get_tool_name",
+    "has_output",
+    "is_in_chain",
+    "list_all_tools",
+    "list_visible_tools",
+    "make_resource_result",
+    "make_tool_result",
+    "wire",
+]
+
+FINDS_INJECTED_TOOLS = hasattr(ToolInjectionMiddleware, "get_injected_tool")
+"""Whether fastmcp looks for tools in middleware, also if the server is mounted in another one."""
+
+if not FINDS_INJECTED_TOOLS:
+    ToolInjectionMiddleware = Middleware
+
+_IS_VERSION_2 = importlib.metadata.version("fastmcp").startswith("2.")
+
+_SENDS_WHOLE_RESULTS = tuple(map(int, importlib.metadata.version("mcp").split(".")[:2])) >= (1, 19)
+"""Whether the SDK takes a whole result from fastmcp. If not, `_meta` is lost, and errors have to be raised."""
+
+_RESULT_FIELDS = inspect.signature(ToolResult).parameters
+
+
+class _SentToolResult(ToolResult):
+    """Result with fields that the `ToolResult` of some versions lacks."""
+
+    _sent: wire.CallToolResult = PrivateAttr()
+
+    def to_mcp_result(self) -> wire.CallToolResult:
+        return self._sent
+
+
+def get_request(context: Context) -> Request | None:
+    """Return the request of a context, or `None` if the program itself made the call."""
+    try:
+        request_context = context.request_context
+    except ValueError:
+        return None
+    if request_context is None:
+        return None
+    meta = request_context.meta
+    return make_context(request_context, params={"_meta": meta.model_dump(by_alias=True)} if meta else None)
+
+
+def get_meta(request: Request) -> Mapping[str, Any]:
+    """Return the `_meta` of a request."""
+    meta = (request.params or {}).get("_meta")
+    return meta if isinstance(meta, Mapping) else {}
+
+
+def get_client_tool_name(_request: Request) -> str | None:
+    """Return `None`: the SDK does not tell which name the client sent."""
+    return None
+
+
+def is_in_chain(middleware: Middleware, context: Context) -> bool:
+    """Return whether the client's server calls this middleware itself, and not a server that is mounted in it."""
+    request = get_request(context)
+    # From version 2.13 on, the session has the client's server. The context may have the mounted one.
+    server = getattr(request and request.session, "fastmcp", None) or context.fastmcp
+    return middleware in server.middleware
+
+
+def get_tool_name(tool: Tool) -> str:
+    """Return the name under which a tool is listed, which in version 2 may begin with the prefix of a server."""
+    return tool.key if _IS_VERSION_2 else tool.name
+
+
+def has_output(result: object) -> bool:
+    """Return whether a result of a call is the output of the tool, not a task."""
+    return isinstance(result, ToolResult)
+
+
+async def list_all_tools(server: FastMCP[Any]) -> Sequence[Tool]:
+    """Return all tools of a server, including those that the caller cannot see."""
+    if _IS_VERSION_2:
+        return [*(await server.get_tools()).values()]
+    from fastmcp.server.providers import Provider
+
+    return await Provider.list_tools(server)
+
+
+async def list_visible_tools(server: FastMCP[Any]) -> Sequence[Tool]:
+    """Return the tools that the caller can see, after all middleware."""
+    return await (list_fastmcp_tools(server) if _IS_VERSION_2 else server.list_tools())
+
+
+async def check_resource_access(context: MiddlewareContext[Any], server: FastMCP[Any]) -> None:
+    """Raise if middleware denies access to a resource."""
+    for middleware in server.middleware:
+        if hasattr(middleware, "check_resource_access"):
+            await middleware.check_resource_access(context)
+
+
+def dump_result(result: ToolResult) -> Result:
+    """Return a result as fastmcp will send it."""
+    sent = result.to_mcp_result()
+    if isinstance(sent, tuple):
+        sent = wire.CallToolResult(content=sent[0], structuredContent=sent[1])
+    elif isinstance(sent, list):
+        sent = wire.CallToolResult(content=sent)
+    return sent.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def make_tool_result(result: Result, _original_result: Result | None = None) -> ToolResult:
+    """Convert a result that forebay made to a fastmcp result, or raise it if it is an error that cannot be returned."""
+    sent = wire.CallToolResult.model_validate({key: value for key, value in result.items() if key != "_meta" or value})
+    if not _SENDS_WHOLE_RESULTS:
+        if sent.isError:
+            raise ToolError(sent.content[0].text)
+        return ToolResult(sent.content, sent.structuredContent)
+    fields = {"meta": sent.meta, "is_error": sent.isError}
+    known_fields = {name: value for name, value in fields.items() if name in _RESULT_FIELDS}
+    tool_result = _SentToolResult(sent.content, sent.structuredContent, **known_fields)
+    tool_result._sent = sent
+    return tool_result
+
+
+def make_resource_result(contents: Sequence[Mapping[str, Any]]) -> ResourceResult:
+    """Convert the `contents` of a `resources/read` result to fastmcp's type."""
+    return ResourceResult(
+        [
+            ResourceContent(
+                base64.b64decode(content["blob"]) if "blob" in content else content["text"],
+                content["mimeType"],
+            )
+            for content in contents
+        ]
+    )
