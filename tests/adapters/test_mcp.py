@@ -228,7 +228,8 @@ def test_what_is_structured_need_not_be_an_object(schema: dict[str, Any], tmp_pa
 def test_what_extensions_define_is_theirs(tmp_path: Path) -> None:
     middleware = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, output_mode="handle")
     mode, _ = middleware.policy.resolve_mode("x", {})
-    assert middleware.policy.pipeline.is_inline(
+    assert middleware.policy.pipeline.is_inline({"resultType": "com.example/stream", "content": []}, mode)
+    assert not middleware.policy.pipeline.is_inline(
         {"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode
     )
     assert not middleware.policy.pipeline.is_inline({"resultType": "complete", "content": []}, mode)

@@ -264,7 +264,9 @@ def _wait_for_message(client: StdioClient, method: str) -> None:
 
 def test_the_instructions_of_all_servers_and_our_server_info(client: EraClient) -> None:
     assert {"tools", "resources", "prompts", "completions"} <= set(client.server_info["capabilities"])
-    assert client.server_info["instructions"] == "\n\n".join(f"Mind {name}." for name in client.upstreams)
+    own, _, note = client.server_info["instructions"].rpartition("\n\n")
+    assert own == "\n\n".join(f"Mind {name}." for name in client.upstreams)
+    assert "output_handle" in note
     answers = [
         client.server_info,
         client.request("resources/read", {"uri": "one://1"})["result"],

@@ -25,7 +25,7 @@ def test_messages_that_wait_for_a_restarting_server_are_bounded_in_bytes() -> No
     upstream = StdioUpstream(process, ADVERSE, make_reader=list, grace=Grace(0.1))
     try:
         upstream._queued_messages = []
-        for _ in range(5):
+        for _ in range(4):
             upstream.send(b"x" * (8 << 20))
         with pytest.raises(UpstreamFailed, match="too much waits for it"):
             upstream.send(b"x")

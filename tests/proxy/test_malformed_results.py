@@ -264,6 +264,7 @@ def test_a_handshake_with_many_members_is_extended_and_repeated(store: Store) ->
     result = {"protocolVersion": "2025-11-25", "capabilities": {}, **many}
     relay.receive_from_server(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode())
     (received,) = client.received
+    assert "output_handle" in received["result"].pop("instructions")
     assert received["result"] == {**result, "capabilities": {"tools": {}, "resources": {}}}
 
     def send(raw: Message) -> None:

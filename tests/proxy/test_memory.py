@@ -80,12 +80,9 @@ def test_a_large_argument_under_a_filter_stays_on_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["--file-refs"], ["--per-call"]])
-def test_a_call_that_is_too_large_to_search_for_references_is_refused(options: list[str], tmp_path: Path) -> None:
+def test_a_large_argument_is_searched_for_references_on_disk(options: list[str], tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, *options, server=HUGE)) as talk:
-        error = parse_text(talk.call("measure", text="x" * SIZE))["error"]
-        assert error["code"] == "invalid_argument"
-        assert "send less at once, or put the data into a file" in error["message"]
-        assert talk.call("measure")["content"]
+        assert parse_text(talk.call("measure", text="x" * SIZE)) >= SIZE
         assert get_peak_bytes(talk.process.pid) < MAX_PEAK_BYTES
 
 
@@ -116,7 +113,7 @@ def test_a_very_long_list_of_tools_is_refused(shape: tuple[int, int], options: l
 
 
 def test_a_list_just_below_the_limit_is_read(tmp_path: Path) -> None:
-    with connect(*wrap(tmp_path, *FILTER, server=[*HUGE, "70000"])) as talk:
-        assert len(talk.request("tools/list")["result"]["tools"]) == 70_000 + 2 + 2
+    with connect(*wrap(tmp_path, *FILTER, server=[*HUGE, "9000"])) as talk:
+        assert len(talk.request("tools/list")["result"]["tools"]) == 9000 + 2 + 2
         assert talk.call("measure")["content"][0]["text"].isdigit()
         assert get_peak_bytes(talk.process.pid) < MAX_LIST_PEAK_BYTES

@@ -12,8 +12,10 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO, cast
 
 from clients.checks import CHECKS, CheckFailed, Observation
 from clients.known import CLIENTS
@@ -66,7 +68,17 @@ def read_instructions() -> str:
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters}
     with tempfile.TemporaryDirectory() as folder:
         command = gateway_command(Path(folder))
-        output = subprocess.check_output(command, input=json.dumps(request) + "\n", text=True, timeout=GATEWAY_SECONDS)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as gateway:
+            timer = threading.Timer(GATEWAY_SECONDS, gateway.kill)
+            timer.start()
+            try:
+                stdin, stdout = cast("IO[str]", gateway.stdin), cast("IO[str]", gateway.stdout)
+                stdin.write(json.dumps(request) + "\n")
+                stdin.flush()
+                # The input stays open until the response is there: the end of the input ends the gateway.
+                output = stdout.readline()
+            finally:
+                timer.cancel()
     return str(json.loads(output)["result"].get("instructions", ""))
 
 

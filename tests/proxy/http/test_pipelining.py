@@ -22,7 +22,7 @@ def make_upstream(folder: Path) -> HttpUpstream:
 def test_unfinished_messages_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_module, "_READY_TIMEOUT_SECONDS", 0.01)
     upstream = make_upstream(tmp_path)
-    for _ in range(64):
+    for _ in range(16):
         upstream.wait_ready()
         upstream.send(b"x" * (1 << 20))
     with pytest.raises(UpstreamFailed, match="ask again in a while"):

@@ -173,7 +173,7 @@ def find_largest_excerpt(truncate: Callable[[int], bytes], measure: Callable[[by
     """
     low, high, best = _MIN_EXCERPT_BYTES, max_bytes + 1, truncate(_MIN_EXCERPT_BYTES)
     guess = max_bytes
-    while low < guess < high:
+    while low < guess < high and high - low > _SLACK_BYTES // 4:
         excerpt = truncate(guess)
         size = measure(excerpt)
         if size > max_bytes:
@@ -181,7 +181,7 @@ def find_largest_excerpt(truncate: Callable[[int], bytes], measure: Callable[[by
             guess = max((low + high) // 2, min(high - 1, guess * max_bytes // size))
         else:
             best, low = excerpt, guess
-            if max_bytes - size <= _SLACK_BYTES or len(excerpt) < guess - _SLACK_BYTES:
+            if max_bytes - size <= _SLACK_BYTES:
                 break
             guess = (low + high) // 2
     return best
