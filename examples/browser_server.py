@@ -63,6 +63,7 @@ def main() -> None:
     if not options.plain:
         Forebay(
             options.store,
+            output_mode="auto",
             journal=options.journal,
             tools_only=options.tools_only,
             disable_tools=options.disable_tools,
