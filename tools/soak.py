@@ -146,9 +146,11 @@ def kill_writers(root: Path, ledger: Ledger, stop: threading.Event) -> Iterator[
             output, errors = writer.communicate()
         if b"Traceback" in errors:
             ledger.report(f"a writer failed: {errors[-500:].decode(errors='replace')}")
-        for line in output.split(b"\n")[:-1]:
+        lines = output.split(b"\n")[:-1]
+        for line in lines:
             handle, principal, checksum = line.decode().split()
             ledger.add(root, principal, handle, checksum)
+        if lines:
             yield
 
 
@@ -340,10 +342,9 @@ def watch(
     """Watch gateways and loads, and check payloads, until the time is over or something has failed."""
     end, reported_at = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < end and not stop.wait(PROBE_SECONDS):
+        if any(usage.process.poll() is not None for usage in usages):
+            break
         for usage in usages:
-            if usage.process.poll() is not None:
-                ledger.report(f"{usage.name} has ended with {usage.process.returncode}")
-                return
             usage.sample()
         for load in loads:
             load.check()
@@ -357,6 +358,9 @@ def watch(
                 f"{max(0, int(end - reported_at))} s left",
                 flush=True,
             )
+    for usage in usages:
+        if usage.process.poll() is not None:
+            ledger.report(f"{usage.name} has ended with {usage.process.returncode}")
 
 
 def main() -> int:
