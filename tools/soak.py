@@ -140,15 +140,19 @@ def kill_writers(root: Path, ledger: Ledger, stop: threading.Event) -> Iterator[
         if stop.is_set():
             return
         command = [sys.executable, __file__, "--write", root.as_uri(), str(seed)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as writer:
+            # Every other writer may start, however slow the machine is.
+            first_line = writer.stdout.readline() if writer.stdout and seed % 2 else b""
             stop.wait(random.uniform(0.4, 2))  # noqa: S311
             writer.kill()
             output, errors = writer.communicate()
         if b"Traceback" in errors:
             ledger.report(f"a writer failed: {errors[-500:].decode(errors='replace')}")
-        for line in output.split(b"\n")[:-1]:
+        lines = (first_line + output).split(b"\n")[:-1]
+        for line in lines:
             handle, principal, checksum = line.decode().split()
             ledger.add(root, principal, handle, checksum)
+        if lines:
             yield
 
 
@@ -340,10 +344,9 @@ def watch(
     """Watch gateways and loads, and check payloads, until the time is over or something has failed."""
     end, reported_at = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < end and not stop.wait(PROBE_SECONDS):
+        if any(usage.process.poll() is not None for usage in usages):
+            break
         for usage in usages:
-            if usage.process.poll() is not None:
-                ledger.report(f"{usage.name} has ended with {usage.process.returncode}")
-                return
             usage.sample()
         for load in loads:
             load.check()
@@ -357,6 +360,9 @@ def watch(
                 f"{max(0, int(end - reported_at))} s left",
                 flush=True,
             )
+    for usage in usages:
+        if usage.process.poll() is not None:
+            ledger.report(f"{usage.name} has ended with {usage.process.returncode}")
 
 
 def main() -> int:

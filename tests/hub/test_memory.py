@@ -71,7 +71,7 @@ def start_sending(client: EraClient, send: Callable[[], object], count: int) -> 
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_client_that_does_not_read_answers_is_not_read(era: str, tmp_path: Path) -> None:
+def test_requests_wait_while_the_client_does_not_read_answers(era: str, tmp_path: Path) -> None:
     count, params = 4000, {"name": "text", "arguments": {"size": 30_000}}
     path = write_config(tmp_path, {"one": upstream_command("adverse_server.py")})
     with serving(path, era) as client:
@@ -87,7 +87,7 @@ def test_a_client_that_does_not_read_answers_is_not_read(era: str, tmp_path: Pat
         assert get_peak_bytes(client.process.pid) - start <= MAX_GROWTH_BYTES
 
 
-def test_a_client_that_does_not_read_errors_is_not_read(tmp_path: Path) -> None:
+def test_requests_wait_while_the_client_does_not_read_errors(tmp_path: Path) -> None:
     unreadable = {"jsonrpc": "1", "id": "x" * 10_000, "method": "ping"}
     with serving(write_config(tmp_path, {"one": upstream_command("adverse_server.py")})) as client:
         start = get_peak_bytes(client.process.pid)

@@ -299,7 +299,7 @@ class Settings:
     answer_timeout_seconds: float = 600.0
     """How long a call waits until the client answers a request that the server sent during the call."""
     read_timeout_seconds: float = 30.0
-    """Maximum time for a request to arrive, and for a connection to be idle."""
+    """Maximum time for a request to arrive, for a connection to be idle, and for a client to read nothing."""
     max_sessions: int = 1000
     max_principals: int = 64
     """Maximum number of principals with open upstreams at a time, in protocol versions without sessions."""

@@ -1,6 +1,7 @@
 """Entry point of `forebay serve`: the hub's server over stdio or HTTP."""
 
 import asyncio
+import collections
 import contextlib
 import ctypes
 import logging
@@ -59,10 +60,7 @@ _FLUSH_TIMEOUT_SECONDS = 2.0
 
 
 _MAX_UNANSWERED_REQUESTS = 256
-"""Number of unanswered requests at which a client on stdio is not read further.
-
-The client may not read the answers. Then requests must wait in its pipe, because each needs memory here.
-"""
+"""Number of unanswered requests at which a client on stdio is not read further."""
 
 _M_ARENA_MAX = -8
 """Parameter of glibc's `mallopt`: the maximum number of heaps."""
@@ -188,20 +186,20 @@ class UnansweredRequests:
     """The client's requests that have no response yet, including those that the SDK has not read yet."""
 
     def __init__(self) -> None:
-        self._ids: set[RequestId] = set()
+        self._ids: collections.Counter[RequestId] = collections.Counter()
         self._subscription_ids: set[RequestId] = set()
         """Those of the requests that are answered only at the end."""
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._has_room = threading.Event()
         self._has_room.set()
-        self._has_warned = False
+        self._has_logged = False
 
     def on_client_message(self, item: SessionMessage) -> None:
         """Record a message from the client."""
         match item.message:
             case JSONRPCRequest(id=request_id, method=method):
-                self._ids.add(request_id)
+                self._ids[request_id] += 1
                 if method == "subscriptions/listen":
                     self._subscription_ids.add(request_id)
             case JSONRPCNotification(
@@ -217,7 +215,7 @@ class UnansweredRequests:
         self._update()
 
     def _discard(self, request_id: RequestId) -> None:
-        self._ids.discard(request_id)
+        self._ids -= {request_id: 1}
         self._subscription_ids.discard(request_id)
 
     def _update(self) -> None:
@@ -225,14 +223,14 @@ class UnansweredRequests:
             self._is_empty.clear()
         else:
             self._is_empty.set()
-        if len(self._ids) - len(self._subscription_ids) < _MAX_UNANSWERED_REQUESTS:
+        if self._ids.total() - len(self._subscription_ids) < _MAX_UNANSWERED_REQUESTS:
             self._has_room.set()
             return
         self._has_room.clear()
-        if not self._has_warned:
-            self._has_warned = True
+        if not self._has_logged:
+            self._has_logged = True
             _log.info(
-                "forebay: %d requests of the client are unanswered; it is read again when some of them are answered",
+                "forebay: %d requests of the client are unanswered; more are read when some of them are answered",
                 _MAX_UNANSWERED_REQUESTS,
             )
 
@@ -282,6 +280,8 @@ async def _run_stdio(settings: "Settings") -> int:
 
     def read_lines() -> None:
         for line in lines:
+            # What the client sends waits in its pipe, because it would need memory here.
+            outgoing.wait_for_room()
             unanswered.wait_for_room()
             if isinstance(line, LostMessage):
                 _log.error("forebay: a message of %d bytes from the client is lost: %s", line.size, line.error)

@@ -216,13 +216,12 @@ class OutgoingStream(ObjectSendStream[SessionMessage]):
             raise anyio.ClosedResourceError
         if self._on_message is not None:
             self._on_message(item)
-        self._put(_dump(item.message))
+        self.write(_dump(item.message))
 
-    def write(self, line: bytes) -> None:
-        """Queue a serialized message, from any thread except that of the event loop."""
+    def wait_for_room(self) -> None:
+        """Wait until messages can be sent without waiting. Not for the thread of the event loop."""
         with self._has_changed:
             self._has_changed.wait_for(lambda: not self._must_wait())
-            self._put(line)
 
     def _must_wait(self) -> bool:
         if self._queued_bytes <= _MAX_QUEUED_BYTES or self._is_closed:
@@ -232,7 +231,8 @@ class OutgoingStream(ObjectSendStream[SessionMessage]):
             _log.warning("forebay: %s does not read what it is sent; further messages wait", self._reader)
         return True
 
-    def _put(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
+        """Queue a serialized message, from any thread."""
         with self._has_changed:
             self._queued_bytes += len(line)
             self._lines.put(line)
