@@ -230,7 +230,7 @@ class Settings:
         None, accept_none(reject_zero(SECONDS)), "cancel a call that takes longer than this; none for no limit"
     )
     shutdown_grace_seconds: float | None = _option(
-        None, SECONDS, "give calls in flight and servers this long to end at shutdown; 1s, calls over HTTP 5s"
+        None, SECONDS, "give calls in flight and servers this long to end at shutdown (1s; calls over HTTP 5s)"
     )
     log_level: str = _option(
         "warning", choice("debug", "info", "warning", "error"), "write logs of this level and above to standard error"
