@@ -129,8 +129,7 @@ impl Wrapper {
 fn text() -> impl Strategy<Value = String> {
     let secret = prop::sample::select(SECRETS.map(|(_, secret)| secret.to_owned()).to_vec());
     let piece = prop_oneof![3 => crate::testing::text(), 2 => secret];
-    prop::collection::vec(piece, 0..6)
-        .prop_map(|pieces| format!("some text: {}", pieces.concat()))
+    prop::collection::vec(piece, 0..6).prop_map(|pieces| format!("some text: {}", pieces.concat()))
 }
 
 proptest! {
