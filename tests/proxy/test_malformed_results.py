@@ -170,6 +170,16 @@ def test_a_large_response_with_unknown_members_is_stored_whole(store: Store, res
     assert stored == response
 
 
+def test_a_limit_of_nothing_stores_the_result_alone(store: Store) -> None:
+    client = Peer()
+    relay = Relay(OutputPolicy(store, output_mode="auto", output_inline_limit_bytes=0), client, Peer())
+    relay.receive_from_client(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tool"}}')
+    relay.receive_from_server(json.dumps({"jsonrpc": "2.0", "id": 7, "result": TOOL_OUTPUT}).encode())
+    assert relay.wait_idle(20)
+    with store.open(json.loads(client.received[0]["result"]["content"][0]["text"])["output_handle"]) as file:
+        assert file.read().decode() == TEXT
+
+
 def test_a_small_unknown_member_stays_beside_a_stored_result(store: Store) -> None:
     received, _ = answer(store, {"result": TOOL_OUTPUT, "stray": 1})
     assert received["stray"] == 1

@@ -138,6 +138,19 @@ def test_a_counter_file_of_8_bytes_is_read(root: Path) -> None:
     assert_tidy(root)
 
 
+@pytest.mark.parametrize("values", [(2**63 - 1, 2**63 - 1), (5, 2**63 - 1), (2**62, 0), (-(2**63), 5)])
+def test_damaged_counters_are_counted_again(root: Path, values: tuple[int, int]) -> None:
+    with opened(root, quota_bytes=20_000) as store:
+        kept = store.put(noise(5000), principal="ann").output_handle
+        for path in (root / ".usage").iterdir():
+            path.write_bytes(struct.pack("<qq", *values))
+        store.put(noise(5000), principal="ann")
+        with pytest.raises(StoreFull):
+            store.put(noise(15_000), principal="ann")
+        store.delete(kept, principal="ann")
+        store.put(noise(10_000), principal="ann")
+
+
 def test_a_delete_before_the_first_count_sets_no_counter(root: Path) -> None:
     with opened(root) as store:
         handles = fill(store, 5)

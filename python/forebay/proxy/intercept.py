@@ -341,8 +341,8 @@ class ResponseHandler:
 
     def _handle_call(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         envelope, policy = message.get("result"), self._policy
-        body_key = "error" if envelope is None else "result"
-        if pending.mode.exceeds_limit(dump_size({**message, body_key: 0})):
+        stray = _find_stray_members(message)
+        if stray and pending.mode.exceeds_limit(dump_size(stray)):
             return self._store_message(pending, message, raw)
         if find_task_id(envelope) is not None:
             policy.tasks.remember(envelope, pending.tool, pending.mode)
@@ -478,6 +478,16 @@ class ResponseHandler:
             return instructions
         # A long text: keep its bytes, and write the note before the closing quote.
         return as_lazy(instructions.json()[:-1] + dump(f"\n\n{self._policy.handle_note}")[1:])
+
+
+def _find_stray_members(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the members that a response should not have: those besides its id, its version and one result or error."""
+    body_key = "error" if message.get("result") is None else "result"
+    return {
+        key: value
+        for key, value in message.items()
+        if key not in ("id", body_key) and value is not None and (key, value) != ("jsonrpc", "2.0")
+    }
 
 
 def _is_method_not_found(message: dict[str, Any]) -> bool:

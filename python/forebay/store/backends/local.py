@@ -41,6 +41,7 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE_OPEN_FLAGS
 _READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
 _COUNT_FORMAT = struct.Struct("<qq")
 _USED_BYTES_FORMAT = struct.Struct("<q")
+_MAX_COUNT = 1 << 62
 _COUNTER_PATTERN = re.compile(rf"{TOTAL_COUNTER}|p-[0-9a-f]{{32}}")
 _WRITE_FLAGS = os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS
 
@@ -147,7 +148,11 @@ def _read_count(fd: int) -> Count | None:
     if len(stored) == _USED_BYTES_FORMAT.size:
         # Written by a version that kept no position.
         stored += _USED_BYTES_FORMAT.pack(0)
-    return Count(*_COUNT_FORMAT.unpack(stored)) if len(stored) == _COUNT_FORMAT.size else None
+    if len(stored) != _COUNT_FORMAT.size:
+        return None
+    count = Count(*_COUNT_FORMAT.unpack(stored))
+    # Other values are damaged: adding to them could exceed what the file can hold.
+    return count if all(0 <= value < _MAX_COUNT for value in count) else None
 
 
 class LocalBackend:
