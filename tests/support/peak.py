@@ -3,7 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+MAX_GROWTH_BYTES = 64 << 20
+"""How much memory the gateway may take beyond what it has when it is idle, and beyond one message."""
 
 
 def peak() -> int:
@@ -21,6 +26,15 @@ def get_peak_bytes(pid: int) -> int:
     """Return the peak memory of a running process; only on Linux."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) << 10
+
+
+@contextmanager
+def bounded_growth(pid: int, message_bytes: int = 0) -> Iterator[None]:
+    """Check that the peak memory of a process grows by at most `MAX_GROWTH_BYTES` and the size of one message."""
+    before = get_peak_bytes(pid)
+    yield
+    growth = get_peak_bytes(pid) - before
+    assert growth <= MAX_GROWTH_BYTES + message_bytes, f"{growth >> 20} MiB"
 
 
 def measured(script: str, *arguments: str) -> list[int]:

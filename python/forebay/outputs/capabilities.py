@@ -363,10 +363,11 @@ def _check_requested(
     return [*dict.fromkeys(names)]
 
 
-def _collect_definitions(tools: Iterable[Any], names: Sequence[str]) -> list[LazyJSON]:
+def _collect_definitions(tools: Iterable[Any], names: Sequence[str]) -> LazyJSON:
+    """Return an array of the definitions with these names, as JSON."""
     wanted = set(names)
-    definitions = {name: as_lazy(encode_definition(tool)) for tool in tools if (name := get_tool_name(tool)) in wanted}
-    return [definitions[name] for name in names]
+    definitions = {name: encode_definition(tool) for tool in tools if (name := get_tool_name(tool)) in wanted}
+    return as_lazy(b"[" + b",".join(definitions[name] for name in names) + b"]")
 
 
 def _matches_query(texts: Iterable[str], query: str) -> bool:

@@ -204,11 +204,13 @@ class RequestHandler:
             return ForwardedRequest(pending, None if arguments is original else _set_arguments(request, arguments))
         # The content of references may be large, so that only one call is resolved at a time.
         with self._resolve_lock:
-            folder = str(policy.store.folder or tempfile.gettempdir())
-            arguments = policy.resolve_references(
-                pending.tool, arguments, convert=lambda resolved: to_lazy(resolved, folder)
-            )
-            return ForwardedRequest(pending, _set_arguments(request, arguments))
+            return ForwardedRequest(pending, self._resolve_references(pending.tool, request, arguments))
+
+    def _resolve_references(self, tool: str, request: dict[str, Any], arguments: Mapping[str, Any]) -> Message:
+        """Return a call with the content of its references."""
+        folder = str(self._policy.store.folder or tempfile.gettempdir())
+        resolved = self._policy.resolve_references(tool, arguments, convert=lambda value: to_lazy(value, folder))
+        return _set_arguments(request, resolved)
 
     def _resolve_unparsed(self, pending: PendingRequest, arguments: object, meta: Mapping[str, Any]) -> Mode:
         """Return the mode of a call whose arguments are no object, or have too many members to be parsed.

@@ -47,17 +47,19 @@ class ListPage:
         other bytes of the message are unchanged, too.
         """
         # One buffer for all items: ten thousand small objects would take several times as much memory.
-        items, is_unchanged = bytearray(), True
+        array, is_unchanged = bytearray(b"["), True
         for item, replacement in zip(self.items, replacements, strict=True):
             is_unchanged = is_unchanged and replacement is item
             if replacement is not None:
-                items += b"," if items else b""
-                items += replacement if isinstance(replacement, bytes) else replacement.json()
+                array += replacement if isinstance(replacement, bytes) else replacement.json()
+                array += b","
         if is_unchanged:
+            del array
             return self.add_items(added_items)
-        comma = b"," if items and added_items else b""
-        array = as_lazy(b"".join((b"[", items, comma, dump(added_items)[1:-1], b"]")))
-        return dump({**self.message, "result": {**self.result, self.key: array}})
+        array += dump(added_items)[1:]
+        # Without the comma before the closing bracket, if there are no added items.
+        array[-2:] = array[-2:].replace(b",]", b"]")
+        return dump({**self.message, "result": {**self.result, self.key: as_lazy(array)}})
 
 
 def open_page(message: dict[str, Any], raw: Message, key: str) -> ListPage | None:

@@ -124,6 +124,9 @@ class Relay:
         self._capacity = Capacity(_MAX_PREPARING, _MAX_PREPARING_BYTES)
         self._store_workers = WorkerPool(_MAX_STORE_WORKERS)
         self._store_capacity = Capacity(_MAX_STORE_WORKERS, _MAX_STORING_BYTES)
+        self._listing_lock = threading.Lock()
+        self._listing_count = 0
+        """How often the server's tools were requested."""
         self.pending = PendingRequests(call_timeout)
         self.redact: Callable[[str], str] = str
         """Removes credentials from server output before it is logged."""
@@ -238,7 +241,8 @@ class Relay:
         name = params.get("name")
         is_call = message["method"] == "tools/call" and isinstance(name, str) and name not in self._policy.tools.names
         if self._request_handler.needs_tool_list(message["method"], params):
-            self._run_in_background(message, raw, lambda: self._learn_tools(get_meta(params)), is_call=is_call)
+            listing_count = self._listing_count
+            self._run_in_background(message, raw, lambda: self._learn_tools(raw, listing_count), is_call=is_call)
         elif self._request_handler.is_slow(message["method"], params) or (is_call and self._call_order):
             self._run_in_background(message, raw, is_call=is_call)
         else:
@@ -425,7 +429,8 @@ class Relay:
                 self.pending.finish_response(pending)
 
         if len(raw) > pending.mode.output_inline_limit_bytes:
-            memory_bytes = min(len(raw), _LARGE_RESPONSE_BYTES)
+            # A list of tools is parsed, which takes more memory.
+            memory_bytes = min(len(raw) * (2 if pending.method == "tools/list" else 1), _LARGE_RESPONSE_BYTES)
             self._store_capacity.acquire(memory_bytes)
             self._store_workers.submit(respond, lambda: self._store_capacity.release(memory_bytes))
         else:
@@ -469,13 +474,22 @@ class Relay:
             self._client.send(self._request_handler.make_error_response(pending, lost_message.error, **details))
         return True
 
-    def _learn_tools(self, meta: Mapping[str, Any]) -> None:
-        """Request the server's tool list, to distinguish calls to its tools from calls to forebay's own."""
-        try:
-            self._policy.learn_tools(parse_tools(self._list_tools(meta)))
-        except Exception as error:
-            # Without the list, calls still work, unless the capability filter needs to know the called tool.
-            _log.warning("forebay: the server does not say what tools it has: %s", error)
+    def _learn_tools(self, raw: Message, listing_count: int) -> None:
+        """Request the server's tool list, to distinguish calls to its tools from calls to forebay's own.
+
+        `raw` is the request that needs the list, and `listing_count` the number of lists at the time of that request.
+        """
+        with self._listing_lock:
+            if self._listing_count != listing_count:
+                # Another request needed the list, too.
+                return
+            try:
+                meta = get_meta(parse(raw).get("params"))
+                self._policy.learn_tools(parse_tools(self._list_tools(meta)))
+            except Exception as error:
+                # Without the list, calls still work, unless the capability filter needs to know the called tool.
+                _log.warning("forebay: the server does not say what tools it has: %s", error)
+            self._listing_count += 1
 
     def _list_tools(self, meta: Mapping[str, Any]) -> list[LazyJSON]:
         return self._internal_requests.list_tools(self._upstream.send, meta)

@@ -26,7 +26,7 @@ __all__ = ["Outbox", "PipeClosed", "Process", "RestartBackoff", "StdioClient", "
 _log = logging.getLogger("forebay")
 
 _MAX_QUEUED_BYTES = 32 << 20
-"""Maximum bytes in an outbox, in memory or spooled, not counting the message that is being written."""
+"""Maximum bytes that wait for a server, not counting the message that is being written, or that comes last."""
 
 _QUEUED_MESSAGE_BYTES = 4096
 """Memory that a queued message may take besides its bytes: orjson allocates some kilobytes for each of its results."""
@@ -206,7 +206,8 @@ class Outbox:
 
 
 def _measure_queued(raw: Message) -> int:
-    return len(raw) + _QUEUED_MESSAGE_BYTES
+    """Return the bytes that a queued message counts for: half of its size if it is on disk."""
+    return (len(raw) // 2 if isinstance(raw, Spool) else len(raw)) + _QUEUED_MESSAGE_BYTES
 
 
 def _iter_line_chunks(raw: Message) -> Iterator[bytes | memoryview]:
