@@ -1,11 +1,18 @@
 """Fill the folder of a store with many small payloads, faster than by puts."""
 
+import multiprocessing
+import os
 import shutil
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import forebay
-from forebay.store.frames import FRAME_BYTES, build_footer, read_footer
+from forebay.store.frames import build_footer, read_footer
 from forebay.store.handles import new_handle
+
+_DAY_SECONDS = 24 * 3600
+_PRINCIPALS = 10
 
 
 class _Source:
@@ -19,19 +26,32 @@ class _Source:
         return self._data[start : start + length]
 
 
-def fill(root: Path, count: int, principals: int = 10) -> None:
-    """Add `count` copies of a payload under new handles. The store counts them when it is opened next."""
+def fill(root: Path, count: int, *, ttl: float = 30 * _DAY_SECONDS) -> None:
+    """Add `count` files of the store's format, each with a handle of its own, to today's folder.
+
+    The store counts them when it is opened next. A million takes a minute or two.
+    """
     with forebay.open_store(root.as_uri(), sweep_interval=0) as store:
-        handle = store.put([{"id": 1, "name": "row"}], ttl=30 * 24 * 3600, principal="principal 0").output_handle
-    (path,) = root.glob(f"*/{handle}.*")
+        handle = store.put([{"id": 1, "name": "row"}], ttl=ttl, principal="principal 0").output_handle
+        (path,) = root.glob(f"*/{handle}.*")
+        workers = os.cpu_count() or 1
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            jobs = [pool.submit(_copy, path, range(worker, count, workers)) for worker in range(workers)]
+            for job in jobs:
+                job.result()
+        store.delete(handle, principal="principal 0")
+    shutil.rmtree(root / ".usage")
+
+
+def _copy(path: Path, numbers: Iterable[int]) -> None:
+    """Copy a stored file under new handles, which the metadata of a file contains."""
     data = path.read_bytes()
     footer = read_footer(_Source(data))
     frames = data[: footer.frame_offsets[-1]]
-    assert len(frames) <= FRAME_BYTES
     extension = path.name.partition(".")[2]
-    for number in range(count):
-        meta = footer.meta | {"handle": new_handle(), "principal": f"principal {number % principals}"}
-        file = path.with_name(f"{meta['handle']}.{extension}")
-        file.touch(mode=0o600)
-        file.write_bytes(frames + build_footer(meta, footer.items, footer.lines, footer.frames))
-    shutil.rmtree(root / ".usage")
+    for number in numbers:
+        meta = footer.meta | {"handle": new_handle(), "principal": f"principal {number % _PRINCIPALS}"}
+        content = frames + build_footer(meta, footer.items, footer.lines, footer.frames)
+        fd = os.open(f"{path.parent}/{meta['handle']}.{extension}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(fd, content)
+        os.close(fd)

@@ -81,7 +81,8 @@ BARS = [
 # Rows that compare forebay with itself or with nothing: they are in the table but not in the chart.
 WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "truncate in 2 threads"}
 WITHOUT_PEER |= {"result to a handle", "output_fetch by a client", "execute an operation"}
-WITHOUT_PEER |= {f"many handles, {act}" for act in ("put", "page", "refuse", "sweep one", "list one")}
+WITHOUT_PEER |= {f"many handles, {act}" for act in ("put", "page", "refuse", "list 20", "list one")}
+WITHOUT_PEER |= {f"many handles, {act}" for act in ("first sweep one", "sweep one", "sweep expired")}
 WITHOUT_PEER |= {"gateway beside the least", "added by a gateway, a MB", "start before the server's"}
 
 
