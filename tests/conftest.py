@@ -1,4 +1,5 @@
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -53,3 +54,11 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
     """Servers of the test module's `SCRIPT`, each in its own process."""
     with closing(Servers(request.module.SCRIPT)) as servers:
         yield servers
+
+
+@pytest.fixture
+def default_interrupts() -> Iterator[None]:
+    """A program that was started in the background ignores them, and so would those that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

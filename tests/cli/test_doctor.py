@@ -113,6 +113,7 @@ def test_a_server_that_hangs_is_ended(clients: ClientHome, tmp_path: Path) -> No
         os.kill(pid, 0)
 
 
+@pytest.mark.usefixtures("default_interrupts")
 def test_interrupted_it_ends_what_it_started(clients: ClientHome, tmp_path: Path) -> None:
     clients.write(".cursor/mcp.json", file_of(hangs=entry([*SERVER, str(tmp_path)], env={"HANGS": "1"})))
     command = [*COMMAND, "doctor", "--timeout", "600"]

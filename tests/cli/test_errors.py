@@ -211,14 +211,6 @@ def test_arguments_that_are_no_text(args: list[str], handle: str) -> None:
     assert run_on_terminal(*args).code == result.code
 
 
-@pytest.fixture
-def default_interrupts() -> Iterator[None]:
-    """A program that was started in the background ignores them, and so would those that it starts."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("default_interrupts")
 def test_an_interrupted_put_stores_nothing(home: Path) -> None:
     child = subprocess.Popen([*COMMAND, "put", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
