@@ -30,7 +30,7 @@ except ImportError as error:
     raise make_missing_extra(__name__, "fastmcp", error) from None
 
 from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal, make_error
-from forebay.adapters.sdk_internals import get_server_info
+from forebay.adapters.sdk_internals import extend_fastmcp_instructions, get_server_info
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.contract.context import is_in_tool_call
 from forebay.outputs.modes import Mode
@@ -166,11 +166,10 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         return self._extend_instructions(await call_next(context))
 
     def _extend_instructions(self, result: Any) -> Any:
+        if not sdk.SENDS_INITIALIZE_RESULT:
+            return result
         if isinstance(result, dict):
             return {**result, "instructions": self.policy.extend_instructions(result.get("instructions"))}
-        # Older versions of fastmcp return nothing here.
-        if result is None:
-            return None
         return result.model_copy(update={"instructions": self.policy.extend_instructions(result.instructions)})
 
     async def on_list_tools(
@@ -353,6 +352,18 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         sent = result if is_inline else await run_sync(pipeline.store_result, strip_wrap_result(result), call)
         self.policy.record_response(call.tool, sent, mode, is_inline=is_inline, **_make_record_arguments(context, call))
         return None if is_inline else sdk.make_tool_result(sent, result)
+
+
+def _extend_server_instructions(server: Any, instructions: str | None) -> str | None:
+    """Return the instructions of a server, with those of its first `ForebayMiddleware`."""
+    for middleware in getattr(server, "middleware", ()):
+        if isinstance(middleware, ForebayMiddleware):
+            return middleware.policy.extend_instructions(instructions)
+    return instructions
+
+
+if not sdk.SENDS_INITIALIZE_RESULT:
+    extend_fastmcp_instructions(_extend_server_instructions)
 
 
 def _describe_tool(tool: Tool) -> dict[str, Any]:

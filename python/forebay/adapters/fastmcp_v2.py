@@ -33,6 +33,7 @@ except ImportError:
 
 __all__ = [
     "FINDS_INJECTED_TOOLS",
+    "SENDS_INITIALIZE_RESULT",
     "Request",
     "ResourceResult",
     "ToolInjectionMiddleware",
@@ -56,6 +57,9 @@ __all__ = [
 
 FINDS_INJECTED_TOOLS = hasattr(ToolInjectionMiddleware, "get_injected_tool")
 """Whether fastmcp looks for tools in middleware, also if the server is mounted in another one."""
+
+SENDS_INITIALIZE_RESULT = False
+"""Whether fastmcp sends the result of `initialize` that middleware returns."""
 
 if not FINDS_INJECTED_TOOLS:
     ToolInjectionMiddleware = Middleware

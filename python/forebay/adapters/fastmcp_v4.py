@@ -23,6 +23,7 @@ from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
     "FINDS_INJECTED_TOOLS",
+    "SENDS_INITIALIZE_RESULT",
     "Request",
     "ResourceResult",
     "ToolInjectionMiddleware",
@@ -46,6 +47,9 @@ __all__ = [
 
 FINDS_INJECTED_TOOLS = True
 """Whether fastmcp looks for tools in middleware, also if the server is mounted in another one."""
+
+SENDS_INITIALIZE_RESULT = True
+"""Whether fastmcp sends the result of `initialize` that middleware returns."""
 
 
 def get_request(context: Context) -> Request | None:
