@@ -96,6 +96,9 @@ def test_all_files_are_changed_and_come_back_to_the_byte(clients: ClientHome) ->
     after = clients.read_all()
     assert after.keys() == before.keys()
     assert [name for name in after if after[name] == before[name]] == []
+    parts = (".mcp.json", ".claude.json", ".codex", "opencode", ".gemini", ".qwen", ".copilot", ".cline")
+    with_names = {name for name, content in after.items() if b"--server-name=" in content}
+    assert with_names == {name for name in after if any(part in name for part in parts)}
     assert list_allowed(clients.user / ".qwen" / "settings.json") == [
         "mcp__db__query",
         "Bash(git status)",

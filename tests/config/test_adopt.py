@@ -7,7 +7,7 @@ import pytest
 import yaml
 from client_files import CLAUDE_CODE, CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES, VS_CODE
 from forebay import InvalidArgument
-from forebay.config.adopt import adopt_servers, is_forebay, restore_servers
+from forebay.config.adopt import adopt_servers, find_wrap_command, is_forebay, restore_servers
 from forebay.config.client_servers import find_servers, mask_client_file
 from forebay.config.documents import parse_document
 from forebay.config.load import load_settings
@@ -37,6 +37,24 @@ def test_undone_it_is_what_it_was_to_the_byte(name: str, way: str) -> None:
     assert change.skip_reasons == {}
     assert set(change.changed_servers) == set(servers(text, name))
     assert restore_servers(change.text, name).text == text
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_name_of_the_server_is_added_and_undone(name: str) -> None:
+    change = adopt_servers(FILES[name], name, FOREBAY, ["--journal"], add_server_names=True)
+    assert restore_servers(change.text, name).text == FILES[name]
+    for server in find_servers(parse_document(change.text, name), name):
+        wrap = find_wrap_command(server)
+        assert wrap is not None
+        assert wrap.options[:2] == ["--journal", f"--server-name={server.name}"]
+
+
+def test_a_name_that_clients_may_change_is_not_added() -> None:
+    text = json.dumps({"mcpServers": {name: {"command": "x"} for name in ("my server", "a" * 33, "b")}})
+    change = adopt_servers(text, "f", FOREBAY, [], add_server_names=True)
+    assert change.text.count("--server-name") == change.text.count("--server-name=b") == 1
+    chosen = adopt_servers(text, "f", FOREBAY, ["--server-name=mine"], add_server_names=True)
+    assert chosen.text.count("--server-name") == chosen.text.count("--server-name=mine") == 3
 
 
 @pytest.mark.parametrize("name", FILES)

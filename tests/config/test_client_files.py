@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from forebay.config.clients import CLIENTS, find_client_files, identify_client
+from forebay.outputs import clients as known_clients
 
 LINUX = {
     "Claude Desktop": [".config/Claude/claude_desktop_config.json"],
@@ -163,3 +164,8 @@ def test_files_with_rules(tmp_path: Path) -> None:
 def test_whose_a_file_is(path: str, name: str | None) -> None:
     client = identify_client(path)
     assert (client and client.name) == name
+
+
+def test_tool_names_are_known_of_the_clients_that_were_run() -> None:
+    titles = {client.title for client in known_clients.CLIENTS}
+    assert {client.name for client in CLIENTS if client.knows_tool_names} == titles - {"VS Code"}

@@ -105,6 +105,10 @@ class Server:
         """Return the connection to a server with these options of forebay, over stdio."""
         return self._connect(options)
 
+    def connect_as(self, client: str, **options: Any) -> StdioWire:
+        """Return a new connection of a client with this name."""
+        return StdioWire(self.start(options), LEGACY, client)
+
     def connect_plain(self) -> StdioWire:
         """Return the connection to a server without forebay."""
         return self._connect(None)

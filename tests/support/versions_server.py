@@ -5,6 +5,7 @@ on a free port, which it prints, and requires a token of `TOKENS`. With `mounted
 another one. Servers log the name and version of clients that call.
 """
 
+import base64
 import json
 import logging
 import sys
@@ -21,6 +22,8 @@ IS_VERSION_1 = version("mcp").startswith("1.")
 TOKENS: dict[str, dict[str, Any]] = {
     name: {"client_id": f"app of {name}", "sub": name, "scopes": []} for name in ("ann", "bob")
 }
+
+INSTRUCTIONS = "Ask for rows first."
 
 HTTP_OPTIONS = {"json_response": True, "stateless_http": True}
 
@@ -48,6 +51,15 @@ def echo(value: str = "") -> str:
     return value
 
 
+def picture(size: int = 3):  # type: ignore[no-untyped-def] # The SDKs would validate results against an annotation.
+    if IS_VERSION_1:
+        from mcp.types import ImageContent
+    else:
+        from mcp_types import ImageContent
+    data = base64.b64encode(bytes(size)).decode()
+    return ImageContent.model_validate({"type": "image", "data": data, "mimeType": "image/png"})
+
+
 def failing(size: int = 3) -> str:
     raise get_error_type()("e" * size)
 
@@ -63,7 +75,7 @@ def get_error_type() -> type[Exception]:
     return ToolError
 
 
-TOOLS: dict[str, Callable[..., Any]] = {tool.__name__: tool for tool in (rows, report, text, echo, failing)}
+TOOLS: dict[str, Callable[..., Any]] = {tool.__name__: tool for tool in (rows, report, text, echo, picture, failing)}
 
 
 def make_forebay(options: dict[str, Any]) -> Any:
@@ -84,7 +96,7 @@ def make_mcp(options: dict[str, Any] | None, **settings: Any) -> Any:
         from mcp.server.fastmcp import FastMCP as Server  # type: ignore[attr-defined]
     else:
         from mcp.server import MCPServer as Server
-    server: Any = Server("versions", **settings)
+    server: Any = Server("versions", instructions=INSTRUCTIONS, **settings)
     for tool in TOOLS.values():
         server.tool()(tool)
     return server if options is None else make_forebay(options).install(server)
@@ -106,13 +118,15 @@ def make_lowlevel(options: dict[str, Any] | None) -> Any:
         result = TOOLS[name](**arguments)
         if isinstance(result, str):
             return {"content": [{"type": "text", "text": result}]}
+        if name == "picture":
+            return {"content": [result.model_dump(by_alias=True, exclude_none=True)]}
         structured = {"result": result} if isinstance(result, list) else result
         return {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
 
     if IS_VERSION_1:
         from mcp import types
 
-        server: Any = Server("versions")
+        server: Any = Server("versions", instructions=INSTRUCTIONS)
         if options is not None:
             make_forebay(options).install(server)
 
@@ -140,7 +154,7 @@ def make_lowlevel(options: dict[str, Any] | None) -> Any:
             block = mcp_types.TextContent(type="text", text=str(error))
             return mcp_types.CallToolResult(content=[block], is_error=True)
 
-    server = Server("versions", on_list_tools=on_list_tools, on_call_tool=on_call_tool)
+    server = Server("versions", instructions=INSTRUCTIONS, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
     return server if options is None else make_forebay(options).install(server)
 
 
@@ -158,7 +172,7 @@ def make_fastmcp(options: dict[str, Any] | None, **settings: Any) -> Any:
                 return await super().on_call_tool(context, call_next)
 
         middleware.append(LoggingMiddleware(**options))
-    server: Any = FastMCP("versions", middleware=middleware, **settings)
+    server: Any = FastMCP("versions", INSTRUCTIONS, middleware=middleware, **settings)
     for tool in TOOLS.values():
         server.tool(tool)
     return server

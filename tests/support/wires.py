@@ -63,11 +63,12 @@ def extract_message(body: bytes) -> bytes:
 
 
 class StdioWire:
-    def __init__(self, process: "subprocess.Popen[bytes]", era: str) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", era: str, client: str = "wire") -> None:
         self._process, self._era, self._id, self.initialize_response = process, era, 0, b""
         self.notifications: list[bytes] = []
         if era == LEGACY:
-            self.initialize_response = self.request("initialize", INITIALIZE_PARAMS)
+            params = {**INITIALIZE_PARAMS, "clientInfo": {"name": client, "version": "1"}}
+            self.initialize_response = self.request("initialize", params)
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def request(self, method: str, params: dict[str, Any] | None = None) -> bytes:

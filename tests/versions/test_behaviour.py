@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 from sdk_versions import Server
-from versions_server import TOOLS
+from versions_server import INSTRUCTIONS, TOOLS
 from wires import LEGACY, StdioWire, connect_http, extract_message
 
 pytestmark = pytest.mark.slow
@@ -129,6 +129,40 @@ def test_tools_and_resources_are_announced(server: Server) -> None:
     assert {"tools", "resources"} <= capabilities.keys()
 
 
+def check_instructions(initialize_response: bytes) -> None:
+    instructions = json.loads(extract_message(initialize_response))["result"]["instructions"]
+    own, note = instructions.split("\n\n")
+    assert own == INSTRUCTIONS
+    assert note.startswith("A result that is too large is stored")
+    assert f"read it with {FETCH} and search it with {SEARCH}" in note
+
+
+def test_instructions_say_what_a_handle_is(server: Server) -> None:
+    check_instructions(server.connect(**AUTO).initialize_response)
+    plain = json.loads(server.connect_plain().initialize_response)
+    assert plain["result"]["instructions"] == INSTRUCTIONS
+
+
+def test_a_large_image_stays_inline(server: Server) -> None:
+    params = {"name": "picture", "arguments": {"size": 100_000}}
+    plain, gated = (wire.request("tools/call", params) for wire in (server.connect_plain(), server.connect(**AUTO)))
+    assert json.loads(plain)["result"]["content"][0]["type"] == "image"
+    assert remove_id(gated) == remove_id(plain)
+
+
+def test_the_name_of_the_client_selects_names_and_pages(server: Server) -> None:
+    for client, fetch_with, max_page_bytes in (
+        ("@cline/core", "orders__output_fetch", 8000),
+        ("copilot-cli", "orders-output_fetch", 20_480),
+        ("unknown", FETCH, 16_384),
+    ):
+        wire = server.connect_as(client, **AUTO, server_name="orders")
+        descriptor = parse_text(call(wire, "rows", count=5000))
+        assert descriptor["fetch_with"] == fetch_with
+        result = call(wire, FETCH, output_handle=descriptor["output_handle"], limit=5000)
+        assert max_page_bytes / 2 < len(result["content"][0]["text"]) <= max_page_bytes
+
+
 def test_a_stored_output_is_a_resource(server: Server) -> None:
     wire = server.connect(**AUTO)
     (template,) = send(wire, "resources/templates/list")["result"]["resourceTemplates"]
@@ -137,7 +171,9 @@ def test_a_stored_output_is_a_resource(server: Server) -> None:
     assert send(wire, "resources/list")["result"]["resources"] == []
     handle = parse_text(call(wire, "text", size=50_000))["output_handle"]
     (content,) = send(wire, "resources/read", uri=f"forebay://output/{handle}?offset=49997")["result"]["contents"]
-    assert content["text"] == "xxx"
+    assert json.loads(content["text"])["content"] == "xxx"
+    (content,) = send(wire, "resources/read", uri=f"forebay://output/{handle}")["result"]["contents"]
+    assert json.loads(content["text"])["next_uri"].startswith(f"forebay://output/{handle}?offset=")
     error = send(wire, "resources/read", uri="forebay://output/oh_AAAAAAAAAAAA")["error"]
     assert "nothing is stored under" in error["message"]
 
@@ -203,6 +239,7 @@ def test_a_handle_belongs_to_its_principal(guarded_server: Server) -> None:
     assert process.stdout
     port = int(process.stdout.readline())
     ann, bob = (connect_http(port, LEGACY, token) for token in ("ann", "bob"))
+    check_instructions(ann.initialize_response)
     handle = parse_text(call(ann, "rows", count=5000))["output_handle"]
     assert len(handle) == len("oh_") + 26
     assert parse_text(call(ann, FETCH, output_handle=handle, limit=1))["total"] == 5000

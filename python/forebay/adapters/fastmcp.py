@@ -3,6 +3,7 @@
 mcp = FastMCP("crawler", middleware=[ForebayMiddleware(output_mode="auto")])
 """
 
+import base64
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -29,8 +30,8 @@ try:
 except ImportError as error:
     raise make_missing_extra(__name__, "fastmcp", error) from None
 
-from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal, make_error
-from forebay.adapters.sdk_internals import get_server_info
+from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal, is_ascii, make_error
+from forebay.adapters.sdk_internals import extend_fastmcp_instructions, get_server_info
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.contract.context import is_in_tool_call
 from forebay.outputs.modes import Mode
@@ -166,11 +167,10 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         return self._extend_instructions(await call_next(context))
 
     def _extend_instructions(self, result: Any) -> Any:
+        if not sdk.SENDS_INITIALIZE_RESULT:
+            return result
         if isinstance(result, dict):
             return {**result, "instructions": self.policy.extend_instructions(result.get("instructions"))}
-        # Older versions of fastmcp return nothing here.
-        if result is None:
-            return None
         return result.model_copy(update={"instructions": self.policy.extend_instructions(result.instructions)})
 
     async def on_list_tools(
@@ -296,7 +296,7 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
             page = await run_sync(read_resource, self.store, uri, caller)
         except ForebayError as error:
             raise make_error(INVALID_PARAMS, str(error), error.to_dict()["error"]) from None
-        return sdk.make_resource_result(page["contents"])
+        return _make_resource_result(page["contents"])
 
     @contextlib.asynccontextmanager
     async def _set_expand_caller(self, context: MiddlewareContext[Any]) -> AsyncIterator[None]:
@@ -355,6 +355,31 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         return None if is_inline else sdk.make_tool_result(sent, result)
 
 
+def _extend_server_instructions(server: Any, instructions: str | None) -> str | None:
+    """Return the instructions of a server, with those of its first `ForebayMiddleware`."""
+    for middleware in getattr(server, "middleware", ()):
+        if isinstance(middleware, ForebayMiddleware):
+            return middleware.policy.extend_instructions(instructions)
+    return instructions
+
+
+if not sdk.SENDS_INITIALIZE_RESULT:
+    extend_fastmcp_instructions(_extend_server_instructions)
+
+
+def _make_resource_result(contents: Sequence[Mapping[str, Any]]) -> sdk.ResourceResult:
+    """Convert the `contents` of a `resources/read` result to fastmcp's type."""
+    return sdk.ResourceResult(
+        [
+            sdk.ResourceContent(
+                base64.b64decode(content["blob"]) if "blob" in content else content["text"],
+                content["mimeType"],
+            )
+            for content in contents
+        ]
+    )
+
+
 def _describe_tool(tool: Tool) -> dict[str, Any]:
     """Return the fields of a tool's definition that `OutputPolicy` needs."""
     annotations = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
@@ -398,7 +423,7 @@ def _make_caller(policy: OutputPolicy) -> Caller:
     return Caller(
         principal,
         is_public=policy.needs_long_handles(request.request),
-        is_ascii=_is_ascii(request),
+        is_ascii=is_ascii(request.request, request.protocol_version),
         max_page_bytes=policy.get_max_page_bytes(_find_client(request)),
     )
 
@@ -418,15 +443,10 @@ def _make_call(tool: str, request: sdk.Request | None, policy: OutputPolicy) -> 
         request_id=request.request_id,
         # Handles are long over HTTP: anyone who can reach the server may try to guess them.
         handle_length=policy.handle_length or (SHORT_HANDLE_LENGTH if request.request is None else LONG_HANDLE_LENGTH),
-        is_ascii=_is_ascii(request),
+        is_ascii=is_ascii(request.request, request.protocol_version),
         fetch_with=namespace + policy.tools.fetch_tool if namespace else policy.name_fetch_tool(_find_client(request)),
         is_mounted=bool(namespace),
     )
-
-
-def _is_ascii(request: sdk.Request) -> bool:
-    """Return whether the SDK escapes non-ASCII characters in the response: over HTTP, in the newest protocol."""
-    return request.request is not None and is_modern(request.protocol_version)
 
 
 def _find_client(request: sdk.Request) -> Client | None:

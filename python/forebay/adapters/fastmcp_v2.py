@@ -1,6 +1,5 @@
 """What `adapters.fastmcp` needs of versions 2 and 3 of fastmcp. `adapters.fastmcp_v4` has the same names for 4."""
 
-import base64
 import importlib.metadata
 import inspect
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,9 @@ except ImportError:
 
 __all__ = [
     "FINDS_INJECTED_TOOLS",
+    "SENDS_INITIALIZE_RESULT",
     "Request",
+    "ResourceContent",
     "ResourceResult",
     "ToolInjectionMiddleware",
     "ToolResult",
@@ -49,13 +50,15 @@ __all__ = [
     "is_in_chain",
     "list_all_tools",
     "list_visible_tools",
-    "make_resource_result",
     "make_tool_result",
     "wire",
 ]
 
 FINDS_INJECTED_TOOLS = hasattr(ToolInjectionMiddleware, "get_injected_tool")
 """Whether fastmcp looks for tools in middleware, also if the server is mounted in another one."""
+
+SENDS_INITIALIZE_RESULT = False
+"""Whether fastmcp sends the result of `initialize` that middleware returns."""
 
 if not FINDS_INJECTED_TOOLS:
     ToolInjectionMiddleware = Middleware
@@ -161,16 +164,3 @@ def make_tool_result(result: Result, _original_result: Result | None = None) -> 
     tool_result = _SentToolResult(sent.content, sent.structuredContent, **known_fields)
     tool_result._sent = sent
     return tool_result
-
-
-def make_resource_result(contents: Sequence[Mapping[str, Any]]) -> ResourceResult:
-    """Convert the `contents` of a `resources/read` result to fastmcp's type."""
-    return ResourceResult(
-        [
-            ResourceContent(
-                base64.b64decode(content["blob"]) if "blob" in content else content["text"],
-                content["mimeType"],
-            )
-            for content in contents
-        ]
-    )

@@ -1,6 +1,5 @@
 """What `adapters.fastmcp` needs of version 4 of fastmcp. `adapters.fastmcp_v2` has the same names for 2 and 3."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,9 @@ from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
     "FINDS_INJECTED_TOOLS",
+    "SENDS_INITIALIZE_RESULT",
     "Request",
+    "ResourceContent",
     "ResourceResult",
     "ToolInjectionMiddleware",
     "ToolResult",
@@ -39,13 +40,15 @@ __all__ = [
     "is_in_chain",
     "list_all_tools",
     "list_visible_tools",
-    "make_resource_result",
     "make_tool_result",
     "wire",
 ]
 
 FINDS_INJECTED_TOOLS = True
 """Whether fastmcp looks for tools in middleware, also if the server is mounted in another one."""
+
+SENDS_INITIALIZE_RESULT = True
+"""Whether fastmcp sends the result of `initialize` that middleware returns."""
 
 
 def get_request(context: Context) -> Request | None:
@@ -125,16 +128,3 @@ def make_tool_result(result: Result, original_result: Result | None = None) -> T
         if key != SERVER_INFO_KEY or (original_info is not None and value != original_info)
     }
     return ToolResult(sent.content, sent.structured_content, meta or None, sent.is_error)
-
-
-def make_resource_result(contents: Sequence[Mapping[str, Any]]) -> ResourceResult:
-    """Convert the `contents` of a `resources/read` result to fastmcp's type."""
-    return ResourceResult(
-        [
-            ResourceContent(
-                base64.b64decode(content["blob"]) if "blob" in content else content["text"],
-                content["mimeType"],
-            )
-            for content in contents
-        ]
-    )

@@ -48,7 +48,7 @@ from forebay.store.handles import (
 )
 from forebay.store.payload import encode, escaped_size
 from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND
-from forebay.wire.protocol import PageCursors, next_cursor
+from forebay.wire.protocol import PageCursors, is_modern, next_cursor
 
 __all__ = [
     "Forebay",
@@ -57,6 +57,7 @@ __all__ = [
     "get_lasting_connection",
     "get_principal",
     "get_task_owners",
+    "is_ascii",
     "make_error",
 ]
 
@@ -200,7 +201,7 @@ class Forebay:
             protocol_version=ctx.protocol_version,
             request_id=ctx.request_id,
             handle_length=self.policy.handle_length or default_length,
-            is_ascii=sdk.is_ascii(ctx),
+            is_ascii=is_ascii(ctx.request, ctx.protocol_version),
             fetch_with=self.policy.name_fetch_tool(_find_client(ctx)),
         )
 
@@ -208,7 +209,7 @@ class Forebay:
         return Caller(
             _get_current_principal(),
             is_public=self.policy.needs_long_handles(ctx.request),
-            is_ascii=sdk.is_ascii(ctx),
+            is_ascii=is_ascii(ctx.request, ctx.protocol_version),
             max_page_bytes=self.policy.get_max_page_bytes(_find_client(ctx)),
         )
 
@@ -269,7 +270,7 @@ class Forebay:
                 principal=_get_current_principal(),
                 connection=get_connection(ctx.session, ctx.protocol_version),
                 request_id=ctx.request_id,
-                is_ascii=sdk.is_ascii(ctx),
+                is_ascii=is_ascii(ctx.request, ctx.protocol_version),
             )
 
     async def _list_all_tools(self, ctx: sdk.Context, call_next: sdk.CallNext) -> list[dict[str, Any]]:
@@ -348,6 +349,11 @@ get_client = sdk.get_client
 get_connection = sdk.get_connection
 get_lasting_connection = sdk.get_lasting_connection
 make_error = sdk.make_error
+
+
+def is_ascii(http_request: object, protocol_version: str) -> bool:
+    """Return whether the SDK escapes non-ASCII characters in the response: over HTTP, in the newest protocol."""
+    return http_request is not None and is_modern(protocol_version)
 
 
 def _find_client(ctx: sdk.Context) -> Client | None:

@@ -39,7 +39,6 @@ __all__ = [
     "get_lasting_connection",
     "get_server_info",
     "install",
-    "is_ascii",
     "make_context",
     "make_error",
     "principal_components",
@@ -200,11 +199,6 @@ def make_error(code: int, message: str, data: Any) -> MCPError:
 def shape_result(_ctx: Context, result: dict[str, Any], _server_info: dict[str, Any] | None) -> dict[str, Any]:
     """Return one of our results, which has the same form in all protocol versions that this SDK knows."""
     return result
-
-
-def is_ascii(_ctx: Context) -> bool:
-    """Return whether the SDK escapes non-ASCII characters in the response, which it never does."""
-    return False
 
 
 def get_client(ctx: Context) -> tuple[str, str] | None:

@@ -33,7 +33,6 @@ __all__ = [
     "get_lasting_connection",
     "get_server_info",
     "install",
-    "is_ascii",
     "make_error",
     "principal_components",
     "shape_result",
@@ -71,11 +70,6 @@ def shape_result(ctx: Context, result: dict[str, Any], server_info: dict[str, An
     if is_modern and server_info is not None:
         shaped["_meta"] = {SERVER_INFO_META_KEY: server_info, **(shaped.get("_meta") or {})}
     return shaped
-
-
-def is_ascii(ctx: Context) -> bool:
-    """Return whether the SDK escapes non-ASCII characters in the response: over HTTP, in the newest protocol."""
-    return ctx.request is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def get_client(ctx: Context) -> tuple[str, str] | None:

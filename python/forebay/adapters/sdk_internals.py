@@ -5,6 +5,8 @@ module uses private names, so that only this file must be checked for a new vers
 """
 
 import contextlib
+import functools
+import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,7 @@ __all__ = [
     "WriteStream",
     "absorb_tool_listing",
     "create_mcp_http_client",
+    "extend_fastmcp_instructions",
     "fail_request",
     "find_lowlevel_server",
     "get_allowed_log_levels",
@@ -114,6 +117,29 @@ async def list_fastmcp_tools(server: Any) -> Any:
     fastmcp has no public `FastMCP.list_tools` in version 2. Version 2.12 has another private method than later ones.
     """
     return await (getattr(server, "_list_tools_middleware", None) or server._list_tools)()
+
+
+def extend_fastmcp_instructions(extend: "Callable[[Any, str | None], str | None]") -> None:
+    """Call a function with each fastmcp server that a client connects to, and send the instructions that it returns.
+
+    fastmcp has no public hook for it before version 4: middleware gets the result of `initialize` after it was sent,
+    and in version 2.12 not at all.
+    """
+    from fastmcp.server import low_level
+
+    server_type: Any = low_level.LowLevelServer
+    create_options = server_type.create_initialization_options
+
+    @functools.wraps(create_options)
+    def create_initialization_options(lowlevel_server: Any, *args: Any, **options: Any) -> Any:
+        created = create_options(lowlevel_server, *args, **options)
+        server = getattr(lowlevel_server, "fastmcp", None)
+        if server is None:
+            # Version 2.12 has no such attribute, but the function that starts a server knows it.
+            server = inspect.getclosurevars(inspect.unwrap(lowlevel_server.lifespan)).nonlocals.get("app")
+        return created.model_copy(update={"instructions": extend(server, created.instructions)})
+
+    server_type.create_initialization_options = create_initialization_options
 
 
 class PerOwnerLimitSessionManager(StreamableHTTPSessionManager):

@@ -81,8 +81,8 @@ def adopt(args: Namespace) -> None:
         sys.exit(1)
 
 
-def _make_editor(args: Namespace) -> "Callable[[str, str], FileChange]":
-    """Return the function that changes the text of a file, given its path."""
+def _make_editor(args: Namespace) -> "Callable[[str, ClientFile], FileChange]":
+    """Return the function that changes the text of a file."""
     from forebay.config.adopt import adopt_servers, restore_servers
 
     flags = _collect_option_flags(args)
@@ -90,13 +90,18 @@ def _make_editor(args: Namespace) -> "Callable[[str, str], FileChange]":
     if args.undo:
         if flags or args.forebay:
             raise InvalidArgument("--undo needs neither --forebay nor options of `forebay wrap`; leave them out")
-        return lambda text, path: restore_servers(text, path, names)
+        return lambda text, file: restore_servers(text, str(file.path), names)
     command = _find_forebay_command(args.forebay)
-    return lambda text, path: adopt_servers(text, path, command, flags, names)
+
+    def edit(text: str, file: "ClientFile") -> "FileChange":
+        add_server_names = file.client is not None and file.client.knows_tool_names
+        return adopt_servers(text, str(file.path), command, flags, names, add_server_names=add_server_names)
+
+    return edit
 
 
 def _plan_all(
-    files: "list[ClientFile]", edit: "Callable[[str, str], FileChange]", args: Namespace
+    files: "list[ClientFile]", edit: "Callable[[str, ClientFile], FileChange]", args: Namespace
 ) -> tuple[list[_Plan], list[ForebayError]]:
     """Plan the changes of files with servers. With --all, a file that cannot be changed does not stop the others."""
     from forebay.config.client_servers import NoServers
@@ -114,14 +119,14 @@ def _plan_all(
     return plans, errors
 
 
-def _plan_file(file: "ClientFile", edit: "Callable[[str, str], FileChange]", args: Namespace) -> _Plan:
+def _plan_file(file: "ClientFile", edit: "Callable[[str, ClientFile], FileChange]", args: Namespace) -> _Plan:
     from forebay.config.adopt import ALREADY_ADOPTED, NOT_ADOPTED, find_tool_problems, list_rule_servers
     from forebay.config.client_servers import read_client_file
     from forebay.config.documents import parse_document
 
     path = str(file.path)
     text = read_client_file(path)
-    change = edit(text, path)
+    change = edit(text, file)
     notes = [
         f"{name} {reason}, and stays as it is"
         for name, reason in change.skip_reasons.items()

@@ -46,6 +46,9 @@ _NOTE_PREFIX = "--adopted="
 _NO_ARGS_NOTE = f"{_NOTE_PREFIX}no-args"
 _NO_HEADERS_NOTE = f"{_NOTE_PREFIX}no-headers"
 _URL_KEY_NOTE = "url"
+_SERVER_NAME_FLAG = "--server-name"
+_PLAIN_NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,32}")
+"""Names of servers that every client puts unchanged into the names of tools. Clients cut long names."""
 _TYPE_KEYS = ("type", "transportType")
 _PASSED_VARIABLES = "env_vars"
 """Key of the variables that Codex passes on to a server."""
@@ -80,10 +83,17 @@ _Editor: TypeAlias = Callable[[Document, ServerEntry], list[Edit]]
 
 
 def adopt_servers(
-    text: str, path: str, forebay_command: Sequence[str], flags: Sequence[str], names: Iterable[str] = ()
+    text: str,
+    path: str,
+    forebay_command: Sequence[str],
+    flags: Sequence[str],
+    names: Iterable[str] = (),
+    *,
+    add_server_names: bool = False,
 ) -> FileChange:
     """Put `forebay wrap` and its flags before each server, or before the servers in `names`.
 
+    With `add_server_names`, the flags include the name of the server, so that descriptors can name tools exactly.
     A server is skipped if the change could not be undone to the byte. Raises `InvalidArgument` for an unknown name, or
     if a word of `forebay_command` or `flags` is not UTF-8.
     """
@@ -93,7 +103,10 @@ def adopt_servers(
     document = parse_document(text, path)
 
     def adopt(document: Document, server: ServerEntry) -> list[Edit]:
-        return _adopt_server(document, server, forebay_command, flags)
+        has_name = any(flag.startswith(f"{_SERVER_NAME_FLAG}=") for flag in flags)
+        if not add_server_names or has_name or not _PLAIN_NAME_PATTERN.fullmatch(server.name):
+            return _adopt_server(document, server, forebay_command, flags)
+        return _adopt_server(document, server, forebay_command, [*flags, f"{_SERVER_NAME_FLAG}={server.name}"])
 
     change = _edit_servers(document, path, names, adopt)
     if _can_be_undone(document, change.text, path, change.changed_servers):

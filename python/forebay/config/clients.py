@@ -23,6 +23,8 @@ class Client:
     """How long the client waits for a server to start; `None` if this is not known."""
     start_option: tuple[str, float] | None = None
     """The key in a server's entry that changes `start_seconds`, and its unit in seconds."""
+    knows_tool_names: bool = False
+    """Whether `outputs.clients` knows what a model there calls a tool. VS Code cuts the name of the server."""
 
 
 _EDITORS = ("Code", "Code - Insiders", "VSCodium")
@@ -36,6 +38,7 @@ CLIENTS = (
         (".mcp.json",),
         ("{claude}/settings.json", ".claude/settings.json", ".claude/settings.local.json"),
         start_seconds=30.0,
+        knows_tool_names=True,
     ),
     Client(
         "Cursor",
@@ -59,6 +62,7 @@ CLIENTS = (
         (".codex/config.toml",),
         start_seconds=30.0,
         start_option=("startup_timeout_sec", 1.0),
+        knows_tool_names=True,
     ),
     Client(
         "opencode",
@@ -69,6 +73,7 @@ CLIENTS = (
         ("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
         start_seconds=30.0,
         start_option=("timeout", 0.001),
+        knows_tool_names=True,
     ),
     Client(
         "Gemini CLI",
@@ -76,6 +81,7 @@ CLIENTS = (
         (".gemini/settings.json",),
         start_seconds=600.0,
         start_option=("timeout", 0.001),
+        knows_tool_names=True,
     ),
     Client(
         "Qwen Code",
@@ -83,8 +89,9 @@ CLIENTS = (
         (".qwen/settings.json",),
         start_seconds=30.0,
         start_option=("discoveryTimeoutMs", 0.001),
+        knows_tool_names=True,
     ),
-    Client("Copilot CLI", ("{copilot}/mcp-config.json",), (".github/mcp.json",)),
+    Client("Copilot CLI", ("{copilot}/mcp-config.json",), (".github/mcp.json",), knows_tool_names=True),
     Client(
         "Cline",
         (
@@ -94,6 +101,7 @@ CLIENTS = (
         ),
         start_seconds=3.0,
         start_option=("timeout", 1.0),
+        knows_tool_names=True,
     ),
     Client("Windsurf", ("{home}/.codeium/windsurf/mcp_config.json",)),
     Client(

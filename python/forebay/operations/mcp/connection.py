@@ -35,10 +35,12 @@ from pydantic import ValidationError
 from forebay.adapters import sdk_internals
 from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
 from forebay.operations.mcp.targets import HTTPRefusal, Refusals, ServerTarget, is_connected
+from forebay.outputs.modes import MODE_ARGUMENTS, MODE_META_KEY
 from forebay.wire import protocol
 from forebay.wire.protocol import PageCursors, next_cursor
 
 __all__ = [
+    "CHOSEN_MODE_KEYS",
     "FIRST_REQUEST_ID",
     "ClientConnection",
     "RefreshCallback",
@@ -54,6 +56,9 @@ FIRST_REQUEST_ID = 1_000_000
 
 The ids are numbers, without a prefix, because some servers reject other ids.
 """
+
+CHOSEN_MODE_KEYS = frozenset(MODE_ARGUMENTS)
+"""Arguments by which a caller chooses itself between the data and a handle."""
 
 _PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
 """Keys of one page of tools; all other keys belong to the whole list."""
@@ -182,6 +187,9 @@ class ClientConnection:
 
         async def send(responses: InputResponses | None, state: str | None) -> dict[str, Any] | InputRequiredResult:
             params: dict[str, Any] = {"name": tool_name, "arguments": arguments}
+            if not CHOSEN_MODE_KEYS & arguments.keys():
+                # A server behind forebay sends the data itself then, not a handle. Others ignore this.
+                params["_meta"] = {MODE_META_KEY: "inline"}
             if responses is not None:
                 params["inputResponses"] = {
                     key: response.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -22,19 +22,23 @@ from forebay.envelope import MCPContentBlock, MCPResponseMeta, ResponseEnvelope,
 from forebay.envelope.body import parse
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
-from forebay.operations.mcp.connection import ClientConnection
+from forebay.operations.mcp.connection import CHOSEN_MODE_KEYS, ClientConnection
 from forebay.operations.mcp.errors import ConnectionLost, SessionExpired, to_call_error
 from forebay.operations.mcp.shared_connection import SharedConnection
 from forebay.operations.mcp.targets import Target
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import CallContext, Operation, OperationSpec
 from forebay.operations.validation import has_rules
+from forebay.store.handles import is_handle
 
 __all__ = ["MCPOperations", "from_mcp", "result_to_envelope"]
 
 _log = logging.getLogger("forebay")
 
 _DEFAULT_NAMESPACE = "mcp"
+
+_MAX_DESCRIPTOR_CHARS = 4096
+"""Maximum length of the descriptor of a handle."""
 
 
 class MCPOperations:
@@ -45,6 +49,9 @@ class MCPOperations:
     `target` is a URL, a command as a list, `StdioServerParameters`, a server object, a transport, a function that
     returns a transport, or an `mcp.Client`. An unconnected client is copied for every connection. A connected client
     still belongs to its owner; like a transport, it cannot be reconnected once it is lost.
+
+    A server behind forebay is asked for the data itself. A result that it stores nevertheless, because it is too large,
+    is a `CallError` whose `details` are the descriptor of the handle.
 
     `namespace` defaults to the server's name. `mode` is passed to `mcp.Client`. With `parse_json`, the text of a
     result is parsed if the tool has an output schema and returned one JSON text and no structured content.
@@ -219,6 +226,13 @@ class MCPOperations:
             raise to_call_error(error, spec.id) from error
         if _is_unknown_tool(result, spec.name):
             raise CallError("OPERATION_NOT_FOUND", f"{spec.id} is not there any more: its server does not know it")
+        if not CHOSEN_MODE_KEYS & arguments.keys() and (descriptor := _find_descriptor(result)) is not None:
+            raise CallError(
+                "EXECUTION_ERROR",
+                f"the result of {spec.id} has {descriptor['size_bytes']:,} bytes and was stored by its server; read it "
+                f"in pages with {descriptor['fetch_with']} and output_handle {descriptor['output_handle']}",
+                descriptor,
+            )
         return result_to_envelope(result, spec, parse_json=self._parse_json)
 
     async def _send_call(self, spec: OperationSpec, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
@@ -267,6 +281,19 @@ def _is_unknown_tool(result: dict[str, Any], tool_name: str) -> bool:
         case {"isError": True, "content": [{"type": "text", "text": str(text)}]}:
             return text == f"Unknown tool: {tool_name}"
     return False
+
+
+def _find_descriptor(result: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the descriptor that a server behind forebay sent in place of a large result, or `None`."""
+    candidate: Any = result.get("structuredContent")
+    if candidate is None:
+        match result.get("content"):
+            case [{"type": "text", "text": str(text)}] if len(text) <= _MAX_DESCRIPTOR_CHARS:
+                candidate = _parse_single_text(result["content"])
+    match candidate:
+        case {"output_handle": handle, "size_bytes": int(), "fetch_with": str()} if is_handle(handle):
+            return None if result.get("isError") is True else dict(candidate)
+    return None
 
 
 def result_to_envelope(result: dict[str, Any], spec: OperationSpec, *, parse_json: bool) -> ResponseEnvelope[Any]:
