@@ -96,7 +96,12 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     put = add(commands.put)
     put.add_argument("file", metavar="FILE", help="the file to store; - is standard input")
     put.add_argument("--mime-type", metavar="TYPE", help="the MIME type; detected by default")
-    put.add_argument("--ttl", metavar="SECONDS", type=float, help="how long to keep the payload (default: one day)")
+    put.add_argument(
+        "--ttl",
+        metavar="DURATION",
+        type=_parse_duration,
+        help="keep the payload for this long, such as 2h (default: 1d)",
+    )
     put.add_argument("--principal", metavar="NAME", help="the principal that owns the payload (default: none)")
 
     add(commands.ls, _add_principal)
@@ -161,9 +166,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     doctor_parser = add(doctor, has_store=False)
     doctor_parser.add_argument("paths", metavar="PATH", nargs="*", help="files of MCP clients (default: all known)")
-    doctor_parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=30.0, help="how long to wait for each server (default: 30)"
-    )
+    _add_timeout(doctor_parser, "how long to wait for each server")
     doctor_parser.add_argument(
         "--trust-project", action="store_true", help="also start the servers of the project in this folder"
     )
@@ -183,9 +186,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         default=[],
         help="the capability of tools by name or pattern; the first match counts; repeatable",
     )
-    lint_tools.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=30.0, help="how long to wait for the server (default: 30)"
-    )
+    _add_timeout(lint_tools, "how long to wait for the server")
 
 
 def _add_store(parser: _Parser) -> None:
@@ -209,6 +210,23 @@ def _parse_handle(text: str) -> str:
     from forebay.store.handles import extract_handle
 
     return str(extract_handle(text))
+
+
+def _add_timeout(parser: _Parser, help_text: str) -> None:
+    parser.add_argument(
+        "--timeout", metavar="DURATION", type=_parse_duration, default=30.0, help=f"{help_text} (default: 30s)"
+    )
+
+
+def _parse_duration(text: str) -> float:
+    # Imported here, so that `--help` starts quickly.
+    from forebay.config.option_types import SECONDS
+
+    try:
+        return float(SECONDS.parse(text))
+    except ValueError as error:
+        message = f"it is {error}, such as {SECONDS.example}, not {text!r:.64}"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def _add_principal(parser: _Parser) -> None:
