@@ -74,7 +74,7 @@ def ls(args: Namespace) -> None:
     """List stored payloads, newest first."""
     with _open_store(args) as store:
         stored = sorted(_list_stored(store, args), key=lambda entry: entry.created_at, reverse=True)
-    output.print_stored(stored)
+    output.print_stored(stored, is_json=args.json)
 
 
 def stat(args: Namespace) -> None:
@@ -110,7 +110,7 @@ def fetch(args: Namespace) -> None:
     if args.raw:
         output.print_content(page)
     else:
-        output.print_page(page)
+        output.print_page(page, args.fields, is_json=args.json)
 
 
 def cat(args: Namespace) -> None:
@@ -147,14 +147,14 @@ def search(args: Namespace) -> None:
             max_bytes=args.max_bytes,
         )
         page = store.search_page(args.handle, request, principal=_resolve_principal(store, args, args.handle))
-    output.print_matches(page)
+    output.print_matches(page, is_json=args.json)
 
 
 def outline(args: Namespace) -> None:
     """Print the structure of a stored JSON payload in one line."""
     with _open_store(args) as store:
         text = store.outline(args.handle, args.max_bytes, principal=_resolve_principal(store, args, args.handle))
-    output.print_outline(args.handle, text)
+    output.print_outline(args.handle, text, is_json=args.json)
 
 
 def rm(args: Namespace) -> None:
@@ -190,7 +190,7 @@ def journal(args: Namespace) -> None:
         if args.action == "summary":
             output.print_json(store.journal.summary(**reader))
         else:
-            output.print_events(store.journal.recent(args.count, **reader))
+            output.print_events(store.journal.recent(args.count, **reader), is_json=args.json)
 
 
 def stats(args: Namespace) -> None:
@@ -210,7 +210,7 @@ def stats(args: Namespace) -> None:
         "size_bytes": sum(entry.size_bytes for entry in stored),
         "stored_bytes": sum(entry.stored_bytes for entry in stored),
     }
-    output.print_stats(tools, storage)
+    output.print_stats(tools, storage, is_json=args.json)
 
 
 def token(args: Namespace) -> None:

@@ -104,10 +104,10 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     )
     put.add_argument("--principal", metavar="NAME", help="the principal that owns the payload (default: none)")
 
-    add(commands.ls, _add_principal)
+    add(commands.ls, _add_principal, _add_json)
     add(commands.stat, _add_handle, _add_principal)
 
-    fetch = add(commands.fetch, _add_handle, _add_principal, _add_max_bytes)
+    fetch = add(commands.fetch, _add_handle, _add_principal, _add_max_bytes, _add_json)
     fetch.add_argument("--format", metavar="FORMAT", default="auto", help="auto, items, lines, text or bytes")
     fetch.add_argument("--offset", metavar="N", type=int, default=0, help="the first item, line or byte to print")
     fetch.add_argument("--limit", metavar="N", type=int, help="the number of items, lines or bytes to print")
@@ -122,7 +122,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     get = add(commands.get, _add_handle, _add_principal)
     get.add_argument("pointer", metavar="POINTER", help="a JSON Pointer, such as /orders/17")
 
-    search = add(commands.search, _add_handle, _add_principal, _add_max_bytes)
+    search = add(commands.search, _add_handle, _add_principal, _add_max_bytes, _add_json)
     search.add_argument("pattern", metavar="PATTERN", help="the text to find, or a regular expression with --regex")
     search.add_argument("--regex", action="store_true", help="use the pattern as a regular expression")
     search.add_argument("-i", "--ignore-case", action="store_true", help="ignore upper and lower case")
@@ -134,7 +134,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         "--context", metavar="N", type=int, default=80, help="bytes to print around each match (default: 80)"
     )
 
-    outline = add(commands.outline, _add_handle, _add_principal)
+    outline = add(commands.outline, _add_handle, _add_principal, _add_json)
     outline.add_argument(
         "--max-bytes", metavar="N", type=int, default=512, help="the maximum size of the outline (default: 512)"
     )
@@ -144,9 +144,9 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     add(commands.sweep)
 
-    add(commands.stats, _add_principal)
+    add(commands.stats, _add_principal, _add_json)
 
-    journal = add(commands.journal, _add_principal)
+    journal = add(commands.journal, _add_principal, _add_json)
     journal.add_argument(
         "action", nargs="?", choices=["recent", "summary"], default="recent", help="what to print (default: recent)"
     )
@@ -236,6 +236,10 @@ def _add_principal(parser: _Parser) -> None:
         help="show or change only data of this principal, named as in the token file or as `forebay ls` shows it "
         "(default: data of all principals)",
     )
+
+
+def _add_json(parser: _Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
 
 def _add_max_bytes(parser: _Parser) -> None:
