@@ -194,23 +194,27 @@ def journal(args: Namespace) -> None:
 
 
 def stats(args: Namespace) -> None:
-    """Print the sizes of tools' responses, and of all stored payloads.
+    """Print how often tools were called, how much was saved, and what is stored.
 
-    Servers with --journal or --contract record the sizes in the journal, which
-    keeps the most recent events.
+    Every call through forebay is counted, by tool and by day (UTC). What is saved
+    is the size of stored results, less the size of the handles and pages that were
+    sent instead; a token is estimated as 4 bytes. Servers with --journal or
+    --contract also record the size of each response.
     """
     from forebay.outputs.monitor import summarize_responses
+    from forebay.store.call_counts import summarize_calls
 
     with _open_store(args) as store:
         events = store.journal.events(principal=_list_principal_names(args), is_operator=args.principal is None)
         tools = summarize_responses(events)
+        usage = summarize_calls(store.call_counts.read(_list_principal_names(args) or None))
         stored = [*_list_stored(store, args)]
     storage = {
         "payloads": len(stored),
         "size_bytes": sum(entry.size_bytes for entry in stored),
         "stored_bytes": sum(entry.stored_bytes for entry in stored),
     }
-    output.print_stats(tools, storage, is_json=args.json)
+    output.print_stats(usage, tools, storage, is_json=args.json)
 
 
 def token(args: Namespace) -> None:

@@ -294,26 +294,53 @@ def _format_reason(event: dict[str, Any]) -> str | None:
     return None
 
 
-def print_stats(tools: dict[str, dict[str, int]], storage: dict[str, int], *, is_json: bool = False) -> None:
+def print_stats(
+    usage: dict[str, Any], tools: dict[str, dict[str, int]], storage: dict[str, int], *, is_json: bool = False
+) -> None:
+    """Print the counts of `summarize_calls`, the sizes of `summarize_responses`, and the size of the store."""
     if not _wants_table(is_json):
-        print_json({"tools": tools, "storage": storage})
+        print_json({"usage": usage, "tools": tools, "storage": storage})
         return
-    rows = list(tools.values())
-    if rows:
+    days = dict([*usage["by_day"].items()][:_MAX_SHOWN_DAYS])
+    for heading, groups in (("tool", usage["by_tool"]), ("day (UTC)", days)):
+        rows = [*groups.values()]
+        if rows:
+            _print_table(
+                {
+                    heading: [*groups],
+                    "calls": [f"{row['calls']:,}" for row in rows],
+                    "handles": [f"{row['handles']:,}" if row["handles"] else "" for row in rows],
+                    "saved": [_format_signed_size(row["saved_bytes"]) for row in rows],
+                    "tokens": [f"{row['saved_tokens']:,}" if row["saved_tokens"] else "" for row in rows],
+                }
+            )
+    if tools:
+        sizes = [*tools.values()]
         _print_table(
             {
-                "tool": list(tools),
-                "calls": [f"{row['count']:,}" for row in rows],
-                **{name: [_format_size(row[f"{name}_bytes"]) for row in rows] for name in ("max", "average", "p95")},
-                "over budget": [row["oversize"] or "" for row in rows],
+                "response sizes": [*tools],
+                "recorded": [f"{row['count']:,}" for row in sizes],
+                **{name: [_format_size(row[f"{name}_bytes"]) for row in sizes] for name in ("max", "average", "p95")},
+                "over budget": [row["oversize"] or "" for row in sizes],
             }
         )
-    else:
-        _print_rich(
-            "no responses are recorded; servers record them with --journal or --contract", style="dim", highlight=False
-        )
     size, on_disk = _format_size(storage["size_bytes"]), _format_size(storage["stored_bytes"])
-    _print_rich(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
+    saved = _format_signed_size(usage["saved_bytes"]) or "nothing"
+    for text in (
+        f"saved: {saved}, about {usage['saved_tokens']:,} tokens, in {usage['calls']:,} calls"
+        if usage["by_tool"]
+        else "no call was counted yet; every call through forebay is counted",
+        f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk",
+    ):
+        _print_rich(text, style="dim", highlight=False)
+
+
+_MAX_SHOWN_DAYS = 14
+
+
+def _format_signed_size(size: int) -> str:
+    """Format a size, which is negative if more was read back than saved; 0 is empty."""
+    return f"{'-' if size < 0 else ''}{_format_size(abs(size))}" if size else ""
 
 
 def print_checks(rows: Sequence[dict[str, Any]]) -> None:
@@ -391,6 +418,7 @@ def _format_size(size: object) -> str:
 
 _NUMERIC_COLUMNS = {
     *("size", "items", "byte", "item", "line", "calls", "max", "average", "p95", "over budget"),
+    *("handles", "saved", "tokens", "recorded"),
     *("tools", "start", "limit"),
 }
 _UNCUT_COLUMNS = {"handle", "event", "when (UTC)", "expires (UTC)", *_NUMERIC_COLUMNS}
