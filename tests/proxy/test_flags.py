@@ -22,7 +22,8 @@ def test_every_call_is_counted(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--output-mode", "auto")) as talk:
         talk.call("text", size=100)
         talk.call("text", size=100_000)
-        talk.call("no such tool")
+        talk.request("tools/call", {"name": "no such tool", "arguments": {}})
+        assert talk.close() == 0
     (folder,) = (path.parent for path in tmp_path.rglob("calls"))
     with forebay.open_store(folder, sweep_interval=0) as store:
         rows = {row["tool"]: row for row in store.call_counts.read()}

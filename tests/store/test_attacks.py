@@ -222,7 +222,7 @@ def test_an_invalid_url_is_refused(url: str) -> None:
         open_store(url)
 
 
-@pytest.mark.parametrize("name", [".partial", ".usage", "journal", "today"])
+@pytest.mark.parametrize("name", [".partial", ".usage", "journal", "calls", "today"])
 def test_a_link_in_place_of_a_folder_is_not_followed(root: Path, elsewhere: Path, name: str) -> None:
     with opened(root) as store:
         described = store.put(b"before", ttl=9999)

@@ -203,7 +203,9 @@ class Settings:
     tools_only: tuple[str, ...] | None = _policy_option(
         None, name_list("NAMES", "core,search"), "allow only these capabilities"
     )
-    disable_tools: tuple[str, ...] = _policy_option((), name_list("NAMES", "admin"), "disable these capabilities")
+    disable_tools: tuple[str, ...] = _policy_option(
+        (), name_list("NAMES", "admin,write_file"), "disable these capabilities and tools"
+    )
     capabilities: Mapping[str, str] = _policy_option(
         _EMPTY_MAPPING,
         name_map("PATTERN=NAME", "browser_*=core"),
