@@ -231,7 +231,7 @@ def test_every_call_is_counted_without_being_asked_for(era: str, tmp_path: Path)
     async def test(client: Client, _: Forebay) -> None:
         await client.call_tool("text", {"size": 1000})
         stored = await client.call_tool("text", {"size": 50_000})
-        handle = json.loads(stored.content[0].text)["output_handle"]
+        handle = json.loads(stored.content[0].text)["output_handle"]  # type: ignore[union-attr]
         await client.call_tool("output_fetch", {"output_handle": handle, "limit": 100})
 
     serve(test, tmp_path, era, make_server(), output_mode="auto")

@@ -179,19 +179,18 @@ def _split_field(field: str) -> list[str]:
 
 def _get_field(value: Any, keys: list[str]) -> str | None:
     """Return the text of a field. In a list, it is the list of the field's values."""
-    missing = object()
-
-    def find(value: Any, keys: list[str]) -> Any:
-        if not keys:
-            return value
-        if isinstance(value, list):
-            return [None if (found := find(item, keys)) is missing else found for item in value]
-        return find(value[keys[0]], keys[1:]) if isinstance(value, dict) and keys[0] in value else missing
-
-    found = find(value, keys)
-    if found is missing or isinstance(found, str):
-        return None if found is missing else found
+    found = _find_field(value, keys)
+    if found is None or isinstance(found, str):
+        return found
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+def _find_field(value: Any, keys: list[str]) -> Any:
+    if not keys:
+        return value
+    if isinstance(value, list):
+        return [_find_field(item, keys) for item in value]
+    return _find_field(value.get(keys[0]), keys[1:]) if isinstance(value, dict) else None
 
 
 def _print_position(page: "Page", console: "Console") -> None:
