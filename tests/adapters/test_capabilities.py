@@ -132,7 +132,10 @@ def test_a_definition_is_as_the_list_would_have_it(servers: Servers, tmp_path: P
 def test_a_name_that_no_tool_has_closes_the_server(era: str, servers: Servers, tmp_path: Path) -> None:
     options = {"store": tmp_path.as_uri() + "/store", "disable_tools": ["workflw"]}
     with servers.connect(options, era) as wire:
-        assert "which no tool is for; there are core" in parse_content(call(wire, "text"))["error"]["message"]
+        assert (
+            "but no tool has this name or capability; the capabilities are core"
+            in parse_content(call(wire, "text"))["error"]["message"]
+        )
         assert list_names(wire) == OWN_TOOLS
 
 

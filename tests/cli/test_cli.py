@@ -5,6 +5,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -46,6 +47,27 @@ def test_put_takes_a_type_a_time_and_a_store(home: Path, tmp_path: Path) -> None
     (stored,) = run("ls", "--store", elsewhere.as_uri()).json
     assert stored["output_handle"] == put["output_handle"]
     assert stored["source_tool"] == "forebay put"
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("7d", 604800), ("0.5h", 1800)]
+)
+def test_put_takes_a_duration(text: str, seconds: int) -> None:
+    stored = run("stat", run("put", "-", "--ttl", text, stdin=b"x").json["output_handle"]).json
+    created, expires = (datetime.fromisoformat(stored[name]) for name in ("created_at", "expires_at"))
+    assert abs((expires - created).total_seconds() - seconds) <= 1
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    "args", [["put", "-", "--ttl"], ["doctor", "--timeout"], ["lint-tools", "--timeout"], ["wrap", "--ttl"]]
+)
+def test_an_invalid_duration_is_answered_with_examples(args: list[str]) -> None:
+    result = run(*args, "2x", *(["--", "cat"] if args[0] == "wrap" else []))
+    assert result.code == 2
+    assert args[-1] in result.error["message"]
+    assert " is a number of seconds or a duration, such as 90s, 15m, 2h or 7d, not '2x'" in result.error["message"]
 
 
 def test_fetch(handle: str) -> None:

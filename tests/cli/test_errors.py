@@ -95,7 +95,7 @@ def test_wrong_usage_is_2(args: list[str]) -> None:
         (r'at path "/\"limit=1"', r'at path "/\"limit=1"'),
         ("nothing is stored under 'limit=1'", "nothing is stored under 'limit=1'"),
         ("read_text shows what is there", "`forebay fetch --format text` shows what is there"),
-        ("tools_only names 'ttl', which no tool is for", "--tools-only names 'ttl', which no tool is for"),
+        ("tools_only names 'ttl', but no tool has it", "--tools-only names 'ttl', but no tool has it"),
         ("file_roots: 'file_roots:' is no folder", "--file-root: 'file_roots:' is no folder"),
         ("has expired; call the tool again for a new handle", "has expired; `forebay ls` lists the handles"),
         ("the file is damaged; call the tool again", "the file is damaged; `forebay rm` removes it"),

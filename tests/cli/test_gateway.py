@@ -202,6 +202,26 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
         assert option.flag in screen
 
 
+def test_config_names_the_folder_of_the_store(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    linked = (tmp_path / "link" / "store").as_uri()
+    for words, path in ((["--explain"], home), (["--store", linked], tmp_path / "store")):
+        rows = {row["name"]: row for row in run("config", *words).json["options"]}
+        assert rows["store"]["path"] == str(path)
+        assert f"the folder is {path}" in plain(run_on_terminal("config", *words).out)
+    monkeypatch.setenv("FOREBAY_HOME", "relative")
+    monkeypatch.chdir(tmp_path)
+    assert f"the folder is {tmp_path / 'relative'}" in plain(run_on_terminal("config", "--explain").out)
+    assert run("config", "--store", "s3://bucket").error["code"] == "invalid_argument"
+
+
+@pytest.mark.usefixtures("home")
+def test_config_says_that_nothing_is_set() -> None:
+    screen = plain(run_on_terminal("config").out)
+    assert "no option is set; `forebay config --explain` prints all options and their defaults" in screen
+    assert "no option is set" not in plain(run_on_terminal("config", "--journal").out)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -151,6 +151,25 @@ def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.M
     assert "store_full" in events[1]
 
 
+def test_events_are_shown_with_tool_path_size_and_reason(home: Path) -> None:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        record = store.journal.record
+        record("output_handle_refused", handle="oh_" + "A" * 12, code="output_handle_not_found")
+        record("tool_called", tool="list_rows", response_bytes=1500, mode="inline")
+        record("response_oversize", tool="list_rows", response_bytes=5000, mode="handle", budget_bytes=4096)
+        record("file_ref_denied", tool="upload", path="/etc/shadow", code="file_ref_denied")
+        record("capability_denied", tool="wipe", capability="admin")
+    header, *rows = plain(run_on_terminal("journal").out).splitlines()
+    assert header.split() == ["when", "(UTC)", "event", "handle", "size", "tool", "path", "reason"]
+    assert [row.split()[2:] for row in reversed(rows)] == [
+        ["refused", "oh_AAAAAAAAAAAA", "not_found"],
+        ["tool_called", "1.5", "kB", "list_rows"],
+        ["response_oversize", "5.0", "kB", "list_rows", "over", "4.1", "kB"],
+        ["file_ref_denied", "upload", "/etc/shadow", "file_ref_denied"],
+        ["capability_denied", "wipe", "capability", "admin"],
+    ]
+
+
 @pytest.mark.parametrize("command", ["ls", "journal"])
 def test_a_client_is_shown_as_it_can_be_asked_for(command: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -170,6 +189,71 @@ def test_a_table_leaves_out_what_is_empty(handle: str) -> None:
     assert "principal" in plain(run_on_terminal("ls").out)
     run("rm", handle)
     assert "items" not in plain(run_on_terminal("ls").out)
+
+
+def test_a_match_is_highlighted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "é\x1b[2J a needle, a haystack, a Needle"
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put(text).output_handle
+    found = run_on_terminal("search", handle, "^.*?(needle)|needle$", "--regex", "-i", "--context", "5")
+    assert [part.split("\x1b")[0] for part in found.out.decode().split("\x1b[1;31m")[1:]] == [
+        "é␛[2J a needle",
+        "Needle",
+    ]
+    assert_harmless(found.out)
+    monkeypatch.setenv("NO_COLOR", "1")
+    uncoloured = run_on_terminal("search", handle, "needle", "-i")
+    assert b"\x1b" not in uncoloured.out
+    assert plain(run_on_terminal("search", handle, "needle", "-i", "--limit", "1").out).count("needle") == 1
+    monkeypatch.delenv("NO_COLOR")
+    assert b"\x1b" not in run("search", handle, "needle").out
+
+
+@pytest.mark.parametrize(("character", "count"), [("x", 50), ('"', 400)])
+def test_a_shortened_match_has_its_offset(character: str, count: int, home: Path) -> None:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put("b" * 600 + character * count + "a" * 600).output_handle
+        page = store.search(handle, f"{character}+", regex=True, context=500, max_bytes=512)
+    (match,), (offset,) = page.matches, page.context_offsets
+    assert match["context"][:offset].strip("b") == ""
+    assert match["context"][offset : offset + count].strip(character) == ""
+    assert match["context"][offset] == character
+
+
+def test_fields_are_shown_as_a_table(home: Path) -> None:
+    rows = [{"id": 1, "user": {"name": "ann\x1b[2J"}, "tags": ["a", "b"]}, {"id": 2, "user": None}]
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put({"rows": rows}).output_handle
+    arguments = ["fetch", handle, "--fields", "id,user.name,tags"]
+    screen = run_on_terminal(*arguments).out
+    lines = [line.rstrip() for line in plain(screen).splitlines()]
+    assert lines == [
+        "id  user.name  tags",
+        '1   ann␛[2J    ["a","b"]',
+        "2",
+        "items: 2 from 0 of 2; the end",
+    ]
+    assert_harmless(screen)
+    for option in ("--json", "--raw"):
+        assert '"name"' in plain(run_on_terminal(*arguments, option).out)
+    assert run(*arguments).json == run(*arguments, "--json").json
+
+
+def test_items_that_are_no_objects_are_no_table(home: Path) -> None:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put([{"id": 1}, [2], 3]).output_handle
+    screen = plain(run_on_terminal("fetch", handle, "--fields", "id").out)
+    assert '"id": 1' in screen
+
+
+@pytest.mark.parametrize(
+    "args", [["ls"], ["journal"], ["stats"], ["search", "HANDLE", "name [7]"], ["outline", "HANDLE"]]
+)
+def test_json_can_be_had_on_a_terminal(args: list[str], handle: str) -> None:
+    arguments = [arg.replace("HANDLE", handle) for arg in args]
+    shown = json.loads(plain(run_on_terminal(*arguments, "--json").out))
+    if args[0] != "journal":
+        assert shown == run(*arguments).json
 
 
 @pytest.mark.usefixtures("home")

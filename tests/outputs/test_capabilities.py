@@ -41,7 +41,7 @@ filter_options = st.fixed_dictionaries(
     {},
     optional={
         "tools_only": st.lists(names),
-        "disable_tools": st.lists(names),
+        "disable_tools": st.lists(names | tool_names),
         "capabilities": st.dictionaries(patterns, names, max_size=3),
         "hidden_tools": st.lists(names | patterns, max_size=3),
     },
@@ -58,9 +58,13 @@ def naive_capability(tool: dict[str, Any], options: dict[str, Any]) -> str:
 def naive_is_allowed(tool: dict[str, Any], options: dict[str, Any], all_tools: list[dict[str, Any]]) -> bool:
     known = {CORE, *options.get("capabilities", {}).values()}
     known |= {other["_meta"][META_KEY] for other in all_tools if "_meta" in other}
-    if not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= known:
+    if not {*options.get("tools_only", [])} <= known:
         return False
-    return naive_allows(naive_capability(tool, options), options)
+    if not {*options.get("disable_tools", [])} <= known | {other["name"] for other in all_tools}:
+        return False
+    return tool["name"] not in options.get("disable_tools", []) and naive_allows(
+        naive_capability(tool, options), options
+    )
 
 
 def naive_allows(capability: str, options: dict[str, Any]) -> bool:
@@ -81,7 +85,7 @@ def make_filter(options: dict[str, Any]) -> CapabilityFilter | None:
     except InvalidArgument:
         known = {CORE, *options["capabilities"].values()}
         assert "*" in options["capabilities"]
-        assert not {*options.get("tools_only", []), *options.get("disable_tools", [])} <= known
+        assert not {*options.get("tools_only", [])} <= known
         return None
 
 
@@ -183,11 +187,12 @@ def test_an_unknown_capability_disables_all_tools(option: str, caplog: pytest.Lo
     capabilities.learn_tools([{"name": "a", "_meta": {META_KEY: "workflow"}}, {"name": "b"}], is_complete=True)
     capabilities.learn_tools([{"name": "b"}], is_complete=False)
     (record,) = caplog.records
-    assert f"{option} names 'workflw', which no tool is for; there are core, workflow" in record.getMessage()
+    assert f"{option} names 'workflw', but no tool has " in record.getMessage()
+    assert "; the capabilities are core, workflow; " in record.getMessage()
     for name in ("a", "b", "unheard_of"):
         denied = capabilities.find_denial(name)
         assert denied is not None
-        assert "there are core, workflow" in str(denied)
+        assert "the capabilities are core, workflow" in str(denied)
     capabilities.learn_tools([{"name": "c", "_meta": {META_KEY: "workflw"}}], is_complete=False)
     assert (capabilities.find_denial("c") is None) == (option == "tools_only")
     assert (capabilities.find_denial("b") is None) == (option == "disable_tools")
@@ -214,12 +219,45 @@ def test_an_unused_pattern_named_like_a_capability_is_logged(caplog: pytest.LogC
 
 
 def test_a_tool_name_in_place_of_a_capability_gives_a_hint(caplog: pytest.LogCaptureFixture) -> None:
-    CapabilityFilter(disable_tools=["wipe"]).learn_tools([{"name": "wipe"}], is_complete=True)
-    assert "tools are given another by name: --capability 'wipe=…'" in caplog.text
+    CapabilityFilter(tools_only=["wipe"]).learn_tools([{"name": "wipe"}], is_complete=True)
+    assert "--capability 'PATTERN=wipe' gives it to tools" in caplog.text
+
+
+def test_a_tool_is_disabled_by_its_name() -> None:
+    capabilities = CapabilityFilter(disable_tools=["wipe"])
+    capabilities.find_other_names = lambda tool: [tool.removeprefix("up_")]
+    capabilities.learn_tools(
+        [{"name": "wipe"}, {"name": "read"}, {"name": "up_wipe"}, {"name": "Wipe"}], is_complete=True
+    )
+    assert str(capabilities.find_denial("wipe")) == "'wipe' is disabled here; use another tool"
+    assert not capabilities.is_listed("wipe")
+    # The name at its upstream counts as well. Another tool whose name differs in case is another tool.
+    assert [capabilities.find_denial(name) is None for name in ("read", "up_wipe", "Wipe")] == [True, False, True]
+    # A spelling that the server does not list is refused, as always.
+    for name in ("WIPE", " wipe", "wipe\0"):
+        assert "lists no tool" in str(capabilities.find_denial(name))
+    with pytest.raises(CapabilityDisabled):
+        expand_tools(capabilities, {"name": "wipe"}, [{"name": "wipe"}], set())
+
+
+def test_a_disabled_tool_that_is_gone_disables_no_others() -> None:
+    capabilities = CapabilityFilter(disable_tools=["wipe"])
+    capabilities.learn_tools([{"name": "wipe"}, {"name": "read"}], is_complete=True)
+    capabilities.forget_tools(["wipe"])
+    assert capabilities.find_denial("read") is None
+    assert capabilities.find_denial("wipe") is not None
+    capabilities.learn_tools([{"name": "wipe"}], is_complete=False)
+    assert capabilities.find_denial("wipe") is not None
+
+
+def test_a_name_of_a_capability_and_of_a_tool_disables_both() -> None:
+    capabilities = CapabilityFilter(disable_tools=["crawl"])
+    capabilities.learn_tools([{"name": "crawl"}, {"name": "b", "_meta": {META_KEY: "crawl"}}], is_complete=True)
+    assert None not in (capabilities.find_denial("crawl"), capabilities.find_denial("b"))
 
 
 def test_an_unknown_capability_is_refused_at_once_with_a_star_pattern() -> None:
-    with pytest.raises(InvalidArgument, match="tools_only names 'coer', which no tool is for; there are core, crawl"):
+    with pytest.raises(InvalidArgument, match="tools_only names 'coer', but no tool has"):
         CapabilityFilter(tools_only=["coer"], capabilities={"crawl*": "crawl", "*": "core"})
 
 
@@ -415,7 +453,7 @@ def test_a_tool_is_allowed_once_its_capability_is_readable() -> None:
     capabilities.learn_tools(UNREADABLE_TOOLS[:1], is_complete=True)
     denied = capabilities.find_denial("unclear")
     assert denied is not None
-    assert "cannot be read off the server's list" in str(denied)
+    assert "in the server's list is invalid" in str(denied)
     capabilities.learn_tools([{"name": "unclear"}], is_complete=True)
     assert capabilities.find_denial("unclear") is None
 

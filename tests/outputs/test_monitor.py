@@ -210,8 +210,8 @@ def test_the_command_shows_stats_in_a_pipe() -> None:
 def test_the_command_shows_stats_on_a_terminal() -> None:
     ran = run_on_terminal("stats")
     assert ran.code == 0
-    head, scan, odd, stored, *_ = plain(ran.out).splitlines()
-    assert head.split() == ["tool", "calls", "max", "average", "p95", "over", "budget"]
+    head, scan, odd, _, stored, *_ = plain(ran.out).splitlines()
+    assert head.split() == ["response", "sizes", "recorded", "max", "average", "p95", "over", "budget"]
     assert scan.split() == ["bug_scan", "100", "10.0", "kB", "5.0", "kB", "9.5", "kB", "1"]
     assert odd.split()[:4] == ["[red]odd", "1", "7", "bytes"]
     assert stored.startswith("stored: 1 payloads, 10.0 kB, ")
@@ -220,6 +220,34 @@ def test_the_command_shows_stats_on_a_terminal() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("home")
 def test_stats_of_nothing() -> None:
-    assert run("stats").json == {"tools": {}, "storage": {"payloads": 0, "size_bytes": 0, "stored_bytes": 0}}
-    message = "no responses are recorded; servers record them with --journal or --contract"
-    assert message in plain(run_on_terminal("stats").out)
+    stats = run("stats").json
+    assert (stats["tools"], stats["storage"]) == ({}, {"payloads": 0, "size_bytes": 0, "stored_bytes": 0})
+    assert (stats["usage"]["calls"], stats["usage"]["by_tool"], stats["usage"]["by_day"]) == (0, {}, {})
+    assert "no call was counted yet; every call through forebay is counted" in plain(run_on_terminal("stats").out)
+
+
+@pytest.mark.usefixtures("home")
+def test_every_call_is_counted_without_being_asked_for(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, _: Forebay) -> None:
+        await client.call_tool("text", {"size": 1000})
+        stored = await client.call_tool("text", {"size": 50_000})
+        handle = json.loads(stored.content[0].text)["output_handle"]  # type: ignore[union-attr]
+        await client.call_tool("output_fetch", {"output_handle": handle, "limit": 100})
+
+    serve(test, tmp_path, era, make_server(), output_mode="auto")
+    (folder,) = (path.parent for path in tmp_path.rglob("calls"))
+    usage = run("stats", "--store", folder.as_uri()).json["usage"]
+    tools = usage["by_tool"]
+    assert {tool: (row["calls"], row["handles"]) for tool, row in tools.items()} == {
+        "text": (2, 1),
+        "output_fetch": (1, 0),
+    }
+    assert (tools["text"]["stored_bytes"], 0 < tools["text"]["shown_bytes"] <= 4096) == (50_000, True)
+    assert -1000 < tools["output_fetch"]["saved_bytes"] < -100
+    assert usage["saved_tokens"] == usage["saved_bytes"] // 4
+    (day,) = usage["by_day"].values()
+    assert (day["calls"], day["saved_bytes"]) == (3, usage["saved_bytes"])
+    screen = plain(run_on_terminal("stats", "--store", folder.as_uri()).out)
+    assert "tool  " in screen
+    assert "day (UTC)" in screen
+    assert f"about {usage['saved_tokens']:,} tokens, in 3 calls" in screen

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import forebay
 import pytest
 from gateway_harness import connect, parse_text, wrap
 
@@ -15,6 +16,19 @@ def test_the_contract(tmp_path: Path) -> None:
         assert (response["success"], response["hasMore"], response["fetchWith"]) == (True, True, "output_fetch")
         page = parse_text(talk.call("output_fetch", output_handle=response["artifactRef"], offset=99_990))
         assert page["content"] == "x" * 10
+
+
+def test_every_call_is_counted(tmp_path: Path) -> None:
+    with connect(*wrap(tmp_path, "--output-mode", "auto")) as talk:
+        talk.call("text", size=100)
+        talk.call("text", size=100_000)
+        talk.request("tools/call", {"name": "no such tool", "arguments": {}})
+        assert talk.close() == 0
+    (folder,) = (path.parent for path in tmp_path.rglob("calls"))
+    with forebay.open_store(folder, sweep_interval=0) as store:
+        rows = {row["tool"]: row for row in store.call_counts.read()}
+    assert (rows["text"]["calls"], rows["text"]["handles"], rows["text"]["stored_bytes"]) == (2, 1, 100_000)
+    assert rows["no such tool"]["calls"] == 1
 
 
 def test_redacted_text_is_not_stored(tmp_path: Path) -> None:

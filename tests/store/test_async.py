@@ -227,7 +227,7 @@ def test_async_methods_call_the_overrides_of_a_subclass(store: Store) -> None:
             calls.append("fetch")
             return super().fetch(*args, **options)
 
-    recording_store = RecordingStore(store._backend, store.journal, store.options)
+    recording_store = RecordingStore(store._backend, store.journal, store.call_counts, store.options)
 
     async def put_and_fetch() -> bytes | str:
         handle = (await recording_store.put_async(b"payload")).output_handle

@@ -222,11 +222,12 @@ def test_an_invalid_url_is_refused(url: str) -> None:
         open_store(url)
 
 
-@pytest.mark.parametrize("name", [".partial", ".usage", "journal", "today"])
+@pytest.mark.parametrize("name", [".partial", ".usage", "journal", "calls", "today"])
 def test_a_link_in_place_of_a_folder_is_not_followed(root: Path, elsewhere: Path, name: str) -> None:
     with opened(root) as store:
         described = store.put(b"before", ttl=9999)
         handle = described.output_handle
+        store.call_counts.add("crawl", calls=1)
     (day,) = root.glob("2*")
     planted = day if name == "today" else root / name
     planted.rename(root / "aside")
@@ -237,6 +238,8 @@ def test_a_link_in_place_of_a_folder_is_not_followed(root: Path, elsewhere: Path
             assert error_code(act) in ("", "store_unavailable", "output_handle_not_found")
         list(store.list())
         store.journal.recent()
+        store.call_counts.add("crawl", calls=1)
+        assert sum(row["calls"] for row in store.call_counts.read()) == (0 if name == "calls" else 2)
     assert everything_under(elsewhere) == before
     planted.unlink()
     (root / "aside").rename(planted)

@@ -197,7 +197,7 @@ def test_concurrent_sweeps_count_each_payload_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lock", ["_sweeper", "_writer", "_catalog", "journal", "_backend.folders", "_backend._counters"]
+    "lock", ["_sweeper", "_writer", "_catalog", "journal", "call_counts", "_backend.folders", "_backend._counters"]
 )
 def test_a_forked_child_is_not_blocked_by_a_lock_of_its_parent(lock: str, tmp_path: Path) -> None:
     held, leave = threading.Event(), threading.Event()

@@ -18,7 +18,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _OBJECT = re.compile(r"\d{4}-\d\d-\d\d/(oh_[A-Z2-7]+)\.\w+\.zst")
-_OURS = re.compile(r"journal/\d{4}-\d\d-\d\d(\.\d+)?\.jsonl|\.usage/(total|p-[0-9a-f]{32})")
+_OURS = re.compile(r"journal/\d{4}-\d\d-\d\d(\.\d+)?\.jsonl|calls/\d{4}-\d\d-\d\d\.json|\.usage/(total|p-[0-9a-f]{32})")
 
 
 def opened(root: Path, **options: Any) -> Store:
@@ -47,7 +47,7 @@ def stored_files(root: Path) -> dict[str, Path]:
 
 
 def stray_files(root: Path) -> list[str]:
-    """Return the files that are neither objects, counters nor the journal."""
+    """Return the files that are neither objects, counters nor a journal or counts of calls."""
     names = (path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir())
     return [name for name in names if not _OBJECT.fullmatch(name) and not _OURS.fullmatch(name)]
 

@@ -45,7 +45,9 @@ def store_at(root: Path, **options: Any) -> Store:
 
 def payload_files(root: Path) -> list[Path]:
     """Return all files that hold a payload or a part of one."""
-    return sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name not in ("journal", ".usage"))
+    return sorted(
+        path for path in root.rglob("*") if path.is_file() and path.parent.name not in ("journal", "calls", ".usage")
+    )
 
 
 def file_of(root: Path, handle: str) -> Path:

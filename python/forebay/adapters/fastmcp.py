@@ -210,6 +210,7 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
             return await self._call_own_tool(context, call_next, call)
         if (refusal := policy.refuse_disabled(name, call.principal)) is not None:
             return sdk.make_tool_result(refusal)
+        policy.count_call(name, call.principal)
         try:
             request = _get_request(context)
             meta = sdk.get_meta(request) if request else {}

@@ -150,6 +150,7 @@ class Forebay:
             return await self._on_own_tool_call(ctx, call_next, call)
         if (refusal := policy.refuse_disabled(name, call.principal)) is not None:
             return self._shape_result(ctx, refusal)
+        policy.count_call(name, call.principal)
         given_arguments = arguments if isinstance(arguments, Mapping) else {}
         try:
             meta = params.get("_meta") or {}

@@ -74,7 +74,7 @@ def ls(args: Namespace) -> None:
     """List stored payloads, newest first."""
     with _open_store(args) as store:
         stored = sorted(_list_stored(store, args), key=lambda entry: entry.created_at, reverse=True)
-    output.print_stored(stored)
+    output.print_stored(stored, is_json=args.json)
 
 
 def stat(args: Namespace) -> None:
@@ -110,7 +110,7 @@ def fetch(args: Namespace) -> None:
     if args.raw:
         output.print_content(page)
     else:
-        output.print_page(page)
+        output.print_page(page, args.fields, is_json=args.json)
 
 
 def cat(args: Namespace) -> None:
@@ -147,14 +147,14 @@ def search(args: Namespace) -> None:
             max_bytes=args.max_bytes,
         )
         page = store.search_page(args.handle, request, principal=_resolve_principal(store, args, args.handle))
-    output.print_matches(page)
+    output.print_matches(page, is_json=args.json)
 
 
 def outline(args: Namespace) -> None:
     """Print the structure of a stored JSON payload in one line."""
     with _open_store(args) as store:
         text = store.outline(args.handle, args.max_bytes, principal=_resolve_principal(store, args, args.handle))
-    output.print_outline(args.handle, text)
+    output.print_outline(args.handle, text, is_json=args.json)
 
 
 def rm(args: Namespace) -> None:
@@ -190,27 +190,31 @@ def journal(args: Namespace) -> None:
         if args.action == "summary":
             output.print_json(store.journal.summary(**reader))
         else:
-            output.print_events(store.journal.recent(args.count, **reader))
+            output.print_events(store.journal.recent(args.count, **reader), is_json=args.json)
 
 
 def stats(args: Namespace) -> None:
-    """Print the sizes of tools' responses, and of all stored payloads.
+    """Print how often tools were called, how much was saved, and what is stored.
 
-    Servers with --journal or --contract record the sizes in the journal, which
-    keeps the most recent events.
+    Every call through forebay is counted, by tool and by day (UTC). What is saved
+    is the size of stored results, less the size of the handles and pages that were
+    sent instead; a token is estimated as 4 bytes. Servers with --journal or
+    --contract also record the size of each response.
     """
     from forebay.outputs.monitor import summarize_responses
+    from forebay.store.call_counts import summarize_calls
 
     with _open_store(args) as store:
         events = store.journal.events(principal=_list_principal_names(args), is_operator=args.principal is None)
         tools = summarize_responses(events)
+        usage = summarize_calls(store.call_counts.read(_list_principal_names(args) or None))
         stored = [*_list_stored(store, args)]
     storage = {
         "payloads": len(stored),
         "size_bytes": sum(entry.size_bytes for entry in stored),
         "stored_bytes": sum(entry.stored_bytes for entry in stored),
     }
-    output.print_stats(tools, storage)
+    output.print_stats(usage, tools, storage, is_json=args.json)
 
 
 def token(args: Namespace) -> None:

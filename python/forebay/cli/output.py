@@ -6,6 +6,7 @@ import base64
 import codecs
 import contextlib
 import functools
+import json
 import os
 import sys
 import time
@@ -66,18 +67,16 @@ def _is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-@functools.cache
-def _get_console() -> "Console":
-    from rich.console import Console
-
-    return Console()
+def _wants_table(is_json: bool) -> bool:
+    return _is_terminal() and not is_json
 
 
 @functools.cache
-def _get_error_console() -> "Console":
+def _get_console(*, is_stderr: bool = False) -> "Console":
     from rich.console import Console
 
-    return Console(stderr=True)
+    # With NO_COLOR, rich itself leaves out colours, but not bold and dim text.
+    return Console(stderr=is_stderr, color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
 def _print_rich(*renderables: object, **style: Any) -> None:
@@ -135,7 +134,7 @@ def print_content(page: "Page") -> None:
     if sys.stderr is None:
         return
     if sys.stderr.isatty():
-        _print_position(page, _get_error_console())
+        _print_position(page, _get_console(is_stderr=True))
     elif page.next_offset is not None or page.truncated:
         # The content alone does not show that the page is cut or that another page follows.
         import orjson
@@ -144,16 +143,54 @@ def print_content(page: "Page") -> None:
         sys.stderr.write(orjson.dumps(remaining).decode() + "\n")
 
 
-def print_page(page: "Page") -> None:
-    if not _is_terminal():
-        _write_stdout(page.to_json() + b"\n")
+def print_page(page: "Page", fields: Sequence[str] | None = None, *, is_json: bool = False) -> None:
+    """Print a page. On a terminal, objects that are reduced to `fields` are the rows of a table."""
+    if not _wants_table(is_json):
+        print_json_text(page.to_json())
         return
-    if isinstance(page.content, bytes):
+    rows = _parse_rows(page) if fields is not None else None
+    if fields is not None and rows:
+        _print_table({field: [_get_field(row, _split_field(field)) for row in rows] for field in fields})
+    elif isinstance(page.content, bytes):
         print_json_text(page.content)
     else:
         _print_rich(to_plain_text(page.content))
     with handle_output_errors():
         _print_position(page, _get_console())
+
+
+def _parse_rows(page: "Page") -> list[dict[str, Any]] | None:
+    """Return the items of a page if all of them are objects, else `None`."""
+    try:
+        items = json.loads(page.content)
+    except (ValueError, RecursionError):
+        # Text, or JSON with very long numbers or very deep nesting.
+        return None
+    is_table = isinstance(items, list) and all(isinstance(item, dict) for item in items)
+    return items if is_table else None
+
+
+def _split_field(field: str) -> list[str]:
+    """Return the keys on the way to a field, which is written as `user.name` or `/user/name`."""
+    if not field.startswith("/"):
+        return field.split(".")
+    return [key.replace("~1", "/").replace("~0", "~") for key in field[1:].split("/")]
+
+
+def _get_field(value: Any, keys: list[str]) -> str | None:
+    """Return the text of a field. In a list, it is the list of the field's values."""
+    found = _find_field(value, keys)
+    if found is None or isinstance(found, str):
+        return found
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+def _find_field(value: Any, keys: list[str]) -> Any:
+    if not keys:
+        return value
+    if isinstance(value, list):
+        return [_find_field(item, keys) for item in value]
+    return _find_field(value.get(keys[0]), keys[1:]) if isinstance(value, dict) else None
 
 
 def _print_position(page: "Page", console: "Console") -> None:
@@ -169,25 +206,39 @@ def _print_position(page: "Page", console: "Console") -> None:
     console.print(position, style="dim", highlight=False)
 
 
-def print_matches(page: "SearchPage") -> None:
-    if not _is_terminal():
-        _write_stdout(page.to_json() + b"\n")
+def print_matches(page: "SearchPage", *, is_json: bool = False) -> None:
+    if not _wants_table(is_json):
+        print_json_text(page.to_json())
         return
-    names = ("byte_offset", "item", "line", "context")
-    _print_table({name.partition("_")[0]: [match.get(name) for match in page.matches] for name in names})
+    columns = {name.partition("_")[0]: [match.get(name) for match in page.matches] for name in _MATCH_COLUMNS}
+    columns["context"] = [*map(_highlight_match, page.matches, page.context_offsets)]
+    _print_table(columns)
     if page.next_start is not None:
         _print_rich(f"more from --start {page.next_start}", style="dim", highlight=False)
 
 
-def print_outline(handle: str, text: str) -> None:
-    if _is_terminal():
+_MATCH_COLUMNS = ("byte_offset", "item", "line")
+
+
+def _highlight_match(match: dict[str, Any], offset: int) -> "Text":
+    from rich.text import Text
+
+    # Each part is made safe by itself: control characters do not count as many bytes as their replacements.
+    context = (match["context"] or "").encode()
+    parts = context[:offset], context[offset : offset + match["size_bytes"]], context[offset + match["size_bytes"] :]
+    before, matched, after = (replace_controls(part.decode(errors="replace")) for part in parts)
+    return Text.assemble(before, (matched, "bold red"), after)
+
+
+def print_outline(handle: str, text: str, *, is_json: bool = False) -> None:
+    if _wants_table(is_json):
         _print_rich(to_plain_text(text))
     else:
         print_json({"output_handle": handle, "outline": text})
 
 
-def print_stored(entries: Sequence["StoredOutput"]) -> None:
-    if not _is_terminal():
+def print_stored(entries: Sequence["StoredOutput"], *, is_json: bool = False) -> None:
+    if not _wants_table(is_json):
         print_json([entry.to_dict() for entry in entries])
         return
     _print_table(
@@ -199,46 +250,96 @@ def print_stored(entries: Sequence["StoredOutput"]) -> None:
             "tool": [entry.source_tool for entry in entries],
             "principal": [_format_principal(entry.principal) for entry in entries],
             "expires (UTC)": [_format_time(entry.expires_at) for entry in entries],
-        }
+        },
+        optional_columns=("principal", "tool"),
     )
 
 
-def print_events(events: Sequence[dict[str, Any]]) -> None:
-    if not _is_terminal():
+def print_events(events: Sequence[dict[str, Any]], *, is_json: bool = False) -> None:
+    if not _wants_table(is_json):
         print_json(events)
         return
     _print_table(
         {
             "when (UTC)": [_format_time(event.get("ts")) for event in events],
             "event": [str(event.get("event")).removeprefix("output_handle_") for event in events],
-            "handle or error": [event.get("handle", event.get("code")) for event in events],
-            "size": [_format_size(event.get("size_bytes", event.get("returned_bytes"))) for event in events],
-            "tool": [event.get("source_tool") for event in events],
+            "handle": [event.get("handle") for event in events],
+            "size": [_format_size(_get_first(event, _SIZE_KEYS)) for event in events],
+            "tool": [_get_first(event, ("tool", "source_tool")) for event in events],
+            "path": [event.get("path") for event in events],
+            "reason": [_format_reason(event) for event in events],
             "principal": [_format_principal(event.get("principal")) for event in events],
-        }
+        },
+        optional_columns=("principal", "tool", "path"),
     )
 
 
-def print_stats(tools: dict[str, dict[str, int]], storage: dict[str, int]) -> None:
-    if not _is_terminal():
-        print_json({"tools": tools, "storage": storage})
+_SIZE_KEYS = ("size_bytes", "returned_bytes", "response_bytes")
+
+
+def _get_first(event: dict[str, Any], keys: Sequence[str]) -> Any:
+    return next((event[key] for key in keys if event.get(key) is not None), None)
+
+
+def _format_reason(event: dict[str, Any]) -> str | None:
+    """Return why an operation failed or an event was recorded, if the event says so."""
+    match event:
+        case {"code": code} if code:
+            return str(code).removeprefix("output_handle_")
+        case {"capability": capability} if capability:
+            return f"capability {capability}"
+        case {"budget_bytes": budget}:
+            return f"over {_format_size(budget)}"
+    return None
+
+
+def print_stats(
+    usage: dict[str, Any], tools: dict[str, dict[str, int]], storage: dict[str, int], *, is_json: bool = False
+) -> None:
+    """Print the counts of `summarize_calls`, the sizes of `summarize_responses`, and the size of the store."""
+    if not _wants_table(is_json):
+        print_json({"usage": usage, "tools": tools, "storage": storage})
         return
-    rows = list(tools.values())
-    if rows:
+    days = dict([*usage["by_day"].items()][:_MAX_SHOWN_DAYS])
+    for heading, groups in (("tool", usage["by_tool"]), ("day (UTC)", days)):
+        rows = [*groups.values()]
+        if rows:
+            _print_table(
+                {
+                    heading: [*groups],
+                    "calls": [f"{row['calls']:,}" for row in rows],
+                    "handles": [f"{row['handles']:,}" if row["handles"] else "" for row in rows],
+                    "saved": [_format_signed_size(row["saved_bytes"]) for row in rows],
+                    "tokens": [f"{row['saved_tokens']:,}" if row["saved_tokens"] else "" for row in rows],
+                }
+            )
+    if tools:
+        sizes = [*tools.values()]
         _print_table(
             {
-                "tool": list(tools),
-                "calls": [f"{row['count']:,}" for row in rows],
-                **{name: [_format_size(row[f"{name}_bytes"]) for row in rows] for name in ("max", "average", "p95")},
-                "over budget": [row["oversize"] or "" for row in rows],
+                "response sizes": [*tools],
+                "recorded": [f"{row['count']:,}" for row in sizes],
+                **{name: [_format_size(row[f"{name}_bytes"]) for row in sizes] for name in ("max", "average", "p95")},
+                "over budget": [row["oversize"] or "" for row in sizes],
             }
         )
-    else:
-        _print_rich(
-            "no responses are recorded; servers record them with --journal or --contract", style="dim", highlight=False
-        )
     size, on_disk = _format_size(storage["size_bytes"]), _format_size(storage["stored_bytes"])
-    _print_rich(f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk", style="dim", highlight=False)
+    saved = _format_signed_size(usage["saved_bytes"]) or "nothing"
+    for text in (
+        f"saved: {saved}, about {usage['saved_tokens']:,} tokens, in {usage['calls']:,} calls"
+        if usage["by_tool"]
+        else "no call was counted yet; every call through forebay is counted",
+        f"stored: {storage['payloads']:,} payloads, {size}, {on_disk} on disk",
+    ):
+        _print_rich(text, style="dim", highlight=False)
+
+
+_MAX_SHOWN_DAYS = 14
+
+
+def _format_signed_size(size: int) -> str:
+    """Format a size, which is negative if more was read back than saved; 0 is empty."""
+    return f"{'-' if size < 0 else ''}{_format_size(abs(size))}" if size else ""
 
 
 def print_checks(rows: Sequence[dict[str, Any]]) -> None:
@@ -272,6 +373,9 @@ def print_settings(explanation: dict[str, Any]) -> None:
     from forebay.config.option_types import format_toml
     from forebay.config.options import OPTIONS
 
+    if not explanation["options"]:
+        text = "no option is set; `forebay config --explain` prints all options and their defaults"
+        _print_rich(text, style="dim", highlight=False)
     for row in explanation["options"]:
         option, is_set = OPTIONS[row["name"]], row["source"] != "default"
         # In a configuration, the word `none` sets an option to `None`.
@@ -279,7 +383,8 @@ def print_settings(explanation: dict[str, Any]) -> None:
         _print_rich(to_plain_text(f"{row['flag']}  {value}"), style="bold", highlight=False)
         source = f"  set by {row['source']}" if is_set else ""
         names = f"{row['name']}  {row['variable']}  default {option.format_value(row['default'])}{source}"
-        _print_rich(to_plain_text(f"    {row['help']}\n    {names}"), highlight=False)
+        folder = f"\n    the folder is {row['path']}" if row.get("path") else ""
+        _print_rich(to_plain_text(f"    {row['help']}\n    {names}{folder}"), highlight=False)
     for upstream in explanation["upstreams"]:
         _print_rich(to_plain_text(f"[upstreams.{upstream['name']}]"), style="bold", highlight=False)
         for key, value in upstream.items():
@@ -312,31 +417,54 @@ def _format_size(size: object) -> str:
 
 _NUMERIC_COLUMNS = {
     *("size", "items", "byte", "item", "line", "calls", "max", "average", "p95", "over budget"),
+    *("handles", "saved", "tokens", "recorded"),
     *("tools", "start", "limit"),
 }
-_UNCUT_COLUMNS = {"handle", "handle or error", "event", "when (UTC)", "expires (UTC)", *_NUMERIC_COLUMNS}
+_UNCUT_COLUMNS = {"handle", "event", "when (UTC)", "expires (UTC)", *_NUMERIC_COLUMNS}
+_COLUMN_PADDING = 2
+_MIN_CUT_WIDTH = 6
+_MIN_REASON_WIDTH = 10
 
 
-def _print_table(columns: dict[str, list[Any]]) -> None:
-    """Print a table without its empty columns. If it is too wide, cells outside of `_UNCUT_COLUMNS` are cut."""
+def _print_table(columns: dict[str, list[Any]], optional_columns: Sequence[str] = ()) -> None:
+    """Print a table without its empty columns. If it is too wide, cells outside of `_UNCUT_COLUMNS` are cut.
+
+    If it would be too wide even so, `optional_columns` are left out, one after the other.
+    """
     from rich.table import Table
 
-    filled = {name: cells for name, cells in columns.items() if any(cell not in (None, "") for cell in cells)}
+    filled = {name: cells for name, cells in columns.items() if any(cell is not None and cell != "" for cell in cells)}
     if not filled:
         _print_rich("nothing", style="dim")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in filled:
+    rendered = {name: [_make_cell(name, value) for value in (name, *cells)] for name, cells in filled.items()}
+    for name in optional_columns:
+        if sum(map(_get_min_width, rendered, rendered.values())) > _get_console().width + _COLUMN_PADDING:
+            rendered.pop(name, None)
+    table = Table(box=None, padding=(0, _COLUMN_PADDING, 0, 0), pad_edge=False)
+    headings, *rows = zip(*rendered.values(), strict=True)
+    for name, heading in zip(rendered, headings, strict=True):
         justify: Literal["left", "right"] = "right" if name in _NUMERIC_COLUMNS else "left"
-        table.add_column(_make_cell(name, name), no_wrap=name in _UNCUT_COLUMNS, justify=justify)
-    for row in zip(*filled.values(), strict=True):
-        table.add_row(*map(_make_cell, filled, row))
+        min_width = _MIN_REASON_WIDTH if name == "reason" else None
+        table.add_column(heading, no_wrap=name in _UNCUT_COLUMNS, justify=justify, min_width=min_width)
+    for row in rows:
+        table.add_row(*row)
     with handle_output_errors():
         _get_console().print(table)
 
 
+def _get_min_width(column: str, cells: Sequence["Text"]) -> int:
+    """Return the width that a column takes at least, with its padding."""
+    width = max(cell.cell_len for cell in cells)
+    if column not in _UNCUT_COLUMNS:
+        width = min(width, _MIN_REASON_WIDTH if column == "reason" else _MIN_CUT_WIDTH)
+    return width + _COLUMN_PADDING
+
+
 def _make_cell(column: str, value: object) -> "Text":
-    cell = to_plain_text(value)
+    from rich.text import Text
+
+    cell = value if isinstance(value, Text) else to_plain_text(value)
     # The context of a match is not cut, because the match may be at its end.
     is_cut = column != "context"
     cell.no_wrap, cell.overflow = is_cut, "ellipsis" if is_cut else "fold"
@@ -345,7 +473,7 @@ def _make_cell(column: str, value: object) -> "Text":
 
 def print_error(code: str, message: str) -> None:
     """Print an error in colour to standard error."""
-    _get_error_console().print(f"[red]{code}[/red]:", to_plain_text(message), highlight=False, soft_wrap=True)
+    _get_console(is_stderr=True).print(f"[red]{code}[/red]:", to_plain_text(message), highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -357,7 +485,7 @@ def show_progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
     columns = BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=_get_error_console(), transient=True) as bar:
+    with Progress(*columns, console=_get_console(is_stderr=True), transient=True) as bar:
         task = bar.add_task("put", total=size)
         yield lambda done: bar.update(task, completed=done)
 

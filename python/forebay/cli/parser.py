@@ -96,13 +96,18 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     put = add(commands.put)
     put.add_argument("file", metavar="FILE", help="the file to store; - is standard input")
     put.add_argument("--mime-type", metavar="TYPE", help="the MIME type; detected by default")
-    put.add_argument("--ttl", metavar="SECONDS", type=float, help="how long to keep the payload (default: one day)")
+    put.add_argument(
+        "--ttl",
+        metavar="DURATION",
+        type=_parse_duration,
+        help="keep the payload for this long, such as 2h (default: 1d)",
+    )
     put.add_argument("--principal", metavar="NAME", help="the principal that owns the payload (default: none)")
 
-    add(commands.ls, _add_principal)
+    add(commands.ls, _add_principal, _add_json)
     add(commands.stat, _add_handle, _add_principal)
 
-    fetch = add(commands.fetch, _add_handle, _add_principal, _add_max_bytes)
+    fetch = add(commands.fetch, _add_handle, _add_principal, _add_max_bytes, _add_json)
     fetch.add_argument("--format", metavar="FORMAT", default="auto", help="auto, items, lines, text or bytes")
     fetch.add_argument("--offset", metavar="N", type=int, default=0, help="the first item, line or byte to print")
     fetch.add_argument("--limit", metavar="N", type=int, help="the number of items, lines or bytes to print")
@@ -117,7 +122,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     get = add(commands.get, _add_handle, _add_principal)
     get.add_argument("pointer", metavar="POINTER", help="a JSON Pointer, such as /orders/17")
 
-    search = add(commands.search, _add_handle, _add_principal, _add_max_bytes)
+    search = add(commands.search, _add_handle, _add_principal, _add_max_bytes, _add_json)
     search.add_argument("pattern", metavar="PATTERN", help="the text to find, or a regular expression with --regex")
     search.add_argument("--regex", action="store_true", help="use the pattern as a regular expression")
     search.add_argument("-i", "--ignore-case", action="store_true", help="ignore upper and lower case")
@@ -129,7 +134,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         "--context", metavar="N", type=int, default=80, help="bytes to print around each match (default: 80)"
     )
 
-    outline = add(commands.outline, _add_handle, _add_principal)
+    outline = add(commands.outline, _add_handle, _add_principal, _add_json)
     outline.add_argument(
         "--max-bytes", metavar="N", type=int, default=512, help="the maximum size of the outline (default: 512)"
     )
@@ -139,9 +144,9 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     add(commands.sweep)
 
-    add(commands.stats, _add_principal)
+    add(commands.stats, _add_principal, _add_json)
 
-    journal = add(commands.journal, _add_principal)
+    journal = add(commands.journal, _add_principal, _add_json)
     journal.add_argument(
         "action", nargs="?", choices=["recent", "summary"], default="recent", help="what to print (default: recent)"
     )
@@ -161,9 +166,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     doctor_parser = add(doctor, has_store=False)
     doctor_parser.add_argument("paths", metavar="PATH", nargs="*", help="files of MCP clients (default: all known)")
-    doctor_parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=30.0, help="how long to wait for each server (default: 30)"
-    )
+    _add_timeout(doctor_parser, "how long to wait for each server")
     doctor_parser.add_argument(
         "--trust-project", action="store_true", help="also start the servers of the project in this folder"
     )
@@ -183,9 +186,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         default=[],
         help="the capability of tools by name or pattern; the first match counts; repeatable",
     )
-    lint_tools.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=30.0, help="how long to wait for the server (default: 30)"
-    )
+    _add_timeout(lint_tools, "how long to wait for the server")
 
 
 def _add_store(parser: _Parser) -> None:
@@ -211,6 +212,23 @@ def _parse_handle(text: str) -> str:
     return str(extract_handle(text))
 
 
+def _add_timeout(parser: _Parser, help_text: str) -> None:
+    parser.add_argument(
+        "--timeout", metavar="DURATION", type=_parse_duration, default=30.0, help=f"{help_text} (default: 30s)"
+    )
+
+
+def _parse_duration(text: str) -> float:
+    # Imported here, so that `--help` starts quickly.
+    from forebay.config.option_types import SECONDS
+
+    try:
+        return float(SECONDS.parse(text))
+    except ValueError as error:
+        message = f"it is {error}, such as {SECONDS.example}, not {text!r:.64}"
+        raise argparse.ArgumentTypeError(message) from None
+
+
 def _add_principal(parser: _Parser) -> None:
     parser.add_argument(
         "--principal",
@@ -218,6 +236,10 @@ def _add_principal(parser: _Parser) -> None:
         help="show or change only data of this principal, named as in the token file or as `forebay ls` shows it "
         "(default: data of all principals)",
     )
+
+
+def _add_json(parser: _Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
 
 def _add_max_bytes(parser: _Parser) -> None:

@@ -24,6 +24,7 @@ from forebay.config.options import (
 )
 from forebay.config.upstreams import UpstreamConfig, check_prefixes, parse_upstreams
 from forebay.errors import InvalidArgument, InvalidPattern
+from forebay.store import resolve_root
 
 __all__ = ["ConfigFile", "explain", "load_settings"]
 
@@ -368,7 +369,14 @@ def _make_option_row(option: Option, value: _OptionValue | None) -> dict[str, An
         "source": "default" if value is None else value.source,
         "commands": list(option.commands),
         "help": option.help,
+        **({"path": _resolve_store(value)} if option.name == "store" else {}),
     }
+
+
+def _resolve_store(value: _OptionValue | None) -> str | None:
+    """Return the folder of the store, or `None` if the path has variables, which may be secret."""
+    folder = resolve_root(None if value is None else value.value).resolve()
+    return None if value is not None and _has_variable(value.raw_value) else str(folder)
 
 
 def _mask_option(option: Option, value: _OptionValue) -> Any:

@@ -47,7 +47,7 @@ HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?")
 
 _UNITS = {
     "BYTES": (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
-    "SECONDS": (("h", 3600), ("min", 60), ("s", 1)),
+    "DURATION": (("h", 3600), ("min", 60), ("s", 1)),
 }
 """Units to print values in, by metavar of the option type, largest first."""
 
@@ -203,7 +203,9 @@ class Settings:
     tools_only: tuple[str, ...] | None = _policy_option(
         None, name_list("NAMES", "core,search"), "allow only these capabilities"
     )
-    disable_tools: tuple[str, ...] = _policy_option((), name_list("NAMES", "admin"), "disable these capabilities")
+    disable_tools: tuple[str, ...] = _policy_option(
+        (), name_list("NAMES", "admin,write_file"), "disable these capabilities and tools"
+    )
     capabilities: Mapping[str, str] = _policy_option(
         _EMPTY_MAPPING,
         name_map("PATTERN=NAME", "browser_*=core"),
@@ -370,7 +372,8 @@ def _make_option(field: "dataclasses.Field[Any]") -> Option:
                 flag=_get_flag_name(name),
                 variable=_get_variable_name(name),
                 is_alias=True,
-                help=f"same as {option.flag}, in {value_type.metavar.lower()}",
+                help=f"same as {option.flag}"
+                + ("" if value_type is option.type else f", in {value_type.metavar.lower()}"),
             )
             for name, value_type in aliases.items()
         ),

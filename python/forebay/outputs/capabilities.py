@@ -1,9 +1,9 @@
 """The capability filter: which of a server's tools a client may see and call.
 
 A tool has one capability: the one configured for its name, else the one that the tool declares, else the default.
-`tools_only` and `disable_tools` say which capabilities are allowed; a client can never see or call other tools. Hidden
-tools are allowed tools that are not listed until `expand_tools` shows them. They can be called before that, since the
-newest version of the protocol has no session state to remember what was shown.
+`tools_only` and `disable_tools` say which capabilities are allowed; `disable_tools` may also name tools. A client can
+never see or call other tools. Hidden tools are allowed tools that are not listed until `expand_tools` shows them. They
+can be called before that, since the newest version of the protocol has no session state to remember what was shown.
 """
 
 import fnmatch
@@ -94,6 +94,8 @@ class CapabilityFilter:
     ) -> None:
         self._allowed = None if tools_only is None else _check_names("tools_only", tools_only)
         self._disabled = _check_names("disable_tools", disable_tools)
+        self._disabled_tools: set[str] = set()
+        """Entries of `disable_tools` that were the name of a listed tool at any time."""
         self.is_active = self._allowed is not None or bool(self._disabled)
         """Whether `tools_only` or `disable_tools` is set."""
         self._capability_patterns = _check_patterns(capabilities or {})
@@ -107,9 +109,9 @@ class CapabilityFilter:
             {default} if isinstance(default, str) else set()
         )
         self._knows_all_tools = False
-        if "*" in self._capability_patterns and (option_error := self._find_option_error()):
-            # "*" gives every tool a configured capability, so the options can be checked before tools are listed.
-            raise InvalidArgument(option_error)
+        if "*" in self._capability_patterns and (unknown := self._find_unknown(self._allowed or ())):
+            # "*" gives every tool a configured capability, so the option can be checked before tools are listed.
+            raise InvalidArgument(self._describe_unknown("tools_only", unknown, "this capability"))
 
     @property
     def hides_tools(self) -> bool:
@@ -135,6 +137,7 @@ class CapabilityFilter:
             if not is_repeated or self._is_allowed(known or self._get_default(name)):
                 self._declare(name, get_declared_capability(definition))
             names_on_page.add(name)
+            self._disabled_tools |= self._find_disabled_names(name)
             if not _has_readable_capability(definition):
                 unreadable_on_page.add(name)
         self._unreadable_tools -= names_on_page
@@ -144,6 +147,10 @@ class CapabilityFilter:
         self._knows_all_tools = self._knows_all_tools or is_complete
         if self._knows_all_tools and (option_error := self._find_option_error()) and option_error != previous_error:
             _log.error("forebay: %s; until then none of the server's tools is there", option_error)
+
+    def _find_disabled_names(self, tool: str) -> set[str]:
+        """Return the entries of `disable_tools` that are a name of the tool."""
+        return {tool, *self.find_other_names(tool)}.intersection(self._disabled) if self._disabled else set()
 
     def _declare(self, tool: str, capability: str | None) -> None:
         self._declared_capabilities[tool] = capability
@@ -204,7 +211,7 @@ class CapabilityFilter:
             return None
         capability = self.get_capability(tool)
         if not self._knows_all_tools:
-            reason = "the server's tools, and so what each of them is for, could not be listed yet; try again"
+            reason = "the server's tools could not be listed yet; try again"
             return CapabilityDisabled(reason, tool, capability)
         if option_error := self._find_option_error():
             return CapabilityDisabled(f"{option_error}; tell whoever runs this server", tool, capability)
@@ -213,11 +220,13 @@ class CapabilityFilter:
             reason = f"the server lists no tool {short_repr(tool)}; use a name as tools/list has it"
             return CapabilityDisabled(reason, tool, capability)
         if tool in self._unreadable_tools and self._find_configured(tool) is None:
-            reason = f"what {short_repr(tool)} is for cannot be read off the server's list; use another tool"
+            reason = f"the capability of {short_repr(tool)} in the server's list is invalid; use another tool"
             return CapabilityDisabled(reason, tool, capability)
+        if self._find_disabled_names(tool):
+            return CapabilityDisabled(f"{short_repr(tool)} is disabled here; use another tool", tool, capability)
         if self._is_allowed(capability):
             return None
-        reason = f"{short_repr(tool)} is of the capability {capability}, which is switched off here; use another tool"
+        reason = f"{short_repr(tool)} has the capability {capability}, which is disabled here; use another tool"
         return CapabilityDisabled(reason, tool, capability)
 
     def find_capability_denial(self, capability: str) -> CapabilityDisabled | None:
@@ -240,17 +249,23 @@ class CapabilityFilter:
         return self.find_denial(tool) is None and (tool in expanded_tools or not self.is_hidden(tool))
 
     def _find_option_error(self) -> str | None:
-        """Return a message if the options name a capability that no known tool has."""
-        for option, names in (("tools_only", self._allowed or ()), ("disable_tools", self._disabled)):
-            if unknown := [name for name in names if name not in self._known_capabilities]:
-                unknown_names = ", ".join(map(short_repr, unknown))
-                known_names = ", ".join(sorted(self._known_capabilities))
-                example = to_single_line(unknown[0], _MAX_CAPABILITY_LENGTH)
-                return (
-                    f"{option} names {unknown_names}, which no tool is for; there are {known_names}; "
-                    f"tools are given another by name: --capability '{example}=…'"
-                )
+        """Return a message if the options name a capability or a tool that there is not."""
+        if unknown := self._find_unknown(self._allowed or ()):
+            return self._describe_unknown("tools_only", unknown, "this capability")
+        if unknown := self._find_unknown(name for name in self._disabled if name not in self._disabled_tools):
+            return self._describe_unknown("disable_tools", unknown, "this name or capability")
         return None
+
+    def _find_unknown(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name not in self._known_capabilities]
+
+    def _describe_unknown(self, option: str, unknown: Sequence[str], missing: str) -> str:
+        example = to_single_line(unknown[0], _MAX_CAPABILITY_LENGTH)
+        return (
+            f"{option} names {', '.join(map(short_repr, unknown))}, but no tool has {missing}; "
+            f"the capabilities are {', '.join(sorted(self._known_capabilities))}; "
+            f"--capability 'PATTERN={example}' gives it to tools"
+        )
 
 
 def record_denial(journal: "Journal", error: CapabilityDisabled, principal: str | None) -> None:

@@ -188,7 +188,10 @@ class Pipeline:
         if call.contract is not None and not _is_too_large_for_memory(payload):
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
             protocol_fields |= _shorten_server_info(protocol_fields)
-            return _apply_contract(payload, result, protocol_fields, block_fields, call, call.contract, context)
+            response = _apply_contract(payload, result, protocol_fields, block_fields, call, call.contract, context)
+            data = payload.data.encode() if isinstance(payload.data, str) else payload.data
+            self._count_saved(call, data.max_size if isinstance(data, ChunkSource) else len(data), response)
+            return response
         try:
             descriptor = self._store.put(
                 payload.to_input(),
@@ -203,6 +206,7 @@ class Pipeline:
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
         has_link = self._has_links and not call.is_mounted and call.protocol_version >= RESOURCE_LINK_VERSION
         response = _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
+        self._count_saved(call, descriptor.size_bytes, response)
         media = select_media(find_media(result, call.inline_kinds), must_reencode=bool(self._redactions))
         response["content"] += media
         return response
@@ -235,7 +239,17 @@ class Pipeline:
         message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
         budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES
         fitted = descriptor.fit(budget, is_ascii=call.is_ascii)
-        return {"code": code, "message": message, "data": orjson.loads(fitted.to_json())}
+        response = {"code": code, "message": message, "data": orjson.loads(fitted.to_json())}
+        self._count_saved(call, descriptor.size_bytes, response)
+        return response
+
+    def _count_saved(self, call: ToolCall, size: int, response: Result) -> None:
+        """Count a response that is smaller than the payload that it stands for, for `forebay stats`."""
+        shown_bytes = len(encode(response))
+        if shown_bytes < size:
+            self._store.call_counts.add(
+                call.tool, call.principal, handles=1, stored_bytes=size, shown_bytes=shown_bytes
+            )
 
     def _redact(self, value: Any) -> Any:
         """Return a value that is shown beside the descriptor without its secrets."""

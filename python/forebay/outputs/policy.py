@@ -269,6 +269,10 @@ class OutputPolicy:
         record_denial(self.store.journal, error, principal)
         return error_result(error)
 
+    def count_call(self, tool: str, principal: str | None = None) -> None:
+        """Count a call of one of the server's tools, for `forebay stats`."""
+        self.store.call_counts.add(tool, principal, calls=1)
+
     def get_expanded_tools(self, connection: object) -> set[str] | None:
         """Return the hidden tools that `expand_tools` has shown to a connection, or `None` without a connection."""
         return None if connection is None else self._expanded_tools.setdefault(connection, set())

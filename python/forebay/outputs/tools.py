@@ -171,14 +171,19 @@ class OutputTools:
 
     def call(self, name: str, arguments: object, caller: Caller) -> Result:
         """Call one of the tools and return its result; errors become error results."""
+        shown_bytes = 0
         try:
             tool = self._tools[name]
-            return text_result(tool.run(_check_arguments(name, tool, arguments), caller))
+            text = tool.run(_check_arguments(name, tool, arguments), caller)
+            shown_bytes = len(text)
+            return text_result(text)
         except ForebayError as error:
             return error_result(error)
         except Exception:
             _log.exception("forebay: %s failed", name)
             return error_result(ForebayError(f"{name} failed for a reason of its own; try other arguments"))
+        finally:
+            self._store.call_counts.add(name, caller.principal, calls=1, shown_bytes=shown_bytes)
 
     def _fetch(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         handle, options = _pop_handle(arguments)

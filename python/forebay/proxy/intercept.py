@@ -191,6 +191,7 @@ class RequestHandler:
         policy = self._policy
         if (refusal := policy.refuse_disabled(pending.tool)) is not None:
             return [_make_response(pending, refusal, self._server_info)]
+        policy.count_call(pending.tool)
         if not policy.rewrites_arguments:
             mode, _ = policy.resolve_mode(pending.tool, {}, meta, pending.client)
             return ForwardedRequest(dataclasses.replace(pending, mode=mode))

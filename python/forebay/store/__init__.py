@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from forebay.arguments import check_text, short_repr
 from forebay.errors import InvalidArgument, StoreUnavailable
 from forebay.store.backends.local import LocalBackend
+from forebay.store.call_counts import CallCounts
 from forebay.store.handles import OPERATOR
 from forebay.store.journal import Journal
 from forebay.store.options import Options
@@ -29,7 +30,8 @@ def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Sto
         raise InvalidArgument(f"no such option of a store: {', '.join(sorted(unknown))}; there are {names}")
     store_options = Options(**options)
     backend = LocalBackend(root, clock=store_options.clock, is_durable=store_options.durability == "power")
-    return Store(backend, Journal(backend.folders, store_options.clock), store_options)
+    folders, clock = backend.folders, store_options.clock
+    return Store(backend, Journal(folders, clock), CallCounts(folders, clock), store_options)
 
 
 def resolve_root(url: str | os.PathLike[str] | None) -> Path:

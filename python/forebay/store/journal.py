@@ -24,13 +24,14 @@ from forebay.store.backends.filesystem import (
 from forebay.store.handles import format_date, format_timestamp
 from forebay.store.threads import fork_safe_lock
 
-__all__ = ["Journal"]
+__all__ = ["BYTES_PER_TOKEN", "Journal"]
 
 _JOURNAL_FOLDER = "journal"
 _FILE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d(?:\.\d+)?\.jsonl", re.ASCII)
 _APPEND_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | SAFE_OPEN_FLAGS
 _READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
-_BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN = 4
+"""Estimate of the size of a token."""
 
 
 class Journal:
@@ -138,7 +139,7 @@ class Journal:
             "handles": events["output_handle_created"],
             "bytes_stored": stored,
             "bytes_kept_out": kept_out,
-            "tokens_kept_out": kept_out // _BYTES_PER_TOKEN,
+            "tokens_kept_out": kept_out // BYTES_PER_TOKEN,
             "pages_read": events["output_handle_fetched"],
             "events": dict(events),
             "by_tool": tools,

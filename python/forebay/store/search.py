@@ -56,10 +56,12 @@ class SearchPage:
     much of the text around it as fits, or `None` if these bytes are not text."""
     next_start: int | None
     eof: bool
+    context_offsets: tuple[int, ...] = ()
+    """The byte in its `context` at which each match begins. Not sent."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in the order they are sent in."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: getattr(self, name) for name in self.__slots__ if name != "context_offsets"}
 
     def to_json(self) -> bytes:
         """Return the page as JSON."""
@@ -100,32 +102,35 @@ def search_payload(
     )
     limit, context = min(request.limit, remaining // _MIN_MATCH_BYTES + 1), min(request.context, remaining)
     matches: list[dict[str, Any]] = []
+    offsets: list[int] = []
     next_start: int | None = request.start
     while next_start is not None and len(matches) < limit:
         # Find only as many as may fit, because every match is returned with its context.
         count = min(limit - len(matches), remaining // (_MIN_MATCH_BYTES + context) + 1)
         data, result = find_matches(start=next_start, limit=count, context=context)
         for match in result.matches:
-            described = _describe_match(match, match.context)
+            described, offset = _describe_match(match, match.context), match.start - match.context_start
             if not matches and _measure_match(described, size_of) > remaining:
-                read_context = functools.partial(_read_context, find, data, match)
-                described = _shorten_match(match, read_context, context, remaining, size_of)
+                find_again = functools.partial(_find_again, find, data, match)
+                described, offset = _shorten_match(match, find_again, context, remaining, size_of)
             size = _measure_match(described, size_of)
             if size > remaining:
-                return _build_page(handle, request, matches, next_start)
+                return _build_page(handle, request, matches, offsets, next_start)
             remaining -= size
             matches.append(described)
+            offsets.append(offset)
             next_start = match.end
         next_start = result.next_start
-    return _build_page(handle, request, matches, next_start)
+    return _build_page(handle, request, matches, offsets, next_start)
 
 
 def _build_page(
-    handle: str, request: SearchRequest, matches: list[dict[str, Any]], next_start: int | None
+    handle: str, request: SearchRequest, matches: list[dict[str, Any]], offsets: list[int], next_start: int | None
 ) -> SearchPage:
     if next_start is not None and not matches:
         raise InvalidArgument(f"max_bytes={request.max_bytes} is too small for a match of this pattern; ask for more")
-    return SearchPage(handle, request.pattern, request.start, tuple(matches), next_start, next_start is None)
+    is_last = next_start is None
+    return SearchPage(handle, request.pattern, request.start, tuple(matches), next_start, is_last, tuple(offsets))
 
 
 def _find_matches(
@@ -162,26 +167,33 @@ def _measure_match(description: dict[str, Any], size_of: Callable[[bytes], int])
     return size_of(orjson.dumps(description)) + 1
 
 
-def _read_context(find: Callable[..., SearchResult], data: Buffer, match: Match, context_bytes: int) -> str:
+def _find_again(find: Callable[..., SearchResult], data: Buffer, match: Match, context_bytes: int) -> Match:
     """Return the match with `context_bytes` bytes of context, by repeating the search at the start of the match."""
-    return find(data, start=match.start, limit=1, context=context_bytes).matches[0].context or ""
+    return find(data, start=match.start, limit=1, context=context_bytes).matches[0]
 
 
 def _shorten_match(
     match: Match,
-    read_context: Callable[[int], str],
+    find_again: Callable[[int], Match],
     max_context_bytes: int,
     max_bytes: int,
     size_of: Callable[[bytes], int],
-) -> dict[str, Any]:
-    """Describe a match with as much of its context as fits, or with a part of the matched text if no context fits."""
-    text = read_context(0)
+) -> tuple[dict[str, Any], int]:
+    """Describe a match with as much of its context as fits, or with a part of the matched text if no context fits.
+
+    Also return where in the context the match begins.
+    """
+    text = find_again(0).context or ""
     text_size = len(text.encode())
 
-    def describe_shortened(size: int) -> dict[str, Any]:
-        context = preview(text, size) if size <= text_size else read_context(size - text_size)
-        return _describe_match(match, context or None)
+    def describe_shortened(size: int) -> tuple[dict[str, Any], int]:
+        if size <= text_size:
+            return _describe_match(match, preview(text, size) or None), 0
+        found = find_again(size - text_size)
+        return _describe_match(match, found.context or None), found.start - found.context_start
 
     sizes = range(text_size + max_context_bytes + 1)
-    fitting = bisect.bisect_right(sizes, max_bytes, key=lambda size: _measure_match(describe_shortened(size), size_of))
+    fitting = bisect.bisect_right(
+        sizes, max_bytes, key=lambda size: _measure_match(describe_shortened(size)[0], size_of)
+    )
     return describe_shortened(max(fitting - 1, 0))

@@ -15,6 +15,7 @@ from forebay import _core
 from forebay.arguments import check_integer, check_pointer
 from forebay.errors import HandleCorrupt, HandleNotFound, InvalidFormat
 from forebay.store.backends import Backend
+from forebay.store.call_counts import CallCounts
 from forebay.store.handles import OPERATOR, Descriptor, Principal, format_timestamp, is_handle, is_valid_name
 from forebay.store.journal import Journal
 from forebay.store.options import Options
@@ -109,7 +110,7 @@ class Store:
     Every method that blocks has an async version, such as `fetch_async` for `fetch`.
     """
 
-    def __init__(self, backend: Backend, journal: Journal, options: Options) -> None:
+    def __init__(self, backend: Backend, journal: Journal, call_counts: CallCounts, options: Options) -> None:
         self._backend = backend
         self.options = options
         self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
@@ -118,6 +119,7 @@ class Store:
         self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper)
         self._refusals = (0, 0)
         self.journal = journal
+        self.call_counts = call_counts
 
     def put(
         self,
@@ -428,6 +430,7 @@ class Store:
         """Stop the background threads. Payloads stay until they expire."""
         self._sweeper.stop()
         self._writer.close()
+        self.call_counts.close()
         self.journal.close()
         self._backend.close()
 
