@@ -155,6 +155,8 @@ class Descriptor:
     """JSON Pointer to the items; `""` if the payload itself is the list."""
     outline: str | None = None
     """The shape of a JSON payload in one line; `None` if the preview shows all of it."""
+    line_count: int | None = None
+    """Number of lines; `None` if the payload is binary."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields in the order they are sent in."""

@@ -186,7 +186,7 @@ class PayloadWriter:
             self._sweeper.note_stored(handle, stored_bytes, request.principal, created_at)
         finally:
             upload.abort()
-        return _make_descriptor(meta, written.first_chunk)
+        return _make_descriptor(meta, findings.lines, written.first_chunk)
 
     def _get_lifetime(self, ttl: float | None) -> tuple[float, float]:
         """Return the times at which a payload is created and expires."""
@@ -254,7 +254,7 @@ class PayloadWriter:
                 self._pool.shutdown()
 
 
-def _make_descriptor(meta: dict[str, Any], head: Buffer) -> Descriptor:
+def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, head: Buffer) -> Descriptor:
     descriptor = Descriptor(
         output_handle=meta["handle"],
         mime_type=meta["mime_type"],
@@ -264,6 +264,7 @@ def _make_descriptor(meta: dict[str, Any], head: Buffer) -> Descriptor:
         expires_at=format_timestamp(meta["expires_at"]),
         items_path=meta["items_path"],
         outline=meta["outline"],
+        line_count=None if lines is None else len(lines),
     )
     return descriptor.fit(_MAX_DESCRIPTOR_BYTES, source=None if meta["nature"] == "binary" else head)
 
