@@ -16,6 +16,7 @@ from forebay.errors import InvalidArgument
 __all__ = [
     "CHUNK_BYTES",
     "EXTENSIONS",
+    "UTF8_BOM",
     "Payload",
     "SerializedJSON",
     "choose_extension",
@@ -29,6 +30,7 @@ __all__ = [
     "needs_json_encoding",
     "read_all",
     "sanitize_mime_type",
+    "skip_bom",
     "to_buffer",
 ]
 
@@ -38,6 +40,9 @@ CHUNK_BYTES = 1024 * 1024
 Payload: TypeAlias = "object | str | Buffer | BinaryIO | Iterator[Buffer]"
 """Bytes, text, an open binary file, an iterator of chunks, or an object that can be encoded as JSON."""
 
+
+UTF8_BOM = b"\xef\xbb\xbf"
+"""U+FEFF, which some programs write before their JSON or text."""
 
 _MAX_BYTES_AROUND_ITEMS = 1024
 """If no more payload bytes than these are outside the items, the items count as most of the payload."""
@@ -156,6 +161,12 @@ def _stringify_key(key: object) -> object:
         return key
     (text,) = orjson.loads(orjson.dumps({key: None}, option=orjson.OPT_NON_STR_KEYS))
     return text
+
+
+def skip_bom(data: Buffer) -> memoryview:
+    """Return a payload without the byte order mark that it may start with. Functions that parse JSON refuse a mark."""
+    view = memoryview(data)
+    return view[len(UTF8_BOM) :] if view[: len(UTF8_BOM)] == UTF8_BOM else view
 
 
 def needs_json_encoding(payload: Payload) -> bool:

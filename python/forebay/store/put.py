@@ -38,6 +38,7 @@ from forebay.store.payload import (
     iter_chunks,
     needs_json_encoding,
     sanitize_mime_type,
+    skip_bom,
     to_buffer,
 )
 from forebay.store.quota import Quota, QuotaExceeded
@@ -198,9 +199,9 @@ class PayloadWriter:
 
     def _start_outline(self, data: Buffer | None) -> Future[str] | None:
         """Start to outline a large payload that looks like JSON, in parallel to writing it."""
-        if data is None or len(view := memoryview(data)) <= CHUNK_BYTES or view[0] not in b"[{":
+        if data is None or len(view := skip_bom(data)) <= CHUNK_BYTES or view[0] not in b"[{":
             return None
-        return self._get_pool().submit(outline, data, _MAX_OUTLINE_BYTES)
+        return self._get_pool().submit(outline, view, _MAX_OUTLINE_BYTES)
 
     def _check_quota(self, principal: str | None, size: int) -> None:
         """Raise `StoreFull` early if a payload will not fit. Other payloads are evicted only after it is written."""
@@ -266,7 +267,7 @@ def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, head: Buffer
         outline=meta["outline"],
         line_count=None if lines is None else len(lines),
     )
-    return descriptor.fit(_MAX_DESCRIPTOR_BYTES, source=None if meta["nature"] == "binary" else head)
+    return descriptor.fit(_MAX_DESCRIPTOR_BYTES, source=None if meta["nature"] == "binary" else skip_bom(head))
 
 
 def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
@@ -287,7 +288,7 @@ def _finish_outline(
     if data is None and progress.payload_bytes == len(memoryview(progress.first_chunk)):
         data = progress.first_chunk
     if data is not None:
-        return outline(data, _MAX_OUTLINE_BYTES)
+        return outline(skip_bom(data), _MAX_OUTLINE_BYTES)
     return _outline_first_items(progress.first_chunk, findings.items)
 
 

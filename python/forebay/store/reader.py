@@ -18,6 +18,7 @@ from forebay.store.backends.filesystem import translate_os_errors
 from forebay.store.cache import LRUCache
 from forebay.store.frames import Footer, read_footer
 from forebay.store.handles import OPERATOR, Principal, is_handle
+from forebay.store.payload import skip_bom
 from forebay.store.threads import fork_safe_lock
 
 __all__ = [
@@ -216,7 +217,7 @@ def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buff
         match = _ITEM_NUMBER_PATTERN.match(rest)
         if match is not None:
             return _read_inside_item(reader, index, path, int(match[1]), rest[match.end() :])
-    data = memoryview(read_payload())
+    data = skip_bom(read_payload())
     start, end = locate(data, path)
     return data[start:end]
 

@@ -9,7 +9,7 @@ from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument, InvalidFormat
 from forebay.outputs.contract.context import ResponseContext, find_context, record_failure
 from forebay.store.handles import extract_handle
-from forebay.store.payload import Payload
+from forebay.store.payload import UTF8_BOM, Payload
 
 if TYPE_CHECKING:
     from forebay.store import Store
@@ -72,7 +72,7 @@ def _decode(nature: str, data: bytes) -> Any:
         case "json":
             return json.loads(data)
         case "ndjson":
-            return [json.loads(row) for row in data.splitlines() if row.strip()]
+            return [json.loads(row) for row in data.removeprefix(UTF8_BOM).splitlines() if row.strip()]
         case "text":
             return data.decode()
     return data
