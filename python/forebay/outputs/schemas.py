@@ -193,6 +193,8 @@ _DESCRIPTOR_PROPERTIES: dict[str, Any] = {
     "items_path": {"type": ["string", "null"]},
     "outline": {"type": ["string", "null"]},
     "line_count": {"type": ["integer", "null"]},
+    "decoded_from": {"type": "string"},
+    "note": {"type": "string"},
 }
 
 HANDLE_SCHEMA: dict[str, Any] = {

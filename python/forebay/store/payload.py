@@ -29,6 +29,7 @@ __all__ = [
     "iter_chunks",
     "needs_json_encoding",
     "read_all",
+    "rechunk",
     "sanitize_mime_type",
     "skip_bom",
     "to_buffer",
@@ -208,8 +209,8 @@ def iter_chunks(payload: Payload) -> Iterator[Buffer]:
         return (view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES))
     # Tested first: a file is also an iterator of lines, and one line may be as long as the file.
     if callable(getattr(payload, "read", None)):
-        return _rechunk(_read_chunks(cast("_ReadableFile", payload)))
-    return _rechunk(cast("Iterator[object]", payload))
+        return rechunk(_read_chunks(cast("_ReadableFile", payload)))
+    return rechunk(cast("Iterator[object]", payload))
 
 
 def _read_chunks(file: _ReadableFile) -> Iterator[object]:
@@ -223,7 +224,8 @@ def _read_chunks(file: _ReadableFile) -> Iterator[object]:
         yield chunk
 
 
-def _rechunk(chunks: Iterable[object]) -> Iterator[bytes]:
+def rechunk(chunks: Iterable[object]) -> Iterator[bytes]:
+    """Return chunks of any size as chunks of `CHUNK_BYTES`."""
     buffer = bytearray()
     for chunk in chunks:
         view = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else _as_memoryview(chunk)

@@ -77,6 +77,8 @@ class StoredOutput:
     expires_at: str
     source_tool: str | None
     principal: str | None
+    decoded_from: str | None = None
+    """What the text of the payload was decoded from, such as `gzip`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary."""
@@ -100,6 +102,7 @@ class StoredOutput:
             expires_at=format_timestamp(meta["expires_at"]),
             source_tool=meta["source_tool"],
             principal=meta["principal"],
+            decoded_from=reader.decoded_from,
         )
 
 

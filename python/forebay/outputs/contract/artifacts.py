@@ -56,9 +56,13 @@ def retrieve_artifact(ref: str, *, store: "Store | None" = None) -> Any:
         )
     context, handle = find_context(store), str(extract_handle(ref))
     store = context.open_store()
-    nature = store.stat(handle, principal=context.principal).nature
+    stored = store.stat(handle, principal=context.principal)
+    nature = stored.nature
     with store.open(handle, principal=context.principal) as file:
         data = file.read()
+    if stored.decoded_from is not None:
+        with store.open_view(handle, principal=context.principal) as view:
+            data = bytes(view.read(0, view.size))
     try:
         return _decode(nature, data)
     except (ValueError, RecursionError) as error:

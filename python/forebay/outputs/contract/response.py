@@ -246,7 +246,7 @@ def build_response(
     mime_type = mime_type or ("application/json" if needs_json_encoding(data) else None)
     payload = read_all(data)
     try:
-        redacted = apply_redactions(payload, context.redactions) if context.redactions else payload
+        redacted = apply_redactions(payload, context.redactions, mime_type) if context.redactions else payload
         view = PayloadView(redacted, limits, mime_type)
         summary = redact_text(summarize(view), context)
     except RedactionFailed as error:

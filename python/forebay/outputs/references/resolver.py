@@ -233,6 +233,9 @@ class ReferenceResolver:
                 yield stack.enter_context(self._roots.open(reference.target))
                 return
             view = self._open_stored(reference, principal, stack)
+            if reference.is_base64 and view.decoded_from is not None:
+                yield view.original
+                return
             is_string = (
                 view.nature == "json" and bytes(view.read(0, min(_MAX_LEADING_SPACE, view.size))).lstrip()[:1] == b'"'
             )
