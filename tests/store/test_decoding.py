@@ -110,6 +110,16 @@ def test_all_members_of_a_gzip_file_are_read(store: Store) -> None:
     assert read_text(store, store.put(b"".join(members)).output_handle) == "one\ntwo\n"
 
 
+@pytest.mark.parametrize("data", [gzip.compress(b""), b"\xff\xfe"])
+def test_no_text_at_all(data: bytes, store: Store) -> None:
+    descriptor = store.put(data)
+    assert (descriptor.line_count, descriptor.preview) == (0, "")
+    page = store.fetch(descriptor.output_handle)
+    assert (page.content, page.total, page.eof) == ("", 0, True)
+    assert store.search(descriptor.output_handle, "x").matches == ()
+    assert whole(store, descriptor.output_handle) == data
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -167,7 +177,7 @@ def test_the_size_of_the_text_is_limited(store: Store, monkeypatch: pytest.Monke
     assert "more than 5,000 bytes" in str(store.put(gzip.compress(b"x\n" * 2501)).note)
 
 
-SECRET = "hunter2-correct-horse"
+SECRET = b"hunter2-correct-horse".decode()
 
 
 @pytest.mark.parametrize(

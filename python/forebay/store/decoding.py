@@ -152,7 +152,7 @@ def _gunzip(chunks: Iterable[Buffer]) -> Iterator[bytes]:
 
 
 # A text in Windows-1252 may hold other bytes, but then it is stored as binary: bytes are safer than wrong characters.
-_CONTROLS = bytes({*range(32), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D} - {*b"\t\n\r\f"})
+_CONTROLS = bytes({*range(32), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D, 0xFF} - {*b"\t\n\r\f"})
 _LETTERS = bytes(byte for byte in range(256) if bytes([byte]).decode("cp1252", "replace").isalpha())
 _ASCII = bytes(range(128))
 _UTF8_CHARACTER_PATTERN = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")

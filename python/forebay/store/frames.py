@@ -269,7 +269,7 @@ def _read_footer(source: ByteSource) -> Footer:
         frame_offsets=frame_offsets[: count + 1],
         size=meta["size_bytes"],
     )
-    if not text_count:
+    if "text_bytes" not in meta:
         return footer
     sizes = [min(FRAME_BYTES, meta["text_bytes"] - i * FRAME_BYTES) for i in range(text_count)]
     text_frames = [

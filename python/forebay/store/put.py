@@ -214,7 +214,9 @@ class PayloadWriter:
             }
             footer = build_footer(meta, findings.items, findings.lines, frames)
             upload.write([*parts, footer])
-            extension = choose_extension(meta["mime_type"], findings.nature)
+            # `zstd -dc` returns the payload as it was put.
+            is_zipped = meta.get("decoded_from", "").startswith("gzip")
+            extension = "gz" if is_zipped else choose_extension(meta["mime_type"], findings.nature)
             stored_bytes += len(footer)
             self._commit(upload, request.principal, stored_bytes, extension)
             self._sweeper.note_stored(handle, stored_bytes, request.principal, created_at)
