@@ -158,3 +158,17 @@ def test_the_preview_is_cut_from_the_source_if_there_is_one() -> None:
     assert bare.fit(4000, source="x" * 5000).preview == "x" * 2048
     assert bare.fit(0, source=b"from the payload").preview == ""
     assert bare.fit(4000).preview is None
+
+
+@given(st.lists(st.text(alphabet="ab\r \n\u2028", max_size=5), max_size=30), st.booleans())
+def test_the_line_count_is_the_number_of_lines(shared: Store, texts: list[str], is_streamed: bool) -> None:
+    text = "\n".join(texts)
+    descriptor = shared.put(iter([text.encode()]) if is_streamed else text)
+    expected = text.count("\n") + (bool(text) and not text.endswith("\n"))
+    assert descriptor.line_count == shared.stat(descriptor.output_handle).line_count == expected
+
+
+def test_only_binary_has_no_line_count(shared: Store) -> None:
+    assert shared.put("one\ntwo\nthree").line_count == 3
+    assert shared.put(b"[1,\n2]").line_count == 2
+    assert json.loads(shared.put(b"\x00\n\x01").to_json())["line_count"] is None

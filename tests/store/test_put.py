@@ -218,7 +218,8 @@ def test_compressed_payloads_are_not_compressed_again(store: Store) -> None:
         (b'["\xff"]', "application/octet-stream", None),
         (b"text\x00with a nul", "application/octet-stream", None),
         (b"\xffnot utf-8", "application/octet-stream", None),
-        (gzip.compress(b"x", mtime=0), "application/gzip", None),
+        (gzip.compress(b"\0", mtime=0), "application/gzip", None),
+        (gzip.compress(b"x", mtime=0), "text/plain", None),
         (PNG, "image/png", None),
         (JPEG, "image/jpeg", None),
         (b"GIF89a\xff\x00", "image/gif", None),
@@ -369,7 +370,7 @@ def test_the_descriptor_describes_the_payload(store: Store) -> None:
     fields = json.loads(descriptor.to_json())
     assert list(fields) == [
         "output_handle", "mime_type", "size_bytes", "item_count", "preview", "expires_at", "fetch_with", "items_path",
-        "outline",
+        "outline", "line_count",
     ]  # fmt: skip
     assert fields["item_count"] == 1000
     assert fields["items_path"] == "/rows"

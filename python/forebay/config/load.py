@@ -24,7 +24,6 @@ from forebay.config.options import (
 )
 from forebay.config.upstreams import UpstreamConfig, check_prefixes, parse_upstreams
 from forebay.errors import InvalidArgument, InvalidPattern
-from forebay.store import resolve_root
 
 __all__ = ["ConfigFile", "explain", "load_settings"]
 
@@ -375,6 +374,9 @@ def _make_option_row(option: Option, value: _OptionValue | None) -> dict[str, An
 
 def _resolve_store(value: _OptionValue | None) -> str | None:
     """Return the folder of the store, or `None` if the path has variables, which may be secret."""
+    # Here, so that `--help` does not import the store.
+    from forebay.store import resolve_root
+
     folder = resolve_root(None if value is None else value.value).resolve()
     return None if value is not None and _has_variable(value.raw_value) else str(folder)
 

@@ -20,7 +20,7 @@ import orjson
 from forebay import _core
 from forebay.arguments import is_text
 from forebay.errors import InvalidArgument, InvalidText
-from forebay.store.payload import encode
+from forebay.store.payload import UTF8_BOM, encode
 
 __all__ = [
     "Body",
@@ -81,7 +81,8 @@ class Body:
     @property
     def is_json(self) -> bool:
         """Whether both the content type and the bytes are JSON."""
-        if not is_json_type(self.content_type):
+        # JSON with a byte order mark is refused by most parsers, so it is not passed on as JSON.
+        if not is_json_type(self.content_type) or self.content.startswith(UTF8_BOM):
             return False
         survey = _core.Survey(True)
         survey.feed(self.content)

@@ -1,6 +1,7 @@
 """The format of a stored file: independent zstd frames, then metadata, indexes and a seek table.
 
     [zstd frame]…      FRAME_BYTES of the payload each, with zstd's checksum
+    [skippable frame]… of a payload that was decoded: a zstd frame of its text each
     [skippable frame]  metadata, item index, line index, and a checksum of these and of the seek table
     [skippable frame]  the seek table of the zstd seekable format, with the checksum of every frame
 
@@ -39,6 +40,7 @@ __all__ = [
     "build_footer",
     "build_raw_frame",
     "read_footer",
+    "read_written",
     "write_frames",
 ]
 
@@ -53,6 +55,7 @@ TAIL_BYTES = 64 * 1024
 """Size of the first read, from the end of a file. Nearly every footer fits into it."""
 
 _META_MAGIC = 0x184D2A57
+_TEXT_MAGIC = 0x184D2A58
 _SEEK_TABLE_MAGIC = 0x184D2A5E
 _SEEKABLE_MAGIC = 0x8F92EAB1
 _SKIPPABLE_HEADER = struct.Struct("<II")
@@ -121,11 +124,12 @@ class Footer:
     frames: Sequence[SeekEntry]
     frame_offsets: Sequence[int]
     """Offset of each frame in the file, and of the end of the last one."""
-
-    @property
-    def size(self) -> int:
-        """The size of the payload."""
-        return int(self.meta["size_bytes"])
+    size: int
+    """The size of the payload, or of its text."""
+    text: "Footer | None" = None
+    """The text of a payload that was decoded, in frames of its own. The indexes are those of the text."""
+    header_bytes: int = 0
+    """Bytes before each frame."""
 
     def find_frame(self, offset: int) -> int:
         """Return the number of the frame that holds a byte of the payload."""
@@ -142,14 +146,15 @@ class Footer:
         first, last = self.find_frame(start), self.find_frame(end - 1)
         offsets = [offset - self.frame_offsets[first] for offset in self.frame_offsets[first : last + 2]]
         stored = memoryview(source.read(self.frame_offsets[first], offsets[-1]))
-        frames = [stored[offset:next_offset] for offset, next_offset in itertools.pairwise(offsets)]
+        header = self.header_bytes
+        frames = [stored[offset + header : next_offset] for offset, next_offset in itertools.pairwise(offsets)]
         plain = list(map(_decompress, frames, self.frames[first : last + 1]))
         return first * self.frames[0].plain_bytes, plain[0] if len(plain) == 1 else b"".join(plain)
 
     def iter_chunks(self, source: ByteSource) -> Iterator[bytes]:
         """Read the payload frame by frame."""
         for offset, entry in zip(self.frame_offsets, self.frames, strict=False):
-            yield _decompress(source.read(offset, entry.stored_bytes), entry)
+            yield _decompress(source.read(offset + self.header_bytes, entry.stored_bytes), entry)
 
 
 def _decompress(frame: bytes | memoryview, entry: SeekEntry) -> bytes:
@@ -174,6 +179,12 @@ def _get_decompressor() -> zstandard.ZstdDecompressor:
     if decompressor is None:
         decompressor = _decompressors.decompressor = zstandard.ZstdDecompressor()
     return decompressor
+
+
+def read_written(frames: Sequence[SeekEntry], upload: Upload) -> Iterator[bytes]:
+    """Read the frames at the start of an upload."""
+    for offset, entry in zip(itertools.accumulate((entry.stored_bytes for entry in frames), initial=0), frames):  # noqa: B905
+        yield _decompress(upload.read(offset, entry.stored_bytes), entry)
 
 
 def build_footer(
@@ -246,15 +257,33 @@ def _read_footer(source: ByteSource) -> Footer:
     frame_offsets = [0, *itertools.accumulate(frame.stored_bytes for frame in frames)]
     if frame_offsets[-1] != start + meta_start or not _is_valid_meta(meta):
         raise _make_corrupt_error()
-    if not _are_valid_frame_sizes([frame.plain_bytes for frame in frames], meta["size_bytes"]):
+    text_count = -(-meta.get("text_bytes", 0) // FRAME_BYTES)
+    count = len(frames) - text_count
+    if count < 0 or not _are_valid_frame_sizes([frame.plain_bytes for frame in frames[:count]], meta["size_bytes"]):
         raise _make_corrupt_error()
-    return Footer(
+    footer = Footer(
         meta=meta,
         items=ItemIndex.from_bytes(items) if items else None,
         lines=ItemIndex.from_bytes(lines) if lines else None,
-        frames=frames,
-        frame_offsets=frame_offsets,
+        frames=frames[:count],
+        frame_offsets=frame_offsets[: count + 1],
+        size=meta["size_bytes"],
     )
+    if "text_bytes" not in meta:
+        return footer
+    sizes = [min(FRAME_BYTES, meta["text_bytes"] - i * FRAME_BYTES) for i in range(text_count)]
+    text_frames = [
+        SeekEntry(entry.stored_bytes - _SKIPPABLE_HEADER.size, size, entry.checksum)
+        for entry, size in zip(frames[count:], sizes, strict=True)
+    ]
+    text = dataclasses.replace(
+        footer,
+        frames=text_frames,
+        frame_offsets=frame_offsets[count:],
+        size=meta["text_bytes"],
+        header_bytes=_SKIPPABLE_HEADER.size,
+    )
+    return dataclasses.replace(footer, text=text)
 
 
 _META_TYPES: dict[str, type | UnionType] = {
@@ -270,6 +299,9 @@ _META_TYPES: dict[str, type | UnionType] = {
     "principal": str | None,
     "source_tool": str | None,
 }
+_OPTIONAL_META_TYPES: dict[str, type] = {"decoded_from": str, "text_bytes": int, "note": str}
+"""Keys that only payloads have that were decoded, or could not be."""
+
 _NATURES = {"json", "ndjson", "text", "binary"}
 _MAX_FRAME_BYTES = 64 << 20
 """Maximum payload bytes in a frame. A file that claims more is damaged, and must not exhaust memory."""
@@ -280,6 +312,8 @@ def _is_valid_meta(meta: object) -> bool:
     return (
         isinstance(meta, dict)
         and all(isinstance(meta.get(name, _META_TYPES), kind) for name, kind in _META_TYPES.items())
+        and all(isinstance(meta[name], kind) for name, kind in _OPTIONAL_META_TYPES.items() if name in meta)
+        and meta.get("text_bytes", 0) >= 0
         and meta["nature"] in _NATURES
         and is_valid_time(meta["created_at"])
         and is_valid_time(meta["expires_at"])
@@ -327,15 +361,20 @@ class WriteProgress:
     stored_bytes: int = 0
     frames: list[SeekEntry] = dataclasses.field(default_factory=list)
     first_chunk: Buffer = b""
+    is_text: bool = False
+    """Whether the frames are the text of a payload that was decoded. Other readers of zstd skip such frames."""
 
     def add_frames(self, frames: list[Frame]) -> list[Buffer]:
         """Count frames and return their parts, to be written one after the other."""
         parts: list[Buffer] = []
         for frame_parts, entry in frames:
+            self.payload_bytes += entry.plain_bytes
+            if self.is_text:
+                parts.append(_SKIPPABLE_HEADER.pack(_TEXT_MAGIC, entry.stored_bytes))
+                entry = SeekEntry(entry.stored_bytes + _SKIPPABLE_HEADER.size, 0, entry.checksum)
             parts += frame_parts
             self.frames.append(entry)
             self.stored_bytes += entry.stored_bytes
-            self.payload_bytes += entry.plain_bytes
         return parts
 
 
@@ -347,13 +386,14 @@ def write_frames(
     compress: bool,
     get_pool: Callable[[], ThreadPoolExecutor],
     on_progress: Callable[[WriteProgress], None],
+    is_text: bool = False,
 ) -> tuple[WriteProgress, Findings, list[Buffer]]:
     """Write chunks as frames. Return the totals, what the survey of the payload found, and the parts not yet written.
 
     A payload of one short chunk is not written but returned, so that it goes to disk in one write with the footer.
     `on_progress` is called after each chunk that was written, and may raise to stop.
     """
-    progress = WriteProgress()
+    progress = WriteProgress(is_text=is_text)
     first = next(chunks, None)
     if first is None:
         return progress, survey.finish(), []

@@ -155,10 +155,20 @@ class Descriptor:
     """JSON Pointer to the items; `""` if the payload itself is the list."""
     outline: str | None = None
     """The shape of a JSON payload in one line; `None` if the preview shows all of it."""
+    line_count: int | None = None
+    """Number of lines; `None` if the payload is binary."""
+    decoded_from: str | None = None
+    """What the text of the payload was decoded from, such as `gzip`; `None` if the payload is as it was put."""
+    note: str | None = None
+    """Why a gzip payload could not be opened."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields in the order they are sent in."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        for name in ("decoded_from", "note"):
+            if fields[name] is None:
+                del fields[name]
+        return fields
 
     def to_json(self) -> bytes:
         """Return the descriptor as JSON."""

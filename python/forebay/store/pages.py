@@ -106,13 +106,18 @@ class Page:
 
     It has the keys `size_bytes` and, as far as there is room, `paths`: the size of each other value by its path.
     """
+    decoded_from: str | None = None
+    """What the content was decoded from, such as `gzip` or `utf-16-le`. Offsets are then those of the text in UTF-8.
+
+    Pages of format `bytes` are of the payload as it was put.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in the order they are sent in, with JSON content as an orjson fragment."""
         page = {name: getattr(self, name) for name in self.__slots__}
         if isinstance(self.content, bytes):
             page["content"] = orjson.Fragment(self.content)
-        for name in ("items_path", "truncated", "not_in_items"):
+        for name in ("items_path", "truncated", "not_in_items", "decoded_from"):
             if not page[name]:
                 del page[name]
         return page
@@ -224,6 +229,7 @@ class _PageBuilder:
             items_path=self._get_nested_items_path() if page_format == "items" else None,
             truncated=truncated,
             not_in_items=self._describe_rest() if is_last and page_format == "items" else None,
+            decoded_from=None if page_format == "bytes" else self._view.decoded_from,
         )
 
     def _describe_rest(self) -> dict[str, Any] | None:
@@ -254,11 +260,12 @@ class _PageBuilder:
         return min(1 + self._request.escape_levels, 2)
 
     def _build_bytes(self, budget: int) -> Page:
-        total = self._view.size
+        view = self._view.original
+        total = view.size
         start = min(self._offset, total)
         # Base64 encodes three bytes as four characters.
         max_length = budget // 4 * 3
-        data = self._view.read(start, min(start + min(self._request.limit or max_length, max_length), total))
+        data = view.read(start, min(start + min(self._request.limit or max_length, max_length), total))
         content = base64.b64encode(data).decode()
         return self._make_page("bytes", "base64", content, returned_count=len(data), end=start + len(data), total=total)
 

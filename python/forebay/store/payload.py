@@ -16,6 +16,7 @@ from forebay.errors import InvalidArgument
 __all__ = [
     "CHUNK_BYTES",
     "EXTENSIONS",
+    "UTF8_BOM",
     "Payload",
     "SerializedJSON",
     "choose_extension",
@@ -28,7 +29,9 @@ __all__ = [
     "iter_chunks",
     "needs_json_encoding",
     "read_all",
+    "rechunk",
     "sanitize_mime_type",
+    "skip_bom",
     "to_buffer",
 ]
 
@@ -38,6 +41,9 @@ CHUNK_BYTES = 1024 * 1024
 Payload: TypeAlias = "object | str | Buffer | BinaryIO | Iterator[Buffer]"
 """Bytes, text, an open binary file, an iterator of chunks, or an object that can be encoded as JSON."""
 
+
+UTF8_BOM = b"\xef\xbb\xbf"
+"""U+FEFF, which some programs write before their JSON or text."""
 
 _MAX_BYTES_AROUND_ITEMS = 1024
 """If no more payload bytes than these are outside the items, the items count as most of the payload."""
@@ -158,6 +164,12 @@ def _stringify_key(key: object) -> object:
     return text
 
 
+def skip_bom(data: Buffer) -> memoryview:
+    """Return a payload without the byte order mark that it may start with. Functions that parse JSON refuse a mark."""
+    view = memoryview(data)
+    return view[len(UTF8_BOM) :] if view[: len(UTF8_BOM)] == UTF8_BOM else view
+
+
 def needs_json_encoding(payload: Payload) -> bool:
     """Return whether a payload is an object to encode, not bytes, text or a stream."""
     return not isinstance(payload, bytes | str) and not _is_stream(payload) and _as_memoryview(payload) is None
@@ -197,8 +209,8 @@ def iter_chunks(payload: Payload) -> Iterator[Buffer]:
         return (view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES))
     # Tested first: a file is also an iterator of lines, and one line may be as long as the file.
     if callable(getattr(payload, "read", None)):
-        return _rechunk(_read_chunks(cast("_ReadableFile", payload)))
-    return _rechunk(cast("Iterator[object]", payload))
+        return rechunk(_read_chunks(cast("_ReadableFile", payload)))
+    return rechunk(cast("Iterator[object]", payload))
 
 
 def _read_chunks(file: _ReadableFile) -> Iterator[object]:
@@ -212,7 +224,8 @@ def _read_chunks(file: _ReadableFile) -> Iterator[object]:
         yield chunk
 
 
-def _rechunk(chunks: Iterable[object]) -> Iterator[bytes]:
+def rechunk(chunks: Iterable[object]) -> Iterator[bytes]:
+    """Return chunks of any size as chunks of `CHUNK_BYTES`."""
     buffer = bytearray()
     for chunk in chunks:
         view = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else _as_memoryview(chunk)

@@ -2,9 +2,10 @@
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +16,8 @@ from forebay.arguments import short_repr
 from forebay.errors import ForebayError, InvalidArgument, StoreFull
 from forebay.store.backends import Backend, Upload
 from forebay.store.cache import LRUCache
-from forebay.store.frames import WriteProgress, build_footer, write_frames
+from forebay.store.decoding import CannotOpen, find_decoding
+from forebay.store.frames import WriteProgress, build_footer, read_written, write_frames
 from forebay.store.handles import (
     MAX_NAME_LENGTH,
     MAX_PREVIEW_BYTES,
@@ -37,7 +39,9 @@ from forebay.store.payload import (
     is_mostly_items,
     iter_chunks,
     needs_json_encoding,
+    rechunk,
     sanitize_mime_type,
+    skip_bom,
     to_buffer,
 )
 from forebay.store.quota import Quota, QuotaExceeded
@@ -62,6 +66,10 @@ _MAX_WATCHED_PRINCIPALS = 4096
 
 _SNIFFED_BYTES = 16384
 """Bytes at the start of a payload from which its MIME type is detected."""
+
+
+_GZIP_MIME_TYPES = {"application/gzip", "application/x-gzip", "application/octet-stream"}
+"""MIME types that say nothing of the text in a gzip payload."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +148,7 @@ class PayloadWriter:
         if mime_type is None and needs_json_encoding(payload):
             mime_type = "application/json"
         if self._redactions:
-            payload = apply_redactions(payload, self._redactions)
+            payload = apply_redactions(payload, self._redactions, mime_type)
         data = to_buffer(payload)
         handle = new_handle(request.handle_length or self._options.handle_length)
 
@@ -151,24 +159,49 @@ class PayloadWriter:
 
         upload = self._backend.create(handle)
         outline_future = self._start_outline(data)
+        write = functools.partial(
+            write_frames, upload=upload, compress=self._options.compression == "zstd", get_pool=self._get_pool
+        )
         try:
-            written, findings, parts = write_frames(
+            written, findings, parts = write(
                 iter_chunks(payload if data is None else data),
                 Survey(is_json_mime_type(mime_type)),
-                upload,
-                compress=self._options.compression == "zstd",
-                get_pool=self._get_pool,
                 on_progress=on_progress,
             )
             if parts and request.progress is not None:
                 request.progress(written.payload_bytes)
+            size, frames, stored_bytes = written.payload_bytes, written.frames, written.stored_bytes
+            decoding_meta: dict[str, Any] = {}
+            if findings.nature == "binary":
+                read_chunks = functools.partial(_read_again, written, parts, upload)
+                try:
+                    decoding = find_decoding(read_chunks, mime_type)
+                except CannotOpen as error:
+                    decoding, decoding_meta = None, {"note": f"not opened: this gzip payload {error}"}
+                if decoding is not None:
+                    if parts:
+                        upload.write(parts)
+                    original_bytes = stored_bytes
+                    is_json = is_json_mime_type(None if mime_type in _GZIP_MIME_TYPES else mime_type)
+                    written, findings, parts = write(
+                        rechunk(decoding.decode(read_chunks())),
+                        Survey(is_json),
+                        on_progress=lambda text: self._check_quota(
+                            request.principal, original_bytes + text.stored_bytes
+                        ),
+                        is_text=True,
+                    )
+                    frames, stored_bytes = frames + written.frames, stored_bytes + written.stored_bytes
+                    mime_type = None if mime_type in _GZIP_MIME_TYPES else mime_type
+                    data = None
+                    decoding_meta = {"decoded_from": decoding.name, "text_bytes": written.payload_bytes}
             items = findings.items if is_mostly_items(findings.items, written.payload_bytes) else None
             head = bytes(memoryview(written.first_chunk)[:_SNIFFED_BYTES])
             created_at, expires_at = self._get_lifetime(request.ttl)
             meta: dict[str, Any] = {
                 "handle": handle,
                 "mime_type": _resolve_mime_type(mime_type, findings.nature, head),
-                "size_bytes": written.payload_bytes,
+                "size_bytes": size,
                 "nature": findings.nature,
                 "item_count": None if items is None else len(items),
                 "items_path": None if items is None else items.path,
@@ -177,16 +210,19 @@ class PayloadWriter:
                 "expires_at": expires_at,
                 "principal": request.principal,
                 "source_tool": request.source_tool,
+                **decoding_meta,
             }
-            footer = build_footer(meta, findings.items, findings.lines, written.frames)
+            footer = build_footer(meta, findings.items, findings.lines, frames)
             upload.write([*parts, footer])
-            extension = choose_extension(meta["mime_type"], findings.nature)
-            stored_bytes = written.stored_bytes + len(footer)
+            # `zstd -dc` returns the payload as it was put.
+            is_zipped = meta.get("decoded_from", "").startswith("gzip")
+            extension = "gz" if is_zipped else choose_extension(meta["mime_type"], findings.nature)
+            stored_bytes += len(footer)
             self._commit(upload, request.principal, stored_bytes, extension)
             self._sweeper.note_stored(handle, stored_bytes, request.principal, created_at)
         finally:
             upload.abort()
-        return _make_descriptor(meta, written.first_chunk)
+        return _make_descriptor(meta, findings.lines, written.first_chunk)
 
     def _get_lifetime(self, ttl: float | None) -> tuple[float, float]:
         """Return the times at which a payload is created and expires."""
@@ -198,9 +234,9 @@ class PayloadWriter:
 
     def _start_outline(self, data: Buffer | None) -> Future[str] | None:
         """Start to outline a large payload that looks like JSON, in parallel to writing it."""
-        if data is None or len(view := memoryview(data)) <= CHUNK_BYTES or view[0] not in b"[{":
+        if data is None or len(view := skip_bom(data)) <= CHUNK_BYTES or view[0] not in b"[{":
             return None
-        return self._get_pool().submit(outline, data, _MAX_OUTLINE_BYTES)
+        return self._get_pool().submit(outline, view, _MAX_OUTLINE_BYTES)
 
     def _check_quota(self, principal: str | None, size: int) -> None:
         """Raise `StoreFull` early if a payload will not fit. Other payloads are evicted only after it is written."""
@@ -254,7 +290,14 @@ class PayloadWriter:
                 self._pool.shutdown()
 
 
-def _make_descriptor(meta: dict[str, Any], head: Buffer) -> Descriptor:
+def _read_again(written: WriteProgress, parts: Sequence[Buffer], upload: Upload) -> Iterator[Buffer]:
+    """Return the chunks of a payload that was just written, or is about to be: `parts` are those of a short one."""
+    if parts or not written.frames:
+        return iter([written.first_chunk] if written.frames else [])
+    return rechunk(read_written(written.frames, upload))
+
+
+def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, head: Buffer) -> Descriptor:
     descriptor = Descriptor(
         output_handle=meta["handle"],
         mime_type=meta["mime_type"],
@@ -264,8 +307,11 @@ def _make_descriptor(meta: dict[str, Any], head: Buffer) -> Descriptor:
         expires_at=format_timestamp(meta["expires_at"]),
         items_path=meta["items_path"],
         outline=meta["outline"],
+        line_count=None if lines is None else len(lines),
+        decoded_from=meta.get("decoded_from"),
+        note=meta.get("note"),
     )
-    return descriptor.fit(_MAX_DESCRIPTOR_BYTES, source=None if meta["nature"] == "binary" else head)
+    return descriptor.fit(_MAX_DESCRIPTOR_BYTES, source=None if meta["nature"] == "binary" else skip_bom(head))
 
 
 def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
@@ -286,7 +332,7 @@ def _finish_outline(
     if data is None and progress.payload_bytes == len(memoryview(progress.first_chunk)):
         data = progress.first_chunk
     if data is not None:
-        return outline(data, _MAX_OUTLINE_BYTES)
+        return outline(skip_bom(data), _MAX_OUTLINE_BYTES)
     return _outline_first_items(progress.first_chunk, findings.items)
 
 

@@ -1,5 +1,6 @@
 """Opening stored payloads by handle, and reading them: only the frames that are needed, or all of them."""
 
+import dataclasses
 import functools
 import io
 import mmap
@@ -18,6 +19,7 @@ from forebay.store.backends.filesystem import translate_os_errors
 from forebay.store.cache import LRUCache
 from forebay.store.frames import Footer, read_footer
 from forebay.store.handles import OPERATOR, Principal, is_handle
+from forebay.store.payload import skip_bom
 from forebay.store.threads import fork_safe_lock
 
 __all__ = [
@@ -69,8 +71,24 @@ class View(Protocol):
     def lines(self) -> ItemIndex | None:
         """The index of the lines, unless the view is binary."""
 
+    @property
+    def decoded_from(self) -> str | None:
+        """What the text of the view was decoded from, such as `gzip`; `None` if the payload is as it was put."""
+
+    @property
+    def original(self) -> "ByteView":
+        """The bytes that were put, or those of a value inside."""
+
     def read(self, start: int, end: int) -> memoryview:
         """Read the bytes from `start` to `end`."""
+
+
+class ByteView(Protocol):
+    """Bytes that pages are built from."""
+
+    @property
+    def size(self) -> int: ...
+    def read(self, start: int, end: int) -> memoryview: ...
 
 
 class ValueView:
@@ -78,6 +96,7 @@ class ValueView:
 
     nature = "json"
     origin = 0
+    decoded_from = None
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -85,6 +104,10 @@ class ValueView:
         # Only an array has items: a path to an object means the whole object, not an array inside it.
         self.items = index_items(data, "", validate=False) if bytes(data[:1]) == b"[" else None
         self.items_path = ""
+
+    @property
+    def original(self) -> ByteView:
+        return self
 
     @functools.cached_property
     def lines(self) -> ItemIndex:
@@ -99,12 +122,17 @@ class ArrayView:
 
     nature = "json"
     items_path = ""
+    decoded_from = None
 
     def __init__(self, reader: "PayloadReader", index: ItemIndex) -> None:
         self._reader = reader
         self.items = index
         self.origin = index.start
         self.size = index.end - index.start
+
+    @property
+    def original(self) -> ByteView:
+        return self
 
     @functools.cached_property
     def lines(self) -> ItemIndex:
@@ -120,18 +148,28 @@ class ArrayView:
 
 
 class PayloadReader:
-    """A view of a whole stored payload."""
+    """A view of a whole stored payload: of its text, if it was decoded."""
 
     origin = 0
 
     def __init__(self, blob: Blob, footer: Footer) -> None:
         self._blob = blob
         self.footer = footer
+        self._content = footer.text or footer
         self._last_read = (0, memoryview(b""))
 
     @property
     def size(self) -> int:
-        return self.footer.size
+        return self._content.size
+
+    @property
+    def decoded_from(self) -> str | None:
+        return self.footer.meta.get("decoded_from")
+
+    @property
+    def original(self) -> "PayloadReader":
+        """A reader of the bytes that were put, of the same file. Only one of the two is closed."""
+        return PayloadReader(self._blob, dataclasses.replace(self.footer, text=None))
 
     @property
     def version(self) -> object:
@@ -162,7 +200,7 @@ class PayloadReader:
 
     def read_frames(self, start: int, end: int) -> tuple[int, memoryview]:
         """Read the frames that hold the bytes from `start` to `end`. Return their payload offset and their content."""
-        base, data = self.footer.read_frames(self._blob, start, end)
+        base, data = self._content.read_frames(self._blob, start, end)
         return base, memoryview(data)
 
     def read(self, start: int, end: int) -> memoryview:
@@ -184,9 +222,9 @@ class PayloadReader:
     def read_all(self) -> Buffer:
         """Read the whole payload. A large one is mapped from a file, so that the system can reclaim its memory."""
         if self.size <= _MAX_IN_MEMORY_BYTES:
-            return b"".join(self.footer.iter_chunks(self._blob))
+            return b"".join(self._content.iter_chunks(self._blob))
         with translate_os_errors, tempfile.TemporaryFile() as file:
-            for chunk in self.footer.iter_chunks(self._blob):
+            for chunk in self._content.iter_chunks(self._blob):
                 file.write(chunk)
             file.flush()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -216,7 +254,7 @@ def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buff
         match = _ITEM_NUMBER_PATTERN.match(rest)
         if match is not None:
             return _read_inside_item(reader, index, path, int(match[1]), rest[match.end() :])
-    data = memoryview(read_payload())
+    data = skip_bom(read_payload())
     start, end = locate(data, path)
     return data[start:end]
 
@@ -236,7 +274,7 @@ class PayloadFile(io.RawIOBase):
     """A stored payload as a seekable file, which closes its reader when it is closed."""
 
     def __init__(self, reader: PayloadReader) -> None:
-        self._reader = reader
+        self._reader = reader.original
         self._pos = 0
         self._base = 0
         self._data = memoryview(b"")

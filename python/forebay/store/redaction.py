@@ -4,9 +4,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from forebay._core import Redactor, replace_texts
+from forebay._core import Redactor, Survey, replace_texts
 from forebay.errors import InvalidArgument, RedactionFailed
-from forebay.store.payload import Payload, read_all
+from forebay.store.decoding import CannotOpen, find_decoding
+from forebay.store.payload import Payload, iter_chunks, read_all
 
 __all__ = ["PayloadRedaction", "TextRedaction", "apply_redactions", "make_redactions"]
 
@@ -42,9 +43,38 @@ def make_redactions(
     return tuple(entry if isinstance(entry, PayloadRedaction) else PayloadRedaction(entry) for entry in entries)
 
 
-def apply_redactions(payload: Payload, redactions: Sequence[PayloadRedaction]) -> bytes:
-    """Return a whole payload without its secrets. Raises `RedactionFailed` if a redaction raises."""
+def apply_redactions(payload: Payload, redactions: Sequence[PayloadRedaction], mime_type: str | None = None) -> bytes:
+    """Return a whole payload without its secrets.
+
+    A payload that readers see decoded is redacted as they see it. If that changes the text, the text is returned, in
+    UTF-8. Raises `RedactionFailed` if a redaction raises, or if a gzip payload cannot be opened.
+    """
     data = bytes(read_all(payload))
+    text = _decode(data, mime_type)
+    redacted = _apply(data, redactions)
+    if text is None:
+        return redacted
+    redacted_text = _apply(text, redactions)
+    # The encoded bytes may hold a secret as well, such as the file name in a gzip header.
+    return data if redacted == data and redacted_text == text else redacted_text
+
+
+def _decode(data: bytes, mime_type: str | None) -> bytes | None:
+    """Return what is in a payload that is not UTF-8, as its readers see it; `None` for any other payload."""
+    survey = Survey(is_json=False)
+    survey.feed(data)
+    if survey.finish().nature != "binary":
+        return None
+    try:
+        decoding = find_decoding(lambda: iter_chunks(data), mime_type)
+        return None if decoding is None else b"".join(decoding.decode(iter_chunks(data)))
+    except CannotOpen as error:
+        raise RedactionFailed(
+            f"this gzip payload {error}, so secrets cannot be removed from it; nothing was stored"
+        ) from None
+
+
+def _apply(data: bytes, redactions: Sequence[PayloadRedaction]) -> bytes:
     for redact in redactions:
         try:
             data = redact(data)

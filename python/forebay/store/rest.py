@@ -4,6 +4,7 @@ import orjson
 
 from forebay._core import dissect, members
 from forebay.errors import InvalidJSON
+from forebay.store.payload import UTF8_BOM
 from forebay.store.reader import View
 
 __all__ = ["find_rest"]
@@ -39,7 +40,7 @@ def find_rest(view: View) -> tuple[int, dict[str, int]] | None:
     if outside > _MAX_SCAN_BYTES:
         return outside, {}
     # The items themselves need not be read: an empty array takes their place.
-    document = b"".join((view.read(0, start), b"[]", view.read(end, view.size)))
+    document = b"".join((view.read(0, start), b"[]", view.read(end, view.size))).removeprefix(UTF8_BOM)
     try:
         sizes = _measure_values(document, keys)
     except (InvalidJSON, orjson.JSONDecodeError):

@@ -56,12 +56,17 @@ class SearchPage:
     much of the text around it as fits, or `None` if these bytes are not text."""
     next_start: int | None
     eof: bool
+    decoded_from: str | None = None
+    """What the text was decoded from, such as `gzip`. Offsets are then those of the text in UTF-8."""
     context_offsets: tuple[int, ...] = ()
     """The byte in its `context` at which each match begins. Not sent."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in the order they are sent in."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "context_offsets"}
+        page = {name: getattr(self, name) for name in self.__slots__ if name != "context_offsets"}
+        if self.decoded_from is None:
+            del page["decoded_from"]
+        return page
 
     def to_json(self) -> bytes:
         """Return the page as JSON."""
@@ -83,7 +88,7 @@ def search_payload(
         check_flag(name, getattr(request, name))
     request = dataclasses.replace(request, start=min(request.start, MAX_OFFSET))
     size_of = functools.partial(escaped_size, escape_levels=request.escape_levels, is_ascii=request.is_ascii)
-    empty_page = SearchPage(handle, request.pattern, request.start, (), view.size, False)
+    empty_page = SearchPage(handle, request.pattern, request.start, (), view.size, False, view.decoded_from)
     remaining = request.max_bytes - size_of(empty_page.to_json())
     if remaining < 0:
         raise InvalidArgument(
@@ -115,22 +120,31 @@ def search_payload(
                 described, offset = _shorten_match(match, find_again, context, remaining, size_of)
             size = _measure_match(described, size_of)
             if size > remaining:
-                return _build_page(handle, request, matches, offsets, next_start)
+                return _build_page(empty_page, request, matches, offsets, next_start)
             remaining -= size
             matches.append(described)
             offsets.append(offset)
             next_start = match.end
         next_start = result.next_start
-    return _build_page(handle, request, matches, offsets, next_start)
+    return _build_page(empty_page, request, matches, offsets, next_start)
 
 
 def _build_page(
-    handle: str, request: SearchRequest, matches: list[dict[str, Any]], offsets: list[int], next_start: int | None
+    empty_page: SearchPage,
+    request: SearchRequest,
+    matches: list[dict[str, Any]],
+    offsets: list[int],
+    next_start: int | None,
 ) -> SearchPage:
     if next_start is not None and not matches:
         raise InvalidArgument(f"max_bytes={request.max_bytes} is too small for a match of this pattern; ask for more")
-    is_last = next_start is None
-    return SearchPage(handle, request.pattern, request.start, tuple(matches), next_start, is_last, tuple(offsets))
+    return dataclasses.replace(
+        empty_page,
+        matches=tuple(matches),
+        context_offsets=tuple(offsets),
+        next_start=next_start,
+        eof=next_start is None,
+    )
 
 
 def _find_matches(

@@ -20,7 +20,7 @@ from forebay.store.handles import OPERATOR, Descriptor, Principal, format_timest
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, build_page
-from forebay.store.payload import Payload
+from forebay.store.payload import Payload, skip_bom
 from forebay.store.put import PayloadWriter, PutRequest
 from forebay.store.quota import Quota
 from forebay.store.reader import (
@@ -78,6 +78,8 @@ class StoredOutput:
     expires_at: str
     source_tool: str | None
     principal: str | None
+    decoded_from: str | None = None
+    """What the text of the payload was decoded from, such as `gzip`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary."""
@@ -101,6 +103,7 @@ class StoredOutput:
             expires_at=format_timestamp(meta["expires_at"]),
             source_tool=meta["source_tool"],
             principal=meta["principal"],
+            decoded_from=reader.decoded_from,
         )
 
 
@@ -351,7 +354,7 @@ class Store:
         with self._open_reader(handle, principal) as reader:
             if reader.nature not in ("json", "ndjson"):
                 raise InvalidFormat("only JSON has an outline; fetch this payload as text or bytes")
-            shape = _core.outline(self._catalog.read_payload(reader), max_bytes)
+            shape = _core.outline(skip_bom(self._catalog.read_payload(reader)), max_bytes)
             self._record_read(reader, "outline", len(shape.encode()))
             return shape
 

@@ -6,6 +6,9 @@ use crate::validate::Utf8Validator;
 /// Bytes that go through every check before the next ones do, so that they stay in the cache.
 const PIECE_BYTES: usize = 32 * 1024;
 
+/// U+FEFF in UTF-8. Some programs write it before their JSON.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Type of a payload, judged by its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nature {
@@ -32,9 +35,13 @@ pub struct Findings {
 
 /// Detects the type of a payload that arrives in pieces, and indexes it. The result does not depend on where
 /// the payload is cut.
+///
+/// JSON may start with a byte order mark. Offsets in the index count it.
 #[derive(Debug, Clone)]
 pub struct Survey {
     json: Json,
+    /// How many bytes of a byte order mark the payload has started with; `None` once other bytes followed.
+    marked: Option<usize>,
     /// `None` once the payload is known to be binary.
     text: Option<(Utf8Validator, LineIndexer)>,
 }
@@ -58,7 +65,7 @@ impl Survey {
             Some(true) => Json::Possible(indexer()),
             Some(false) => Json::No,
         };
-        Self { json, text: Some((Utf8Validator::default(), LineIndexer::default())) }
+        Self { json, marked: Some(0), text: Some((Utf8Validator::default(), LineIndexer::default())) }
     }
 
     /// Feeds the next piece of the payload.
@@ -70,8 +77,27 @@ impl Survey {
                 return;
             }
             lines.feed(piece);
-            self.feed_json(piece);
+            let rest = self.skip_mark(piece);
+            self.feed_json(rest);
         }
+    }
+
+    /// Returns a piece without the byte order mark that the payload may start with. The indexer gets white space
+    /// for the mark, so that its offsets are those of the payload.
+    fn skip_mark<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
+        let Some(marked) = self.marked else { return piece };
+        let missing = &BYTE_ORDER_MARK[marked..];
+        let found = piece.iter().zip(missing).take_while(|(byte, expected)| byte == expected).count();
+        if found == missing.len() {
+            self.marked = None;
+            self.feed_json(&[b' '; BYTE_ORDER_MARK.len()]);
+        } else if found == piece.len() {
+            self.marked = Some(marked + found);
+        } else {
+            // The rest of a character that starts like the mark is not JSON either.
+            self.marked = None;
+        }
+        &piece[found..]
     }
 
     fn feed_json(&mut self, piece: &[u8]) {
@@ -130,9 +156,10 @@ mod tests {
             return Findings { nature: Nature::Binary, items: None, lines: None };
         }
         let lines = Some(index_lines(bytes));
-        let trimmed = bytes.trim_ascii_start();
-        let tries_json = is_json.unwrap_or(matches!(trimmed.first(), Some(b'[' | b'{')));
-        let items = if tries_json { index_items(bytes, None, true).ok() } else { None };
+        let blanked = bytes.strip_prefix(BYTE_ORDER_MARK).map(|rest| [b"   ", rest].concat());
+        let json = blanked.as_deref().unwrap_or(bytes);
+        let tries_json = is_json.unwrap_or(matches!(json.trim_ascii_start().first(), Some(b'[' | b'{')));
+        let items = if tries_json { index_items(json, None, true).ok() } else { None };
         let nature = match &items {
             Some(items) if items.is_ndjson() => Nature::Ndjson,
             Some(_) => Nature::Json,
@@ -154,6 +181,11 @@ mod tests {
         let nature = |bytes: &[u8]| survey(&[bytes], None).nature;
         assert_eq!(nature(b" \n [1,2]"), Nature::Json);
         assert_eq!(nature(b"{\"a\":1}\n{\"a\":2}\n"), Nature::Ndjson);
+        assert_eq!(nature("\u{feff}[1,2]".as_bytes()), Nature::Json);
+        assert_eq!(nature("\u{feff}{}\n{}".as_bytes()), Nature::Ndjson);
+        assert_eq!(nature("\u{feff}text".as_bytes()), Nature::Text);
+        assert_eq!(nature("\u{feff}\u{feff}[1]".as_bytes()), Nature::Text);
+        assert_eq!(nature("\u{feff}".as_bytes()), Nature::Text);
         assert_eq!(nature(b"[INFO] started"), Nature::Text);
         assert_eq!(nature(b"[1,2"), Nature::Text);
         assert_eq!(nature(b"42"), Nature::Text);
@@ -173,7 +205,7 @@ mod tests {
                     Just(b'['), Just(b']'), Just(b'{'), Just(b'}'), Just(b'"'), Just(b'1'), Just(b','), Just(b':'),
                     Just(b'\n'), Just(b' '), Just(0xc3), Just(0xa9), any::<u8>(),
                 ], 0..40),
-                "[ \n]{0,3}(\\[(1,|\"é\",){0,20}1\\]\n?){0,3}".prop_map(String::into_bytes),
+                "\u{feff}?\u{fefe}?[ \n]{0,3}(\\[(1,|\"é\",){0,20}1\\]\n?){0,3}".prop_map(String::into_bytes),
             ],
             is_json in any::<Option<bool>>(),
         ) {

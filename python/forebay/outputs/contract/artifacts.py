@@ -9,7 +9,7 @@ from forebay.arguments import short_repr
 from forebay.errors import InvalidArgument, InvalidFormat
 from forebay.outputs.contract.context import ResponseContext, find_context, record_failure
 from forebay.store.handles import extract_handle
-from forebay.store.payload import Payload
+from forebay.store.payload import UTF8_BOM, Payload
 
 if TYPE_CHECKING:
     from forebay.store import Store
@@ -56,9 +56,13 @@ def retrieve_artifact(ref: str, *, store: "Store | None" = None) -> Any:
         )
     context, handle = find_context(store), str(extract_handle(ref))
     store = context.open_store()
-    nature = store.stat(handle, principal=context.principal).nature
+    stored = store.stat(handle, principal=context.principal)
+    nature = stored.nature
     with store.open(handle, principal=context.principal) as file:
         data = file.read()
+    if stored.decoded_from is not None:
+        with store.open_view(handle, principal=context.principal) as view:
+            data = bytes(view.read(0, view.size))
     try:
         return _decode(nature, data)
     except (ValueError, RecursionError) as error:
@@ -72,7 +76,7 @@ def _decode(nature: str, data: bytes) -> Any:
         case "json":
             return json.loads(data)
         case "ndjson":
-            return [json.loads(row) for row in data.splitlines() if row.strip()]
+            return [json.loads(row) for row in data.removeprefix(UTF8_BOM).splitlines() if row.strip()]
         case "text":
             return data.decode()
     return data

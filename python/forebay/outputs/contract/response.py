@@ -24,6 +24,7 @@ from forebay.store.payload import (
     is_mostly_items,
     needs_json_encoding,
     read_all,
+    skip_bom,
 )
 from forebay.store.redaction import apply_redactions
 
@@ -91,7 +92,7 @@ class PayloadView:
 
     def _to_json(self) -> Buffer:
         if self.nature in ("json", "ndjson"):
-            return self._data
+            return skip_bom(self._data)
         if self.nature == "binary":
             head = bytes(memoryview(self._data)[:_SNIFFED_BYTES])
             return orjson.dumps(
@@ -149,12 +150,12 @@ class PayloadView:
                 return False
             case "text":
                 return self.size <= _MAX_COMPARED_BYTES and excerpt == orjson.dumps(bytes(self._data).decode())
-        if excerpt == self._data:
+        if excerpt == self._document:
             return True
         return self.size <= _MAX_COMPARED_BYTES and excerpt == self._strip_whitespace()
 
     def _strip_whitespace(self) -> bytes:
-        data = bytes(self._data)
+        data = bytes(self._document)
         if self.nature == "json":
             return _STRING_OR_SPACE_PATTERN.sub(_drop_white_space, data)
         rows = [_STRING_OR_SPACE_PATTERN.sub(_drop_white_space, row) for row in data.splitlines()]
@@ -245,7 +246,7 @@ def build_response(
     mime_type = mime_type or ("application/json" if needs_json_encoding(data) else None)
     payload = read_all(data)
     try:
-        redacted = apply_redactions(payload, context.redactions) if context.redactions else payload
+        redacted = apply_redactions(payload, context.redactions, mime_type) if context.redactions else payload
         view = PayloadView(redacted, limits, mime_type)
         summary = redact_text(summarize(view), context)
     except RedactionFailed as error:

@@ -31,6 +31,7 @@ from forebay.outputs.references.reference import (
 from forebay.outputs.schemas import accepts_text
 from forebay.store import Store
 from forebay.store.handles import extract_handle, is_handle
+from forebay.store.payload import UTF8_BOM
 from forebay.store.reader import View
 from forebay.wire.messages import LazyJSON
 
@@ -53,7 +54,6 @@ _MAX_JOURNAL_PATH_LENGTH = 256
 """Maximum characters of a path in the journal; clients may send paths of any length."""
 _MAX_LEADING_SPACE = 64
 """Maximum bytes of whitespace to skip to find out whether a JSON value is a string."""
-_UTF8_BOM = b"\xef\xbb\xbf"
 _READ_CHUNK_BYTES = 1 << 20
 
 _Path: TypeAlias = tuple[str | int, ...]
@@ -233,6 +233,9 @@ class ReferenceResolver:
                 yield stack.enter_context(self._roots.open(reference.target))
                 return
             view = self._open_stored(reference, principal, stack)
+            if reference.is_base64 and view.decoded_from is not None:
+                yield view.original
+                return
             is_string = (
                 view.nature == "json" and bytes(view.read(0, min(_MAX_LEADING_SPACE, view.size))).lstrip()[:1] == b'"'
             )
@@ -322,7 +325,7 @@ class _CallResolution:
         # With an empty path the reference stands for all arguments, which are always an object, never text.
         if path and accepts_text(self.schema, path):
             return ResolvedValue(_check_is_text(data, reference))
-        data = _check_is_json(data.removeprefix(_UTF8_BOM), reference)
+        data = _check_is_json(data.removeprefix(UTF8_BOM), reference)
         if not path and not data.lstrip().startswith(b"{"):
             raise InvalidArgument(
                 f"the arguments of a tool are an object, and what is in {_format_target(reference)} is none"

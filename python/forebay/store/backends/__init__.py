@@ -44,6 +44,9 @@ class Upload(Protocol):
     """An object being written, invisible until it is committed."""
 
     def write(self, parts: Sequence[Buffer]) -> None: ...
+    def read(self, start: int, length: int) -> bytes:
+        """Read a range of what was written."""
+
     def commit(self, extension: str) -> None:
         """Make the object visible atomically. `extension` is for people who look at the files."""
 

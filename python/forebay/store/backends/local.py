@@ -37,7 +37,7 @@ __all__ = ["LocalBackend", "LocalCounters", "open_locked"]
 
 _FILE_PATTERN = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
 _MAX_WRITEV_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
-_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE_OPEN_FLAGS
+_CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFE_OPEN_FLAGS
 _READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
 _COUNT_FORMAT = struct.Struct("<qq")
 _USED_BYTES_FORMAT = struct.Struct("<q")
@@ -279,6 +279,9 @@ class LocalUpload:
                     # A nearly full disk stores only a part of the data; writing the remaining part raises the error.
                     _write_all(self._fd, memoryview(b"".join(batch))[written:])
 
+    def read(self, start: int, length: int) -> bytes:
+        return _read_range(self._fd, start, length)
+
     def commit(self, extension: str) -> None:
         with translate_os_errors:
             if self._backend.is_durable:
@@ -325,6 +328,17 @@ def _write_all(fd: int, view: memoryview) -> None:
         view = view[os.write(fd, view) :]
 
 
+def _read_range(fd: int, start: int, length: int) -> bytes:
+    with translate_os_errors:
+        data = os.pread(fd, length, start)
+        while len(data) < length:
+            chunk = os.pread(fd, length - len(data), start + len(data))
+            if not chunk:
+                break
+            data += chunk
+        return data
+
+
 class LocalBlob:
     """A file that is open for reading. It stays readable after it is deleted."""
 
@@ -342,14 +356,7 @@ class LocalBlob:
         self.version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def read(self, start: int, length: int) -> bytes:
-        with translate_os_errors:
-            data = os.pread(self._fd, length, start)
-            while len(data) < length:
-                chunk = os.pread(self._fd, length - len(data), start + len(data))
-                if not chunk:
-                    break
-                data += chunk
-            return data
+        return _read_range(self._fd, start, length)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
