@@ -1,4 +1,4 @@
-"""What a model should see of the gateway through a client. Each check is a column of the table."""
+"""Checks of what a model sees of the gateway through a client. Each is a column of `docs/clients.md`."""
 
 import dataclasses
 import json
@@ -10,34 +10,34 @@ from clients.apis import Part, Picture
 from clients.script import LARGE_RESULTS, PAGES, PATTERN, Conversation
 
 ROWS = 20_000
-_ROW_NUMBERS = {"network": "id", "extract_data": "id", "trace": "seq"}
+_ROW_NUMBER_FIELDS = {"network": "id", "extract_data": "id", "trace": "seq"}
 """The field of a row that holds its number, for each tool with a large result."""
 
 _DESCRIPTOR_KEYS = {"output_handle", "preview", "item_count"}
 _PAGE_KEYS = {"output_handle", "offset", "returned", "next_offset", "content"}
-_LINK = "forebay://output/"
+_RESOURCE_LINK_PREFIX = "forebay://output/"
 _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF")
 
 
 class CheckFailed(Exception):
-    """What the model saw is not what it should see."""
+    """The model did not see what it should see."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Expectation:
-    """What a client shows to the model, whatever the server does."""
+    """What a client is known to show to the model. The server cannot change this."""
 
     lists_tools: bool = True
     """Whether the client lists our tools from the start. Otherwise the model has to search for them."""
     shows_instructions: bool = True
     shows_pictures: bool = True
     copies_with_schema: int = 1
-    """How often the model sees the descriptor of such a result: as text, as structured content, or both."""
+    """Descriptors that the model sees if the tool has an output schema: 2 if in text and in structured content."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """What was seen in the run of a client, and what it is compared with."""
+    """The conversation of one client, and what the checks compare it with."""
 
     conversation: Conversation
     expected: Expectation
@@ -59,9 +59,9 @@ def check_tools(observation: Observation) -> str:
     for tool, parameter in {"output_fetch": "offset", "output_search": "pattern"}.items():
         if tool not in conversation.known:
             raise CheckFailed(f"{tool} is neither listed nor found by a search")
-        # In JSON Schema or in TypeScript.
+        # Clients write parameters as JSON Schema or as TypeScript.
         if not re.search(rf'\b{parameter}(":|\?:|:)', conversation.known[tool]):
-            raise CheckFailed(f"{tool} comes without its parameter {parameter}")
+            raise CheckFailed(f"{tool} is shown without its parameter {parameter}")
     is_listed = conversation.is_listed("output_fetch") and conversation.is_listed("output_search")
     if is_listed is not observation.expected.lists_tools:
         raise CheckFailed("listed, unexpectedly" if is_listed else "found only by a search")
@@ -80,17 +80,17 @@ def check_instructions(observation: Observation) -> str:
 
 
 def check_list(observation: Observation) -> str:
-    """A large list is a descriptor, once."""
+    """The model gets one descriptor in place of a large list."""
     return _check_descriptor(observation, "network", 1)
 
 
 def check_list_with_schema(observation: Observation) -> str:
-    """A large list of a tool with an output schema is a descriptor, once for each form that the client shows."""
+    """The same for a tool with an output schema: one descriptor for each form of the result that the client shows."""
     return _check_descriptor(observation, "extract_data", observation.expected.copies_with_schema)
 
 
 def check_text(observation: Observation) -> str:
-    """Large text is a descriptor, once."""
+    """The model gets one descriptor in place of a large text."""
     return _check_descriptor(observation, "trace", 1)
 
 
@@ -105,9 +105,9 @@ def check_pages(observation: Observation) -> str:
                 shown = sum(map(len, observation.texts(step)))
                 raise CheckFailed(f"{step}: {len(pages)} whole pages in {shown:,} characters")
             (page,) = pages
-            numbers = [item[_ROW_NUMBERS[tool]] for item in page["content"]]
+            numbers = [item[_ROW_NUMBER_FIELDS[tool]] for item in page["content"]]
             if not numbers or numbers != list(range(row, row + page["returned"])) or page["offset"] != row:
-                raise CheckFailed(f"{step}: rows {numbers[:1]} to {numbers[-1:]} in place of {row} and on")
+                raise CheckFailed(f"{step}: rows {numbers[:1]} to {numbers[-1:]} in place of rows from {row} on")
             row = page["next_offset"]
             if row != numbers[-1] + 1:
                 raise CheckFailed(f"{step}: next_offset is {row} after row {numbers[-1]}")
@@ -158,13 +158,13 @@ def _check_descriptor(observation: Observation, step: str, copies: int) -> str:
         raise CheckFailed("the copies of the descriptor differ")
     if whole[0]["item_count"] != ROWS or not whole[0]["preview"]:
         raise CheckFailed(f"item_count is {whole[0]['item_count']}, preview is {str(whole[0]['preview'])[:40]!r}")
-    if any(_LINK in text for text in texts):
-        raise CheckFailed("a resource link beside the descriptor")
+    if any(_RESOURCE_LINK_PREFIX in text for text in texts):
+        raise CheckFailed("there is a resource link beside the descriptor")
     return f"{sum(map(len, texts)):,} characters"
 
 
 def _find_objects(texts: Sequence[str], keys: set[str]) -> list[Mapping[str, Any]]:
-    """Return every JSON object with all of `keys`, also inside of other JSON and of strings in it."""
+    """Return every JSON object that has all `keys`, including objects in other JSON and in strings of that JSON."""
     return [found for text in texts for found in _walk_text(text) if found.keys() >= keys]
 
 

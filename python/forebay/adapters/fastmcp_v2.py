@@ -1,4 +1,4 @@
-"""What `adapters.fastmcp` needs of versions 2 and 3 of fastmcp. `adapters.fastmcp_v4` has the same names for 4."""
+"""The part of `adapters.fastmcp` for versions 2 and 3 of fastmcp. `adapters.fastmcp_v4` has the same names for 4."""
 
 import importlib.metadata
 import inspect
@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 FINDS_INJECTED_TOOLS = hasattr(ToolInjectionMiddleware, "get_injected_tool")
-"""Whether fastmcp looks for tools in middleware, also if the server is mounted in another one."""
+"""Whether fastmcp finds tools that middleware adds, even if the server is mounted in another server."""
 
 SENDS_INITIALIZE_RESULT = False
 """Whether fastmcp sends the result of `initialize` that middleware returns."""
@@ -65,19 +65,19 @@ if not FINDS_INJECTED_TOOLS:
 
 _IS_VERSION_2 = importlib.metadata.version("fastmcp").startswith("2.")
 
-_SENDS_WHOLE_RESULTS = tuple(map(int, importlib.metadata.version("mcp").split(".")[:2])) >= (1, 19)
-"""Whether the SDK takes a whole result from fastmcp. If not, `_meta` is lost, and errors have to be raised."""
+_SDK_ACCEPTS_RESULTS = tuple(map(int, importlib.metadata.version("mcp").split(".")[:2])) >= (1, 19)
+"""Whether the SDK accepts a `CallToolResult` from fastmcp. If not, `_meta` is lost, and errors must be raised."""
 
-_RESULT_FIELDS = inspect.signature(ToolResult).parameters
+_TOOL_RESULT_PARAMETERS = inspect.signature(ToolResult).parameters
 
 
-class _SentToolResult(ToolResult):
-    """Result with fields that the `ToolResult` of some versions lacks."""
+class _CompleteToolResult(ToolResult):
+    """Tool result that keeps all fields, including those that `ToolResult` lacks in some versions."""
 
-    _sent: wire.CallToolResult = PrivateAttr()
+    _mcp_result: wire.CallToolResult = PrivateAttr()
 
     def to_mcp_result(self) -> wire.CallToolResult:
-        return self._sent
+        return self._mcp_result
 
 
 def get_request(context: Context) -> Request | None:
@@ -99,25 +99,25 @@ def get_meta(request: Request) -> Mapping[str, Any]:
 
 
 def get_client_tool_name(_request: Request) -> str | None:
-    """Return `None`: the SDK does not tell which name the client sent."""
+    """Return `None`: this SDK does not provide the name that the client sent."""
     return None
 
 
 def is_in_chain(middleware: Middleware, context: Context) -> bool:
-    """Return whether the client's server calls this middleware itself, and not a server that is mounted in it."""
+    """Return whether the middleware belongs to the server that the client connects to, not to a mounted server."""
     request = get_request(context)
-    # From version 2.13 on, the session has the client's server. The context may have the mounted one.
+    # From version 2.13 on, the session has the server that the client connects to. The context may have a mounted one.
     server = getattr(request and request.session, "fastmcp", None) or context.fastmcp
     return middleware in server.middleware
 
 
 def get_tool_name(tool: Tool) -> str:
-    """Return the name under which a tool is listed, which in version 2 may begin with the prefix of a server."""
+    """Return the name under which a tool is listed. In version 2 it may begin with the prefix of a mounted server."""
     return tool.key if _IS_VERSION_2 else tool.name
 
 
 def has_output(result: object) -> bool:
-    """Return whether a result of a call is the output of the tool, not a task."""
+    """Return whether the result of a call is the output of the tool, not a task."""
     return isinstance(result, ToolResult)
 
 
@@ -144,23 +144,28 @@ async def check_resource_access(context: MiddlewareContext[Any], server: FastMCP
 
 def dump_result(result: ToolResult) -> Result:
     """Return a result as fastmcp will send it."""
-    sent = result.to_mcp_result()
-    if isinstance(sent, tuple):
-        sent = wire.CallToolResult(content=sent[0], structuredContent=sent[1])
-    elif isinstance(sent, list):
-        sent = wire.CallToolResult(content=sent)
-    return sent.model_dump(mode="json", by_alias=True, exclude_none=True)
+    mcp_result = result.to_mcp_result()
+    if isinstance(mcp_result, tuple):
+        mcp_result = wire.CallToolResult(content=mcp_result[0], structuredContent=mcp_result[1])
+    elif isinstance(mcp_result, list):
+        mcp_result = wire.CallToolResult(content=mcp_result)
+    return mcp_result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def make_tool_result(result: Result, _original_result: Result | None = None) -> ToolResult:
-    """Convert a result that forebay made to a fastmcp result, or raise it if it is an error that cannot be returned."""
-    sent = wire.CallToolResult.model_validate({key: value for key, value in result.items() if key != "_meta" or value})
-    if not _SENDS_WHOLE_RESULTS:
-        if sent.isError:
-            raise ToolError(sent.content[0].text)
-        return ToolResult(sent.content, sent.structuredContent)
-    fields = {"meta": sent.meta, "is_error": sent.isError}
-    known_fields = {name: value for name, value in fields.items() if name in _RESULT_FIELDS}
-    tool_result = _SentToolResult(sent.content, sent.structuredContent, **known_fields)
-    tool_result._sent = sent
+    """Convert a result that forebay made to a fastmcp result.
+
+    Raises `ToolError` if the result is an error and the SDK cannot return errors.
+    """
+    mcp_result = wire.CallToolResult.model_validate(
+        {key: value for key, value in result.items() if key != "_meta" or value}
+    )
+    if not _SDK_ACCEPTS_RESULTS:
+        if mcp_result.isError:
+            raise ToolError(mcp_result.content[0].text)
+        return ToolResult(mcp_result.content, mcp_result.structuredContent)
+    fields = {"meta": mcp_result.meta, "is_error": mcp_result.isError}
+    known_fields = {name: value for name, value in fields.items() if name in _TOOL_RESULT_PARAMETERS}
+    tool_result = _CompleteToolResult(mcp_result.content, mcp_result.structuredContent, **known_fields)
+    tool_result._mcp_result = mcp_result
     return tool_result

@@ -1,4 +1,4 @@
-"""What `adapters.fastmcp` needs of version 4 of fastmcp. `adapters.fastmcp_v2` has the same names for 2 and 3."""
+"""The part of `adapters.fastmcp` for version 4 of fastmcp. `adapters.fastmcp_v2` has the same names for 2 and 3."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 FINDS_INJECTED_TOOLS = True
-"""Whether fastmcp looks for tools in middleware, also if the server is mounted in another one."""
+"""Whether fastmcp finds tools that middleware adds, even if the server is mounted in another server."""
 
 SENDS_INITIALIZE_RESULT = True
 """Whether fastmcp sends the result of `initialize` that middleware returns."""
@@ -74,7 +74,7 @@ def get_client_tool_name(request: Request) -> str | None:
 
 
 def is_in_chain(_middleware: object, _context: Context) -> bool:
-    """Return whether the client's server calls this middleware. Here, a server that mounts it finds our tools, too."""
+    """Return `True`: in this version, a server also finds our tools in the servers that are mounted in it."""
     return True
 
 
@@ -84,7 +84,7 @@ def get_tool_name(tool: Tool) -> str:
 
 
 def has_output(result: object) -> bool:
-    """Return whether a result of a call is the output of the tool, not a task or a request for input."""
+    """Return whether the result of a call is the output of the tool, not a task or a request for input."""
     return isinstance(result, ToolResult) and not isinstance(result, InputRequiredToolResult)
 
 

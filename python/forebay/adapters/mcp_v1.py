@@ -1,7 +1,7 @@
-"""What `adapters.mcp` needs of version 1 of the `mcp` SDK. `adapters.mcp_v2` has the same names for version 2.
+"""The part of `adapters.mcp` for version 1 of the `mcp` SDK. `adapters.mcp_v2` has the same names for version 2.
 
 Version 1 has no middleware. Here, a view of the low-level server's request handlers passes each request to the
-middleware, as a `Context` with JSON parameters, and converts what it returns to the SDK's types.
+middleware, as a `Context` with JSON parameters, and converts the middleware's result to the SDK's types.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
@@ -87,9 +87,9 @@ CallNext: TypeAlias = Callable[[Context], Awaitable[HandlerResult]]
 
 
 class _RequestHandlers(MutableMapping[type[BaseModel], _Handler]):
-    """View of a server's request handlers in which the middleware runs before those that it knows.
+    """View of a server's request handlers that runs the middleware before the handlers of `_METHODS`.
 
-    Handlers may be added later, and some parts of the SDK keep a reference to the original mapping.
+    A copy would not do: handlers may be added later, and parts of the SDK keep a reference to the original mapping.
     """
 
     def __init__(self, middleware: "Forebay", server: Server[Any, Any]) -> None:
@@ -115,7 +115,7 @@ class _RequestHandlers(MutableMapping[type[BaseModel], _Handler]):
     async def _handle(self, request_type: type[BaseModel], request: Any) -> Any:
         method, result_type = _METHODS[request_type]
         if request is None:
-            # The server fills its own cache of tools. It needs their original schemas to validate calls.
+            # The SDK calls the handler to fill its cache of tools, and needs the original schemas to validate calls.
             handler = self._handlers.get(request_type)
             return types.ServerResult(result_type(tools=[])) if handler is None else await handler(None)
         context = self._make_context(method, request)
@@ -125,11 +125,13 @@ class _RequestHandlers(MutableMapping[type[BaseModel], _Handler]):
             handler = self._handlers.get(_REQUEST_TYPES[ctx.method])
             if handler is None:
                 raise make_error(types.METHOD_NOT_FOUND, "Method not found", None)
-            sent_request = request
+            forwarded_request = request
             if ctx.method != method or ctx.params is not context.params:
-                sent_request = _REQUEST_TYPES[ctx.method].model_validate({"method": ctx.method, "params": ctx.params})
-            response = await handler(sent_request)
-            # As the SDK sends it.
+                forwarded_request = _REQUEST_TYPES[ctx.method].model_validate(
+                    {"method": ctx.method, "params": ctx.params}
+                )
+            response = await handler(forwarded_request)
+            # The options that the SDK uses to send a result.
             result: HandlerResult = response.model_dump(by_alias=True, mode="json", exclude_none=True)
             responses.append((result, response))
             return result
@@ -141,28 +143,28 @@ class _RequestHandlers(MutableMapping[type[BaseModel], _Handler]):
         return types.ServerResult(result_type.model_validate(result))
 
     def _make_context(self, method: str, request: Any) -> Context:
-        # The parameters as the client sent them, including those that are null.
+        # Drop only fields that the client did not send; keep explicit nulls.
         params = request.params and request.params.model_dump(by_alias=True, mode="json", exclude_unset=True)
         try:
-            current = self._server.request_context
+            request_context = self._server.request_context
         except LookupError:
             # The program itself called the handler.
-            current = None
-        return make_context(current, method, params)
+            request_context = None
+        return make_context(request_context, method, params)
 
 
-def make_context(current: Any, method: str = "", params: Mapping[str, Any] | None = None) -> Context:
-    """Return the context of the SDK's current request context, or of a call by the program itself."""
-    if current is None:
+def make_context(request_context: Any, method: str = "", params: Mapping[str, Any] | None = None) -> Context:
+    """Return a `Context` for a request. `request_context` is `None` if the program itself called the handler."""
+    if request_context is None:
         version = types.LATEST_PROTOCOL_VERSION
         return Context(session=None, protocol_version=version, method=method, params=params, request_id=0, request=None)
     return Context(
-        session=current.session,
-        protocol_version=_get_protocol_version(current.session, current.request),
+        session=request_context.session,
+        protocol_version=_get_protocol_version(request_context.session, request_context.request),
         method=method,
         params=params,
-        request_id=current.request_id,
-        request=current.request,
+        request_id=request_context.request_id,
+        request=request_context.request,
     )
 
 
@@ -175,7 +177,7 @@ def _get_protocol_version(session: ServerSession, request: Any) -> str:
 
 
 def install(middleware: "Forebay", server: FastMCP[Any] | Server[Any, Any]) -> bool:
-    """Add middleware to a server; return `False` if the server has one already."""
+    """Add the middleware to a server; return `False` if the server already has it."""
     lowlevel_server: Any = find_lowlevel_server(server)
     if isinstance(lowlevel_server.request_handlers, _RequestHandlers):
         return False
@@ -183,9 +185,9 @@ def install(middleware: "Forebay", server: FastMCP[Any] | Server[Any, Any]) -> b
     create_options = lowlevel_server.create_initialization_options
 
     def create_initialization_options(*args: Any, **options: Any) -> Any:
-        created = create_options(*args, **options)
-        fields = created.model_dump(by_alias=True, exclude_none=True)
-        return type(created).model_validate({**fields, **middleware._extend_initialize(fields)})
+        init_options = create_options(*args, **options)
+        fields = init_options.model_dump(by_alias=True, exclude_none=True)
+        return type(init_options).model_validate({**fields, **middleware._extend_initialize(fields)})
 
     lowlevel_server.create_initialization_options = create_initialization_options
     return True
@@ -197,7 +199,7 @@ def make_error(code: int, message: str, data: Any) -> MCPError:
 
 
 def shape_result(_ctx: Context, result: dict[str, Any], _server_info: dict[str, Any] | None) -> dict[str, Any]:
-    """Return one of our results, which has the same form in all protocol versions that this SDK knows."""
+    """Return the result unchanged. It has the same form in all protocol versions that this SDK supports."""
     return result
 
 
@@ -208,7 +210,7 @@ def get_client(ctx: Context) -> tuple[str, str] | None:
 
 
 def get_connection(session: ServerSession | None, _protocol_version: str) -> Any:
-    """Return the session if it lasts for a connection, or `None` if it lasts for one HTTP request."""
+    """Return the session if it belongs to a connection, or `None` if it ends with one HTTP request."""
     return session if session is not None and session.client_params is not None else None
 
 
@@ -218,7 +220,7 @@ get_lasting_connection = get_connection
 def principal_components(token: AccessToken) -> tuple[str, str | None, str | None]:
     """Return client, issuer and subject of a token; issuer and subject are `None` if the token does not name them."""
     claims = getattr(token, "claims", None) or {}
-    # Some verifiers only know the subject as a claim.
+    # Some token verifiers set the subject only as a claim.
     subject = getattr(token, "subject", None) or claims.get("sub")
     issuer = claims.get("iss")
     return token.client_id, None if issuer is None else str(issuer), None if subject is None else str(subject)

@@ -1,4 +1,4 @@
-"""What `adapters.mcp` needs of version 2 of the `mcp` SDK. `adapters.mcp_v1` has the same names for version 1."""
+"""The part of `adapters.mcp` for version 2 of the `mcp` SDK. `adapters.mcp_v1` has the same names for version 1."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,7 +49,7 @@ _MODERN_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def install(middleware: "Forebay", server: MCPServer[Any] | Server[Any]) -> bool:
-    """Add middleware to a server; return `False` if the server has one already."""
+    """Add the middleware to a server; return `False` if the server already has it."""
     if any(isinstance(installed, type(middleware)) for installed in server.middleware):
         return False
     server.middleware.append(middleware)

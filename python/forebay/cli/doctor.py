@@ -17,10 +17,11 @@ def doctor(args: Namespace) -> None:
 
     Starts each server as its client would, and lists its tools. Reports servers
     that cannot be reached or start too slowly for their client, and whatever
-    prevents a client from reading handles: lists of tools without forebay's,
-    servers behind forebay twice, stores that differ or cannot be written. The exit
-    code is 1 if there are problems. Servers of project files in this folder are
-    started only if the file is named, or with --trust-project.
+    prevents a client from reading handles: an allow-list that lacks forebay's
+    tools, a server behind forebay twice, servers of one client with different
+    stores, a store that cannot be written. The exit code is 1 if there are
+    problems. Servers in the project files of this folder are started only if you
+    name the file, or with --trust-project.
     """
     # Imported here, so that other commands start quickly.
     from pathlib import Path
@@ -29,14 +30,14 @@ def doctor(args: Namespace) -> None:
     from forebay.config.clients import ClientFile, find_client_files, identify_client
 
     if not 0 < args.timeout <= _MAX_TIMEOUT_SECONDS:
-        raise InvalidArgument(f"--timeout is a number of seconds above 0, and at most {_MAX_TIMEOUT_SECONDS}")
+        raise InvalidArgument(f"--timeout must be more than 0 and at most {_MAX_TIMEOUT_SECONDS} seconds")
     known_files = find_client_files(os.environ, Path.cwd())
     named_files = [ClientFile(Path(path), identify_client(path)) for path in args.paths]
     rows = check_files(
         named_files or [file for file in known_files if file.has_servers],
         [file for file in known_files if not file.has_servers],
         timeout=args.timeout,
-        starts_projects=args.trust_project,
+        starts_project_servers=args.trust_project,
         requires_servers=bool(named_files),
     )
     output.print_checks(rows)

@@ -1,4 +1,4 @@
-"""Checks of the servers in clients' files: what their entries say, and whether they start."""
+"""Checks of the servers in clients' configuration files: their entries, and whether they start."""
 
 import contextlib
 import os
@@ -42,13 +42,13 @@ def check_files(
     rule_files: Sequence[ClientFile],
     *,
     timeout: float,
-    starts_projects: bool,
+    starts_project_servers: bool,
     requires_servers: bool,
 ) -> list[dict[str, Any]]:
-    """Check each server in `files`, and return what was found out about it.
+    """Check each server in `files`, and return one row of results for each.
 
-    `rule_files` have rules on the tools of these servers. `timeout` is the maximum number of seconds for each server.
-    Servers in files of projects are started only if `starts_projects`. A file without servers is a problem only if
+    `rule_files` have the clients' rules on tools. `timeout` is the maximum number of seconds for each server.
+    Servers in project files are started only if `starts_project_servers`. A file without servers is a problem only if
     `requires_servers`.
     """
     checks: list[ServerCheck] = []
@@ -59,15 +59,15 @@ def check_files(
             if requires_servers or not isinstance(error, NoServers):
                 checks.append(ServerCheck(file, problems=[str(error)]))
     for check in checks:
-        if check.file.is_of_project and not starts_projects and check.upstream is not None:
-            check.skip("not started", "anyone may have written this file of the project; --trust-project starts it")
+        if check.file.is_of_project and not starts_project_servers and check.upstream is not None:
+            check.skip("not started", "anyone may have written this project file; --trust-project starts its servers")
     _probe_all([check for check in checks if check.upstream is not None], timeout)
     _compare_stores(checks)
     return [check.to_dict() for check in checks]
 
 
 class ServerCheck:
-    """What was found out about one server, or about a file that cannot be read."""
+    """Results for one server, or for a file that cannot be read."""
 
     def __init__(self, file: ClientFile, server: str | None = None, problems: Sequence[str] = ()) -> None:
         self.file = file
@@ -77,7 +77,7 @@ class ServerCheck:
         self.note: str | None = None
         """Why the server was not started."""
         self.upstream: UpstreamConfig | None = None
-        """How to reach the server; `None` if it is not to be started."""
+        """How to start or reach the server; `None` if it will not be started."""
         self.is_wrapped = False
         self.store: Path | None = None
         """The folder of the store, if the server is behind forebay."""
@@ -93,7 +93,7 @@ class ServerCheck:
 
     @property
     def has_output_tools(self) -> bool:
-        """Whether tools that read handles are among the tools. They may have a prefix."""
+        """Whether the server has the tools that read handles. Their names may have a prefix."""
         return all(any(tool.endswith(name) for tool in self.tools or []) for name in ("output_fetch", "output_search"))
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,12 +113,12 @@ class ServerCheck:
         }
 
     def _describe_result_limit(self) -> str | None:
-        """Return the size above which the client cuts a result or puts it into a file, or `None` if it is not known."""
+        """Return the size above which the client cuts a result or writes it to a file; `None` if it is not known."""
         client = next((client for client in CLIENTS if client.title == self.client_name), None)
         return None if client is None else f"{client.limit:,} {client.unit}"
 
     def skip(self, status: str, note: str) -> None:
-        """Do not start the server."""
+        """Mark the server as not to be started. `note` is the reason."""
         self.upstream, self.status, self.note = None, status, note
 
 
@@ -127,28 +127,30 @@ def _inspect_file(file: ClientFile, rule_files: Sequence[ClientFile]) -> list[Se
     path = str(file.path)
     document = parse_document(read_client_file(path), path)
     servers = find_servers(document, path)
-    wrapped = list_rule_servers(document, path)
-    problems = [*find_tool_problems(document, path), *_find_rule_problems(document, path, wrapped)]
+    wrapped_servers = list_rule_servers(document, path)
+    problems = [*find_tool_problems(document, path), *_find_rule_problems(document, path, wrapped_servers)]
     for rule_file in rule_files:
-        if wrapped and rule_file.client == file.client:
-            problems += _read_rule_problems(str(rule_file.path), wrapped)
+        if wrapped_servers and rule_file.client == file.client:
+            problems += _read_rule_problems(str(rule_file.path), wrapped_servers)
     checks = [_inspect_server(file, server) for server in servers]
     for check, server in zip(checks, servers, strict=True):
         check.problems += [advice for name, advice in problems if name in (server.name, str(server))]
     return checks
 
 
-def _read_rule_problems(path: str, wrapped: Mapping[str, Collection[str]]) -> list[tuple[str, str]]:
+def _read_rule_problems(path: str, wrapped_servers: Mapping[str, Collection[str]]) -> list[tuple[str, str]]:
     try:
-        return _find_rule_problems(parse_document(read_client_file(path), path), path, wrapped)
+        return _find_rule_problems(parse_document(read_client_file(path), path), path, wrapped_servers)
     except InvalidArgument as error:
-        return [(name, str(error)) for name in wrapped]
+        return [(name, str(error)) for name in wrapped_servers]
 
 
-def _find_rule_problems(document: Document, path: str, wrapped: Mapping[str, Collection[str]]) -> list[tuple[str, str]]:
-    """Return the servers whose rules on tools leave out forebay's tools: the name of the server, and advice."""
-    hidden = [(name, f"{path}: {advice}") for name, advice in find_hidden_tools(document, wrapped)]
-    missing = {name: find_missing_rules(document, {name: tools}) for name, tools in wrapped.items()}
+def _find_rule_problems(
+    document: Document, path: str, wrapped_servers: Mapping[str, Collection[str]]
+) -> list[tuple[str, str]]:
+    """Return the name of each server whose rules do not allow forebay's tools, with advice."""
+    hidden = [(name, f"{path}: {advice}") for name, advice in find_hidden_tools(document, wrapped_servers)]
+    missing = {name: find_missing_rules(document, {name: tools}) for name, tools in wrapped_servers.items()}
     return hidden + [
         (name, f"{path} has rules for other tools of it; add {', '.join(rules)}, which `forebay adopt --all` does")
         for name, rules in missing.items()
@@ -165,12 +167,12 @@ def _inspect_server(file: ClientFile, server: ServerEntry) -> ServerCheck:
         wrap = find_wrap_command(server)
     check.is_wrapped = wrap is not None
     if server.is_disabled:
-        check.skip("disabled", "it is disabled in the client")
+        check.skip("disabled", "the server is disabled in the client")
         return check
     try:
         check.upstream = make_upstream(server, os.environ, str(file.path))
     except InvalidArgument as error:
-        # The client may know a variable that this process does not.
+        # The client may have a variable that this process does not have.
         check.skip("not started", str(error))
         return check
     check.secrets = _list_secrets(check.upstream)
@@ -180,14 +182,14 @@ def _inspect_server(file: ClientFile, server: ServerEntry) -> ServerCheck:
             "run `forebay adopt` with --undo and then again" if wrap is not None else "install it, or give its path"
         )
         check.problems.append(f"{program} is no command here; {advice}")
-        check.skip("not started", "its command does not exist")
+        check.skip("not started", "the command does not exist")
     if wrap is not None:
         _inspect_wrap(check, wrap, {} if check.upstream is None else check.upstream.env)
     return check
 
 
 def _inspect_wrap(check: ServerCheck, wrap: WrapCommand, env: Mapping[str, str]) -> None:
-    """Add the problems of a server's `forebay wrap`."""
+    """Add the problems of the `forebay wrap` command of a server."""
     if any(is_forebay(program) and word == "wrap" for program, word in pairwise(wrap.list_targets())):
         check.problems.append("it is behind forebay twice; `forebay adopt --undo` removes one of them")
     environ = {**os.environ, **env}
@@ -203,7 +205,7 @@ def _inspect_wrap(check: ServerCheck, wrap: WrapCommand, env: Mapping[str, str])
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether a folder can be written, or made where it does not exist."""
+    """Return whether a folder is writable or, if it does not exist, can be created."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
@@ -238,7 +240,7 @@ def _list_secrets(upstream: UpstreamConfig) -> list[str]:
 
 
 def _probe_all(checks: list[ServerCheck], timeout: float) -> None:
-    """Start all servers that are to be started, a few at a time."""
+    """Start the servers and list their tools, at most `_MAX_PROBES` at a time."""
     probes: list[ServerProbe] = []
     with ThreadPoolExecutor(_MAX_PROBES) as pool:
         try:
@@ -281,13 +283,13 @@ def _probe(check: ServerCheck, timeout: float, probes: list[ServerProbe]) -> Non
         check.problems.append(f"it starts in {check.start_seconds:.2g} s, and {client} waits only {limit:g} s")
     if check.is_wrapped and check.tools is not None and not check.has_output_tools:
         check.problems.append(
-            "output_fetch and output_search are not among its tools, so that handles cannot be read; check that its "
-            "command is forebay, and that its list of tools ends"
+            "output_fetch and output_search are not among its tools, so handles cannot be read; check that its command "
+            "is forebay, and that its tools/list has a last page"
         )
 
 
 def _read_last_line(stderr: IO[bytes]) -> str:
-    """Return the last line that a server has written to standard error, as part of a sentence."""
+    """Return the last line that a server wrote to stderr, as a clause to append to an error message."""
     size = stderr.seek(0, os.SEEK_END)
     stderr.seek(max(0, size - _STDERR_TAIL_BYTES))
     lines = stderr.read().decode(errors="replace").split("\n")
@@ -302,7 +304,7 @@ def _mask(text: str, secrets: Collection[str]) -> str:
 
 
 def _compare_stores(checks: list[ServerCheck]) -> None:
-    """Add a problem to servers whose handles the other servers of the same client cannot read."""
+    """Add a problem to each server whose store differs from that of the first server of the same client."""
     first_by_client: dict[str, ServerCheck] = {}
     for check in checks:
         if check.store is None or check.status == "disabled":
@@ -310,6 +312,6 @@ def _compare_stores(checks: list[ServerCheck]) -> None:
         first = first_by_client.setdefault(check.client_name or str(check.file.path), check)
         if first.store != check.store:
             check.problems.append(
-                f"it stores in {check.store}, and {first.server} in {first.store}, so that neither can read handles of "
-                "the other; give both the same --store"
+                f"it stores in {check.store}, and {first.server} in {first.store}, so neither can read the other's "
+                "handles; give both the same --store"
             )

@@ -1,4 +1,7 @@
-"""Lists of tools that a client may use, or use without approval. Without forebay's tools, handles cannot be read."""
+"""Clients' lists of tools that the model may use, or use without approval.
+
+A list that lacks forebay's tools would keep the model from reading handles.
+"""
 
 import dataclasses
 import re
@@ -24,31 +27,32 @@ __all__ = [
 _TOOL_NAMES = ("output_fetch", "output_search")
 
 ALLOW_KEYS = ("includeTools", "enabled_tools", "tools", "available_tools", "autoApprove", "alwaysAllow")
-"""Keys of lists in the entry of a server: of Gemini CLI and Qwen Code, Codex and Crush, Copilot CLI, goose, Cline."""
+"""Keys of allow-lists in a server's entry. In this order they are used by Gemini CLI and Qwen Code, Codex and Crush,
+Copilot CLI, goose, and the last two by Cline."""
 
 _DENY_KEYS = ("excludeTools", "disabled_tools", "disabledTools")
 
-_ALL = "*"
+_ALL_TOOLS = "*"
 
 
 def list_tool_names(options: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the tools that `forebay wrap` adds, given its options."""
     prefix = ""
-    for word, following in pairwise([*options, ""]):
+    for word, next_word in pairwise([*options, ""]):
         if word == "--prefix":
-            prefix = following
+            prefix = next_word
         elif word.startswith("--prefix="):
             prefix = word.removeprefix("--prefix=")
     return tuple(prefix + name for name in _TOOL_NAMES)
 
 
 def find_missing_tools(server: ServerEntry, names: Collection[str]) -> dict[str, list[str]]:
-    """Return the names of tools that are missing in the allow-lists of a server's entry, by the key of the list."""
+    """Return the names that each allow-list in a server's entry lacks, by the key of the list."""
     missing = {}
     for key in ALLOW_KEYS:
         listed = _list_strings(server.entry.find_node(key))
-        # Without items, a list allows either all tools or none. In both cases no handle is stranded.
-        if listed and _ALL not in listed and (absent := [name for name in names if name not in listed]):
+        # An empty list allows all tools, or none. With none, the model gets no handles either.
+        if listed and _ALL_TOOLS not in listed and (absent := [name for name in names if name not in listed]):
             missing[key] = absent
     return missing
 
@@ -61,98 +65,112 @@ def _list_strings(node: Node | None) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _RuleList:
-    """A list of rules in the settings of a client, each for one tool or for a pattern of tools."""
+class _RuleSyntax:
+    """The paths and the syntax of a client's rules on tools. A rule may be a pattern."""
 
     allow_path: tuple[str, ...]
     deny_path: tuple[str, ...]
     tool_rule: str
+    """Template of a rule for one tool."""
     server_rule: str
-    """The rule for all tools of a server."""
+    """Template of a rule for all tools of a server."""
 
-    def name_tool(self, server: str, tool: str) -> str:
+    def format_rule(self, server: str, tool: str) -> str:
         return self.tool_rule.format(server=self._normalize(server), tool=tool)
 
     def covers(self, rules: Collection[str], server: str, tool: str) -> bool:
-        rule = self.name_tool(server, tool)
+        """Return whether one of the rules applies to a tool."""
+        rule = self.format_rule(server, tool)
         return self.server_rule.format(server=self._normalize(server)) in rules or any(
             fnmatchcase(rule, pattern) for pattern in rules
         )
 
     def mentions(self, rules: Collection[str], server: str) -> bool:
-        prefix = self.name_tool(server, "\0").partition("\0")[0]
+        """Return whether one of the rules is for a tool of the server."""
+        prefix = self.format_rule(server, "\0").partition("\0")[0]
         return any(rule.startswith(prefix) for rule in rules)
 
     def _normalize(self, server: str) -> str:
         return re.sub(r"[^A-Za-z0-9_-]", "_", server) if self.tool_rule.startswith("mcp__") else server
 
 
-_RULE_LISTS = (
-    _RuleList(("permissions", "allow"), ("permissions", "deny"), "mcp__{server}__{tool}", "mcp__{server}"),
-    _RuleList(("permissions", "allow"), ("permissions", "deny"), "Mcp({server}:{tool})", "Mcp({server}:*)"),
-    _RuleList(("mcpAllowlist",), (), "{server}:{tool}", "{server}:*"),
+_RULE_SYNTAXES = (
+    _RuleSyntax(("permissions", "allow"), ("permissions", "deny"), "mcp__{server}__{tool}", "mcp__{server}"),
+    _RuleSyntax(("permissions", "allow"), ("permissions", "deny"), "Mcp({server}:{tool})", "Mcp({server}:*)"),
+    _RuleSyntax(("mcpAllowlist",), (), "{server}:{tool}", "{server}:*"),
 )
 """Rules of Claude Code and Qwen Code, of Cursor's command line, and of Cursor."""
 
-Servers = Mapping[str, Collection[str]]
-"""The names of forebay's tools, by name of the server that has them."""
+ToolsByServer = Mapping[str, Collection[str]]
+"""The names of forebay's tools in each server, by the server's name."""
 
 
-def find_missing_rules(document: Document, servers: Servers) -> list[str]:
-    """Return the rules that allow forebay's tools, for servers that have such rules for other tools."""
-    return [rule for rules in _RULE_LISTS for rule in _iter_missing(rules, document, servers)]
+def find_missing_rules(document: Document, servers: ToolsByServer) -> list[str]:
+    """Return the rules that are missing for forebay's tools, for servers that have rules for other tools."""
+    return [rule for syntax in _RULE_SYNTAXES for rule in _iter_missing_rules(syntax, document, servers)]
 
 
-def _iter_missing(rules: _RuleList, document: Document, servers: Servers) -> Iterator[str]:
-    listed = _list_strings(document.root.find_node(*rules.allow_path))
+def _iter_missing_rules(syntax: _RuleSyntax, document: Document, servers: ToolsByServer) -> Iterator[str]:
+    listed = _list_strings(document.root.find_node(*syntax.allow_path))
     for server, tools in servers.items():
-        if rules.mentions(listed, server):
-            missing = [rules.name_tool(server, tool) for tool in tools if not rules.covers(listed, server, tool)]
-            # Two servers may have the same name in rules.
+        if syntax.mentions(listed, server):
+            missing = [syntax.format_rule(server, tool) for tool in tools if not syntax.covers(listed, server, tool)]
+            # Two servers may have the same name in rules, because special characters are replaced.
             listed += missing
             yield from missing
 
 
-def add_rules(document: Document, servers: Servers) -> tuple[str, list[str]]:
-    """Return the text of a document with the rules of `find_missing_rules`, and these rules."""
+def add_rules(document: Document, servers: ToolsByServer) -> tuple[str, list[str]]:
+    """Add the rules of `find_missing_rules` to a document. Return the new text and the added rules."""
     edits: list[Edit] = []
     added: list[str] = []
-    for rules in _RULE_LISTS:
-        node = document.root.find_node(*rules.allow_path)
-        if node is not None and (missing := [*_iter_missing(rules, document, servers)]):
+    for syntax in _RULE_SYNTAXES:
+        node = document.root.find_node(*syntax.allow_path)
+        if node is not None and (missing := [*_iter_missing_rules(syntax, document, servers)]):
             edits.append(document.append_items(node.value, [document.quote(rule) for rule in missing]))
             added += missing
     return apply_edits(document.text, edits), added
 
 
-def remove_rules(document: Document, servers: Servers, earlier: Sequence[Document]) -> tuple[str, list[str], list[str]]:
-    """Return the text without the rules that `add_rules` added, these rules, and the rules that it may have added.
+def remove_rules(
+    document: Document, servers: ToolsByServer, earlier: Sequence[Document]
+) -> tuple[str, list[str], list[str]]:
+    """Remove the rules that `add_rules` added. Return the new text, the removed rules and the uncertain rules.
 
-    It has added a rule that is not in all earlier versions of the document. Without earlier versions all rules stay.
+    A rule counts as added if an earlier version of the document lacks it. Without earlier versions, nothing is removed,
+    and all rules for forebay's tools are uncertain.
     """
     edits: list[Edit] = []
     removed: list[str] = []
-    unsure: list[str] = []
-    for rules in _RULE_LISTS:
-        member = document.root.find_member(*rules.allow_path)
+    uncertain: list[str] = []
+    for syntax in _RULE_SYNTAXES:
+        member = document.root.find_member(*syntax.allow_path)
         listed = _list_strings(None if member is None else member.node)
-        ours = {rules.name_tool(server, tool) for server, tools in servers.items() for tool in tools} & {*listed}
-        earlier_lists = [_list_strings(version.root.find_node(*rules.allow_path)) for version in earlier]
-        added = {rule for rule in ours if any(rule not in rules_then for rules_then in earlier_lists)}
-        unsure += [] if earlier else sorted(ours)
+        our_rules = {syntax.format_rule(server, tool) for server, tools in servers.items() for tool in tools}
+        our_rules &= {*listed}
+        earlier_rule_lists = [_list_strings(version.root.find_node(*syntax.allow_path)) for version in earlier]
+        added = {rule for rule in our_rules if any(rule not in earlier_rules for earlier_rules in earlier_rule_lists)}
+        uncertain += [] if earlier else sorted(our_rules)
         removed += sorted(added)
         if member is not None and added:
             edits += document.remove_items(member, [index for index, rule in enumerate(listed) if rule in added])
-    return apply_edits(document.text, edits), removed, unsure
+    return apply_edits(document.text, edits), removed, uncertain
 
 
-def find_hidden_tools(document: Document, servers: Servers) -> list[tuple[str, str]]:
-    """Return settings that hide or deny forebay's tools and that forebay does not change: the server, and advice."""
-    return [*_iter_denied(document, servers), *_iter_opencode(document, servers), *_iter_zed(document, servers)]
+def find_hidden_tools(document: Document, servers: ToolsByServer) -> list[tuple[str, str]]:
+    """Return the server's name and advice for each setting that hides or denies forebay's tools.
+
+    forebay does not change these settings; the user has to.
+    """
+    return [
+        *_iter_deny_advice(document, servers),
+        *_iter_opencode_advice(document, servers),
+        *_iter_zed_advice(document, servers),
+    ]
 
 
 def find_denied_tools(server: ServerEntry, names: Collection[str]) -> list[str]:
-    """Return advice on the deny-lists of a server's entry that have one of the names."""
+    """Return advice for each deny-list in a server's entry that has one of the names."""
     advice = []
     for key in _DENY_KEYS:
         listed = _list_strings(server.entry.find_node(key))
@@ -161,16 +179,16 @@ def find_denied_tools(server: ServerEntry, names: Collection[str]) -> list[str]:
     return advice
 
 
-def _iter_denied(document: Document, servers: Servers) -> Iterator[tuple[str, str]]:
-    for rules in _RULE_LISTS:
-        denied = _list_strings(document.root.find_node(*rules.deny_path)) if rules.deny_path else []
+def _iter_deny_advice(document: Document, servers: ToolsByServer) -> Iterator[tuple[str, str]]:
+    for syntax in _RULE_SYNTAXES:
+        denied = _list_strings(document.root.find_node(*syntax.deny_path)) if syntax.deny_path else []
         for server, tools in servers.items():
-            if names := [rules.name_tool(server, tool) for tool in tools if rules.covers(denied, server, tool)]:
-                yield server, f"{'.'.join(rules.deny_path)} denies {', '.join(names)}; take out the rule that does"
+            if names := [syntax.format_rule(server, tool) for tool in tools if syntax.covers(denied, server, tool)]:
+                yield server, f"{'.'.join(syntax.deny_path)} denies {', '.join(names)}; remove that rule"
 
 
-def _iter_opencode(document: Document, servers: Servers) -> Iterator[tuple[str, str]]:
-    """Yield advice on the rules of opencode, of which the last one that matches counts."""
+def _iter_opencode_advice(document: Document, servers: ToolsByServer) -> Iterator[tuple[str, str]]:
+    """Yield advice on the rules of opencode. The last rule that matches a tool decides."""
     rules = _list_opencode_rules(document.root)
     scopes = {"permission": rules}
     for name, member in document.root.get_members("agent").items():
@@ -182,7 +200,7 @@ def _iter_opencode(document: Document, servers: Servers) -> Iterator[tuple[str, 
             # If no rule allows a tool of the server, then no tool can return a handle.
             if hidden and any(is_allowed and pattern.startswith(prefix) for pattern, is_allowed in scope_rules):
                 lines = ", ".join(f'"{name}": "allow"' for name in hidden)
-                yield server, f"the rules on tools hide forebay's; add at the end of {scope}: {lines}"
+                yield server, f"the rules hide forebay's tools; add at the end of {scope}: {lines}"
 
 
 def _list_opencode_rules(node: Node) -> list[tuple[str, bool]]:
@@ -199,7 +217,7 @@ def _is_allowed(name: str, rules: Sequence[tuple[str, bool]]) -> bool:
     return next((is_allowed for pattern, is_allowed in reversed(rules) if fnmatchcase(name, pattern)), True)
 
 
-def _iter_zed(document: Document, servers: Servers) -> Iterator[tuple[str, str]]:
+def _iter_zed_advice(document: Document, servers: ToolsByServer) -> Iterator[tuple[str, str]]:
     for profile, member in document.root.get_members("agent", "profiles").items():
         shows_all = member.node.find_node("enable_all_context_servers")
         if shows_all is not None and shows_all.value is True:

@@ -39,7 +39,7 @@ _KEYS_BY_TYPE = {"command": ("command", "args", "env", "cwd"), "url": ("url", "h
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Dialect:
-    """The names of the keys in a client's entry of a server."""
+    """The keys that a client uses in the entry of a server."""
 
     command: str = "command"
     args: str | None = "args"
@@ -48,13 +48,13 @@ class Dialect:
     urls: tuple[str, ...] = ("url", "httpUrl", "serverUrl")
     headers: str = "headers"
     local_type: str = "stdio"
-    """The type of a server that is a command."""
+    """Value of `type` for a server that the client starts with a command."""
     bearer_variable: str | None = None
-    """Key of the name of the variable that holds a bearer token."""
+    """Key whose value is the name of the variable that holds a bearer token."""
     header_variables: str | None = None
-    """Key of the names of the variables that hold headers."""
-    has_variables: bool = True
-    """Whether the client expands `${VAR}` in commands and their variables."""
+    """Key whose value maps each header to the name of the variable that holds it."""
+    expands_variables: bool = True
+    """Whether the client expands `${VAR}` in commands, URLs and environment variables."""
 
 
 _STANDARD = Dialect()
@@ -63,10 +63,10 @@ _CODEX = Dialect(
     headers="http_headers",
     bearer_variable="bearer_token_env_var",
     header_variables="env_http_headers",
-    has_variables=False,
+    expands_variables=False,
 )
 _OPENCODE = Dialect(args=None, env="environment", urls=("url",), local_type="local")
-_GOOSE = Dialect(command="cmd", env="envs", urls=("uri",), has_variables=False)
+_GOOSE = Dialect(command="cmd", env="envs", urls=("uri",), expands_variables=False)
 
 _SERVER_PATHS: tuple[tuple[str, ...], ...] = (
     ("mcpServers",),
@@ -81,11 +81,11 @@ _SERVER_PATHS: tuple[tuple[str, ...], ...] = (
 goose; of opencode and Crush."""
 
 _SHARED_PATHS = (("mcp", "servers"), ("extensions",), ("mcp",))
-"""Paths at which other things may be, too. Only objects with a command or a URL are servers there."""
+"""Paths that may also hold other settings. There, only objects with a command or a URL are servers."""
 
 _DIALECTS = {("mcp_servers",): _CODEX, ("extensions",): _GOOSE}
 
-_SECRET_OBJECTS = ("env", "environment", "envs", "headers", "http_headers")
+_SECRET_OBJECT_KEYS = ("env", "environment", "envs", "headers", "http_headers")
 
 
 class NoServers(InvalidArgument):
@@ -93,11 +93,11 @@ class NoServers(InvalidArgument):
 
 
 def read_client_file(path: str) -> str:
-    """Read a file without changing its line ends. Raises `InvalidArgument` if it cannot be read."""
+    """Read a file without changing its line endings. Raises `InvalidArgument` if it cannot be read."""
     try:
         return Path(path).read_bytes().decode()
     except OSError as error:
-        raise InvalidArgument(f"{path} cannot be read: {error.strerror}; name a client's file") from None
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}; give the path of a client's file") from None
     except UnicodeDecodeError:
         raise InvalidArgument(f"{path} is not UTF-8; save it as such") from None
 
@@ -110,14 +110,14 @@ class ServerEntry:
     entry: Node
     dialect: Dialect = _STANDARD
     project: str | None = None
-    """The folder of the project that has the server; `None` for a server of all projects."""
+    """The folder of the project that the server belongs to; `None` if it belongs to all projects."""
 
     def __str__(self) -> str:
         return self.name if self.project is None else f"{self.name} of {self.project}"
 
     @property
     def node(self) -> Node:
-        """The object with the command or URL. Cline may put it into a `transport` of its own."""
+        """The object with the command or URL: `transport` in some entries of Cline, otherwise the entry itself."""
         transport = self.entry.find_node("transport")
         return transport if transport is not None and isinstance(transport.value, dict) else self.entry
 
@@ -147,30 +147,30 @@ class ServerEntry:
         values = self.entry.to_python()
         return isinstance(values, dict) and (values.get("disabled") is True or values.get("enabled") is False)
 
-    def to_launch(self) -> dict[str, Any]:
-        """Return how the server is started or reached, with the keys that most clients use for it."""
+    def to_launch_config(self) -> dict[str, Any]:
+        """Return the entry with the keys that most clients use for the command or URL."""
         dialect, values = self.dialect, self.node.to_python()
         names = dict.fromkeys(dialect.urls, "url") | {
             dialect.command: "command",
             dialect.env: "env",
             dialect.headers: "headers",
         }
-        launch = {names.get(key, key): value for key, value in values.items()}
-        if dialect.args is None and isinstance(launch.get("command"), list):
-            launch["command"], *launch["args"] = launch["command"] or [None]
-        variables, own_headers = values.get(dialect.header_variables), launch.get("headers", {})
+        launch_config = {names.get(key, key): value for key, value in values.items()}
+        if dialect.args is None and isinstance(launch_config.get("command"), list):
+            launch_config["command"], *launch_config["args"] = launch_config["command"] or [None]
+        variables, literal_headers = values.get(dialect.header_variables), launch_config.get("headers", {})
         headers = {}
         if isinstance(variables, dict):
             headers = {name: f"${{{variable}}}" for name, variable in variables.items()}
         if dialect.bearer_variable in values:
             headers["Authorization"] = f"Bearer ${{{values[dialect.bearer_variable]}}}"
-        if headers and isinstance(own_headers, dict):
-            launch["headers"] = headers | own_headers
-        return launch
+        if headers and isinstance(literal_headers, dict):
+            launch_config["headers"] = headers | literal_headers
+        return launch_config
 
 
 def find_servers(document: Document, path: str) -> list[ServerEntry]:
-    """Return the servers of a client's file. Raises `NoServers` if it has none of the known keys."""
+    """Return the servers of a client's file. Raises `NoServers` if the file has none of the known keys."""
     lists = (_list_entries(document.root, keys) for keys in _SERVER_PATHS)
     servers = next((entries for entries in lists if entries is not None), None)
     project_servers = [
@@ -185,7 +185,7 @@ def find_servers(document: Document, path: str) -> list[ServerEntry]:
 
 
 def _list_entries(root: Node, keys: tuple[str, ...]) -> list[ServerEntry] | None:
-    """Return the servers at a path of keys, or `None` if there is no list of servers."""
+    """Return the servers at a path of keys, or `None` if the path does not hold servers."""
     node = root.find_node(*keys)
     if node is None or not isinstance(node.value, dict):
         return None
@@ -215,8 +215,8 @@ def load_client_upstreams(path: str, environ: Mapping[str, str]) -> dict[str, Up
     entries = find_servers(parse_document(read_client_file(path), path), path)
     if entries and all(entry.project for entry in entries):
         raise InvalidArgument(
-            f"{path} has servers of single projects only, such as {entries[0]}, which are not for everyone; "
-            "write those that are to be served as [upstreams.NAME] of a --config"
+            f"{path} has servers of single projects only, such as {entries[0]}, and these are not served; "
+            "to serve one, write it as [upstreams.NAME] in the file of --config"
         )
     for entry in entries:
         if entry.project is not None or entry.is_disabled:
@@ -229,20 +229,20 @@ def load_client_upstreams(path: str, environ: Mapping[str, str]) -> dict[str, Up
 
 
 def make_upstream(entry: ServerEntry, environ: Mapping[str, str], path: str) -> UpstreamConfig:
-    """Return how a server is started or reached, with variables expanded. Raises `InvalidArgument`."""
+    """Convert the entry of a server to an upstream, with variables expanded. Raises `InvalidArgument`."""
     location = f"{path}: the server {entry}"
     if not isinstance(entry.node.value, dict):
-        raise InvalidArgument(f"{location} is no object")
-    launch = entry.to_launch()
-    if "envFile" in launch:
-        raise InvalidArgument(f"{location} has an envFile, which only its client reads; give it env instead")
-    upstream_type = "command" if "command" in launch else "url"
+        raise InvalidArgument(f"{location} is not an object")
+    launch_config = entry.to_launch_config()
+    if "envFile" in launch_config:
+        raise InvalidArgument(f"{location} has an envFile, which only its client reads; use env instead")
+    upstream_type = "command" if "command" in launch_config else "url"
     table = {
-        key: _expand_variables(launch[key], environ, location)
-        if entry.dialect.has_variables or key == "headers"
-        else launch[key]
+        key: _expand_variables(launch_config[key], environ, location)
+        if entry.dialect.expands_variables or key == "headers"
+        else launch_config[key]
         for key in _KEYS_BY_TYPE[upstream_type]
-        if launch.get(key) is not None
+        if launch_config.get(key) is not None
     }
     # Replace characters that tool names cannot have, because the server's name may become a prefix of tool names.
     return parse_upstream(re.sub(r"[^A-Za-z0-9_.-]+", "-", entry.name), table, lambda *_: location)
@@ -254,7 +254,7 @@ def _expand_variables(value: Any, environ: Mapping[str, str], location: str) -> 
     def expand(match: re.Match[str]) -> str:
         if match["scope"] not in (None, "env:"):
             raise InvalidArgument(
-                f"{location} has {match[0]}, which only its client knows; write the value, or ${{VAR}}"
+                f"{location} has {match[0]}, which only its client knows; write the value, or use ${{VAR}}"
             )
         name = match["name"] if match["opencode_name"] is None else match["opencode_name"]
         text = environ.get(name, match["default"])
@@ -288,7 +288,7 @@ def _iter_masked(node: Node, *, is_secret: bool = False) -> Iterator[tuple[Node,
         case dict():
             for key, member in node.value.items():
                 is_object = isinstance(member.node.value, dict)
-                is_inner_secret = key in _SECRET_OBJECTS if is_object else is_secret_name(key)
+                is_inner_secret = key in _SECRET_OBJECT_KEYS if is_object else is_secret_name(key)
                 yield from _iter_masked(member.node, is_secret=is_secret or is_inner_secret)
         case list():
             strings = [] if is_secret else [inner for inner in node.value if isinstance(inner.value, str)]

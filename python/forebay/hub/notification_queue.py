@@ -16,20 +16,20 @@ _log = logging.getLogger("forebay")
 
 MAX_QUEUED = 512
 MAX_QUEUED_BYTES = 4 << 20
-"""Maximum size of the queued notifications. A larger one is queued only if it is alone."""
+"""Maximum size of all queued notifications. A single notification above it is queued only if the queue is empty."""
 
 _VALUE_BYTES = 64
-"""Estimated size of a value in memory, without its text."""
+"""Estimated size of a value in memory, without the characters of a string."""
 
 _DROPPABLE_METHODS = ("notifications/progress", "notifications/message")
 
-_REPEATABLE_METHODS = (
+_COALESCED_METHODS = (
     "notifications/resources/updated",
     "notifications/resources/list_changed",
     "notifications/prompts/list_changed",
     "notifications/tools/list_changed",
 )
-"""Notifications that tell the client to read something again: one of them is as good as many."""
+"""Notifications that tell the client to read something again. Duplicates in the queue are dropped."""
 
 _Params = Mapping[str, Any] | None
 
@@ -44,9 +44,9 @@ class _Notification(NamedTuple):
         return self.method in _DROPPABLE_METHODS
 
     @property
-    def repeat_key(self) -> tuple[str, object] | None:
-        """Equal for notifications that say the same, or `None`."""
-        if self.method not in _REPEATABLE_METHODS:
+    def duplicate_key(self) -> tuple[str, object] | None:
+        """Equal for notifications that are duplicates; `None` if a notification has no duplicates."""
+        if self.method not in _COALESCED_METHODS:
             return None
         uri = (self.params or {}).get("uri")
         return self.method, uri if isinstance(uri, str) else None
@@ -55,8 +55,8 @@ class _Notification(NamedTuple):
 class NotificationQueue:
     """Queue that sends notifications in order, because progress must increase.
 
-    When it is full, progress and log messages are dropped, with one log line for the queue. If there is no room for
-    another notification, `on_overflow` is called and everything is dropped until the client reads again.
+    When it is full, progress and log messages are dropped, and a warning is logged once. If there is still no room for
+    a notification of another kind, `on_overflow` is called and everything is dropped until the client reads again.
     """
 
     def __init__(self, send: Callable[[str, _Params], Awaitable[None]], on_overflow: Callable[[], None]) -> None:
@@ -64,15 +64,15 @@ class NotificationQueue:
         self._on_overflow = on_overflow
         self._queued: deque[_Notification] = deque()
         self._size = 0
-        self._repeat_keys: set[tuple[str, object]] = set()
+        self._duplicate_keys: set[tuple[str, object]] = set()
         self._has_warned = False
         self._has_overflowed = False
         self._sender: asyncio.Task[None] | None = None
 
     def put(self, method: str, params: _Params) -> None:
-        """Queue a notification, unless the same one is queued already."""
+        """Queue a notification, unless a duplicate is already queued."""
         notification = _Notification(method, params, _estimate_bytes(params))
-        if self._has_overflowed or notification.repeat_key in self._repeat_keys:
+        if self._has_overflowed or notification.duplicate_key in self._duplicate_keys:
             return
         if not self._has_room(notification):
             self._warn()
@@ -87,19 +87,19 @@ class NotificationQueue:
             self._sender = asyncio.create_task(self._send_queued())
 
     def _has_room(self, notification: _Notification) -> bool:
-        is_small = len(self._queued) < MAX_QUEUED and self._size + notification.size <= MAX_QUEUED_BYTES
-        return is_small or not self._queued
+        fits = len(self._queued) < MAX_QUEUED and self._size + notification.size <= MAX_QUEUED_BYTES
+        return fits or not self._queued
 
     def _append(self, notification: _Notification) -> None:
         self._queued.append(notification)
         self._size += notification.size
-        if notification.repeat_key is not None:
-            self._repeat_keys.add(notification.repeat_key)
+        if notification.duplicate_key is not None:
+            self._duplicate_keys.add(notification.duplicate_key)
 
     def _clear(self) -> list[_Notification]:
         removed = [*self._queued]
         self._queued.clear()
-        self._repeat_keys.clear()
+        self._duplicate_keys.clear()
         self._size = 0
         return removed
 
@@ -122,10 +122,10 @@ class NotificationQueue:
         while self._queued:
             notification = self._queued.popleft()
             self._size -= notification.size
-            # A change from now on must be told again, because the client may read before it.
-            if notification.repeat_key is not None:
-                self._repeat_keys.discard(notification.repeat_key)
-            # The client may be gone.
+            # A later change needs a notification of its own, because the client may read before that change.
+            if notification.duplicate_key is not None:
+                self._duplicate_keys.discard(notification.duplicate_key)
+            # The client may have disconnected.
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
                 await self._send(notification.method, notification.params)
         self._has_overflowed = False

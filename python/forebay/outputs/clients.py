@@ -1,6 +1,6 @@
-"""MCP clients whose habits are known: how much of a tool result reaches the model, and what tools are called there.
+"""Known MCP clients: how much of a tool result each of them shows to the model, and how it renames tools.
 
-`docs/clients.md` tells how each was observed.
+`docs/clients.md` describes how this was measured.
 """
 
 import dataclasses
@@ -10,13 +10,13 @@ import re
 __all__ = ["CLIENTS", "UNKNOWN_CLIENT_BYTES", "Client", "find_client"]
 
 UNKNOWN_CLIENT_BYTES = 16384
-"""Maximum bytes of a page for a client that is not in `CLIENTS`. Most clients show this much whole."""
+"""Maximum bytes of a page for a client that is not in `CLIENTS`. Most clients show a page of this size whole."""
 
-_MAX_NAME_LENGTH = 256
-"""Maximum characters of a client's name. Longer ones are not compared."""
+_MAX_NAME_CHARS = 256
+"""A longer name matches no client."""
 
 _RESERVED_BYTES = 512
-"""Bytes of a client's limit that are left for the text that clients put around a result."""
+"""Bytes of a client's limit that are reserved for the text that the client adds to a result."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Client:
     pattern: str
     """Pattern of the name that the client sends in `clientInfo`, in lower case."""
     limit: int
-    """The size of a tool result above which the client cuts it, or puts it into a file."""
+    """The size above which the client cuts a tool result or writes it to a file."""
     unit: str
     """The unit of `limit`. A text never has more characters than bytes, so `max_result_bytes` is right for both."""
-    tool_name: str
-    """The name that the model sees for `tool` of the server that the user calls `server`."""
+    tool_name_template: str
+    """Template of the name that the model sees for a tool. `server` is the server's name in the client's settings."""
 
     @property
     def max_result_bytes(self) -> int:
@@ -39,10 +39,10 @@ class Client:
         return self.limit - _RESERVED_BYTES
 
     def name_tool(self, tool: str, server: str | None) -> str:
-        """Return a tool's name as the model knows it, or words that tell which tool is meant."""
+        """Return the name that the model sees for a tool, or a description if the server's name is not known."""
         if server is None:
             return f"{tool} of this server"
-        return self.tool_name.format(server=re.sub(r"[^A-Za-z0-9_-]", "_", server), tool=tool)
+        return self.tool_name_template.format(server=re.sub(r"[^A-Za-z0-9_-]", "_", server), tool=tool)
 
 
 CLIENTS = (
@@ -60,6 +60,6 @@ CLIENTS = (
 
 def find_client(name: object) -> Client | None:
     """Return the client that sends this name in `clientInfo`, or `None` if it is not known."""
-    if not isinstance(name, str) or len(name) > _MAX_NAME_LENGTH:
+    if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS:
         return None
     return next((client for client in CLIENTS if fnmatch.fnmatchcase(name.lower(), client.pattern)), None)

@@ -1,4 +1,4 @@
-"""Images and audio in tool results. A model cannot see them under a handle, so they go inline, scaled down if large."""
+"""Images and audio in tool results. A model cannot read them by handle, so they go inline, scaled down if large."""
 
 import base64
 import functools
@@ -22,17 +22,17 @@ _log = logging.getLogger("forebay")
 MAX_MEDIA_BYTES = 1_000_000
 """Maximum bytes of base64 that the images and audio of one result take inline.
 
-Some clients close the connection at messages above 1 MiB.
+Some clients close the connection when a message exceeds 1 MiB.
 """
 
-_SIDES_PIXELS = (1568, 1024, 640, 320)
-"""Longest sides of an image that is scaled down, until it fits. Models do not see more detail than the first."""
+_SIDE_LENGTHS_PIXELS = (1568, 1024, 640, 320)
+"""Maximum width and height of a scaled image, tried in turn until it fits. Models see no more detail than the first."""
 
 _MAX_PIXELS = 16_000_000
-"""Maximum pixels of an image that is decoded to be scaled down: 48 MB."""
+"""Larger images are not decoded. This many pixels take 48 MB of memory."""
 
 _MAX_BLOCKS = 1000
-"""Maximum number of blocks in a result that is searched for images and audio."""
+"""A result with more content blocks is not searched for images and audio."""
 
 _JPEG_QUALITIES = (85, 60)
 
@@ -40,17 +40,17 @@ Block: TypeAlias = Mapping[str, Any]
 
 
 def find_media(result: Result | LazyJSON, kinds: frozenset[str]) -> list[Block]:
-    """Return the blocks of these kinds in a result. Their data may be `LazyJSON`."""
+    """Return the content blocks of a result whose type is one of `kinds`. Their data may be `LazyJSON`."""
     if not kinds:
         return []
     try:
         content = result.members(("content",)).get("content") if isinstance(result, LazyJSON) else result.get("content")
-        return [block for block in _open_blocks(content) if _is_media(block, kinds)]
+        return [block for block in _iter_blocks(content) if _is_media(block, kinds)]
     except InvalidJSON:
         return []
 
 
-def _open_blocks(content: Any) -> Iterator[Any]:
+def _iter_blocks(content: Any) -> Iterator[Any]:
     if isinstance(content, LazyJSON):
         if not content.is_array:
             return
@@ -74,19 +74,20 @@ def measure_media(blocks: list[Block]) -> int:
 def select_media(blocks: list[Block], *, must_reencode: bool) -> list[dict[str, Any]]:
     """Return image and audio blocks for a model, within `MAX_MEDIA_BYTES` in total.
 
-    Large images are scaled down. Audio, and images that cannot be read, are left out if they are too large, and with
-    `must_reencode` always: then only pixels are returned.
+    Images that are too large are scaled down. Audio and unreadable images are left out if they are too large. With
+    `must_reencode`, only pixels are returned: every image is encoded again, and audio and unreadable images are always
+    left out.
     """
     selected: list[dict[str, Any]] = []
     remaining = MAX_MEDIA_BYTES
     for number, block in enumerate(blocks):
         # Leave a share of the budget for each of the blocks that follow.
         share = remaining // (len(blocks) - number)
-        is_small = len(block["data"]) <= share and not must_reencode
-        prepared = {**block, "data": _read_data(block).decode()} if is_small else _scale_down(block, share)
-        if prepared is not None:
-            selected.append(prepared)
-            remaining -= len(prepared["data"])
+        is_unchanged = len(block["data"]) <= share and not must_reencode
+        inline_block = {**block, "data": _read_data(block).decode()} if is_unchanged else _scale_down(block, share)
+        if inline_block is not None:
+            selected.append(inline_block)
+            remaining -= len(inline_block["data"])
     return selected
 
 
@@ -96,15 +97,15 @@ def _read_data(block: Block) -> bytes:
 
 
 def _scale_down(block: Block, max_bytes: int) -> dict[str, Any] | None:
-    """Return an image block of at most `max_bytes` of base64; `None` if that is not possible."""
+    """Return an image block with at most `max_bytes` of base64, or `None` if that is not possible."""
     if block["type"] != "image" or not _has_pillow():
         return None
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(base64.b64decode(_read_data(block), validate=True))) as image:
-            # A JPEG is decoded at a fraction of its size.
-            image.draft("RGB", (_SIDES_PIXELS[0], _SIDES_PIXELS[0]))
+            # Makes Pillow decode a large JPEG at a fraction of its size.
+            image.draft("RGB", (_SIDE_LENGTHS_PIXELS[0], _SIDE_LENGTHS_PIXELS[0]))
             if image.width * image.height > _MAX_PIXELS:
                 return None
             encoded = _encode_image(image, max_bytes // 4 * 3)
@@ -118,10 +119,13 @@ def _scale_down(block: Block, max_bytes: int) -> dict[str, Any] | None:
 
 
 def _encode_image(image: "Image", max_bytes: int) -> tuple[bytes, str] | None:
-    """Return an image scaled down until it fits, as PNG if it is no JPEG and that is small enough, else as JPEG."""
+    """Scale an image down until it fits. Return its data and MIME type.
+
+    An image that is not a JPEG becomes a PNG if that fits, otherwise a JPEG.
+    """
     has_alpha = "transparency" in image.info or image.mode in ("RGBA", "LA", "PA")
     scaled = image.convert("RGBA" if has_alpha else "RGB")
-    for side in _SIDES_PIXELS:
+    for side in _SIDE_LENGTHS_PIXELS:
         scaled.thumbnail((side, side))
         if image.format != "JPEG" and len(png := _save(scaled, "PNG")) <= max_bytes:
             return png, "image/png"
@@ -133,7 +137,7 @@ def _encode_image(image: "Image", max_bytes: int) -> tuple[bytes, str] | None:
 
 
 def _flatten(image: "Image") -> "Image":
-    """Return an image with transparency on white."""
+    """Replace the transparency of an image with a white background."""
     from PIL import Image
 
     background = Image.new("RGB", image.size, "white")

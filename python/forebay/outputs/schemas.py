@@ -1,4 +1,4 @@
-"""Schemas of tools: allow references in input schemas, and handles and contract responses in output schemas."""
+"""Extend tool schemas: input schemas accept references, output schemas accept handles and contract responses."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
@@ -27,7 +27,9 @@ _MAX_DEPTH = 32
 
 _ANY_SCHEMA: dict[str, Any] = {}
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
-_ANNOTATION_KEYS = {"type", "title", "description", "default", "examples", "additionalProperties"}
+_ANY_OBJECT_KEYS = {"type", "title", "description", "default", "examples", "additionalProperties"}
+"""A schema with only these keys restricts an object at most by `additionalProperties`."""
+
 _COMBINING_KEYS = {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"}
 
 _REFERENCE_SCHEMA: dict[str, Any] = {"type": "object", "anyOf": [{"required": ["$file"]}, {"required": ["$handle"]}]}
@@ -46,7 +48,7 @@ def accepts_text(schema: object, path: Iterable[str | int]) -> bool:
 def allow_references(schema: Schema) -> Schema:
     """Return an input schema that also accepts a reference for each top-level string, array or object.
 
-    For a string the schema then accepts any object, because that takes the fewest bytes. The description of
+    In place of a string, the schema accepts any object, because that is the shortest schema. The description of
     `output_fetch` explains references.
     """
     properties = schema.get("properties")
@@ -64,7 +66,7 @@ def _allow_reference(schema: object, walker: "_SchemaWalker") -> object:
     may_be_object = types is None or "object" in types
     if types is not None and not types & {"string", "array", "object"}:
         return schema
-    if may_be_object and schema.keys() <= _ANNOTATION_KEYS and _allows_any_property(schema):
+    if may_be_object and schema.keys() <= _ANY_OBJECT_KEYS and _allows_any_property(schema):
         return schema
     if not may_be_object and "type" in schema and not schema.keys() & _COMBINING_KEYS:
         declared = schema["type"]
@@ -96,13 +98,14 @@ class _SchemaWalker:
         self._root = root
         self._remaining_steps = _MAX_STEPS
 
-    def _may_continue(self, depth: int) -> bool:
+    def _take_step(self, depth: int) -> bool:
+        """Count a step, and return whether the limits allow it."""
         self._remaining_steps -= 1
         return self._remaining_steps > 0 and depth < _MAX_DEPTH
 
     def get_member(self, schema: object, key: str | int, depth: int = 0) -> dict[str, Any]:
         """Return the schema of an object's property or of an array's item."""
-        if not isinstance(schema, dict) or not self._may_continue(depth):
+        if not isinstance(schema, dict) or not self._take_step(depth):
             return _ANY_SCHEMA
         members = [_get_own_member(schema, key)]
         members += [self.get_member(self._follow_reference(schema["$ref"]), key, depth + 1)] if "$ref" in schema else []
@@ -122,7 +125,7 @@ class _SchemaWalker:
 
     def get_types(self, schema: object, depth: int = 0) -> TypeNames:
         """Return the types that a schema accepts, or `None` if it does not restrict them."""
-        if not isinstance(schema, dict) or not self._may_continue(depth):
+        if not isinstance(schema, dict) or not self._take_step(depth):
             return None
         constraints = [_get_declared_types(schema)]
         constraints += [self.get_types(self._follow_reference(schema["$ref"]), depth + 1)] if "$ref" in schema else []
@@ -134,7 +137,7 @@ class _SchemaWalker:
         return frozenset.intersection(*known) if known else None
 
     def _follow_reference(self, reference: object) -> object:
-        """Return the part of the root schema that a `$ref` points to; external ones are not followed."""
+        """Return the part of the root schema that a `$ref` points to; external references are not followed."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return _ANY_SCHEMA
         target = self._root
@@ -202,7 +205,7 @@ HANDLE_SCHEMA: dict[str, Any] = {
     "properties": _DESCRIPTOR_PROPERTIES,
     "required": ["output_handle", "size_bytes", "item_count", "fetch_with"],
 }
-"""Matches the descriptor, the structured content of a result that was stored."""
+"""Matches a descriptor, which is the structured content in place of a stored result."""
 
 CONTRACT_SCHEMA: dict[str, Any] = {
     "properties": {
@@ -224,16 +227,16 @@ _ROOT_KEYS = ("$schema", *_DEFINITIONS)
 
 
 def allow_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an output schema that allows a handle too."""
+    """Return an output schema that also allows a handle."""
     return allow_alternative(schema, HANDLE_SCHEMA)
 
 
 def allow_alternative(schema: Mapping[str, Any], alternative: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an output schema that allows another object too.
+    """Return an output schema that also allows another object.
 
     The given schema is nested in the new one, and its definitions move to the root, where references such as
-    `#/$defs/…` point. A schema with other references cannot be nested. A schema that allows any value of its type
-    replaces it.
+    `#/$defs/…` point. A schema with other references cannot be nested. In that case the new schema allows any object,
+    or any value if the given schema is not for objects.
     """
     # Older protocol versions require `"type": "object"` at the root.
     root: dict[str, Any] = {"type": "object"} if schema.get("type") == "object" else {}
@@ -246,7 +249,7 @@ def allow_alternative(schema: Mapping[str, Any], alternative: Mapping[str, Any])
 
 
 def _collect_references(schema: Any) -> list[str]:
-    """Return all references in a schema, and `""` for each `$id` or `$anchor`. Either prevents nesting the schema."""
+    """Return all references in a schema, and `""` for each `$id` or `$anchor`, since they also prevent nesting."""
     references: list[str] = []
     remaining = [schema]
     while remaining:
@@ -286,10 +289,10 @@ def is_fastmcp_tool(tool: Mapping[str, Any]) -> bool:
 
 
 def allow_handle_for_fastmcp(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an output schema that allows a handle too, in a form that fastmcp's client can build `data` from.
+    """Return an output schema that also allows a handle, in a form that fastmcp's client can build `data` from.
 
-    That client needs the properties at the root. `_WRAP_RESULT_KEY` is dropped because a handle is not wrapped;
-    wrapped results carry a marker of their own.
+    That client needs the properties at the root. `_WRAP_RESULT_KEY` is dropped because a handle is not wrapped. The
+    client still recognizes wrapped results, because fastmcp marks each of them.
     """
     if not _is_simple_object(schema):
         return allow_handle(schema)
@@ -300,19 +303,20 @@ def allow_handle_for_fastmcp(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def allow_handle_for_older_fastmcp(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an output schema that allows a handle too, for fastmcp before version 4.
+    """Return an output schema that also allows a handle, for fastmcp before version 4.
 
-    Its results carry no marker, so its clients need `_WRAP_RESULT_KEY`. For a handle they find no `result`, hence null.
+    These versions do not mark wrapped results, so their clients need `_WRAP_RESULT_KEY` and always read `result`. A
+    handle has no `result`, so the schema of `result` also allows null.
     """
-    allowed = allow_handle_for_fastmcp(schema)
-    if not schema.get(_WRAP_RESULT_KEY) or "result" not in allowed.get("properties", {}):
-        return allowed
-    result_schema = {"anyOf": [allowed["properties"]["result"], {"type": "null"}]}
-    return {**allowed, _WRAP_RESULT_KEY: True, "properties": {**allowed["properties"], "result": result_schema}}
+    extended = allow_handle_for_fastmcp(schema)
+    if not schema.get(_WRAP_RESULT_KEY) or "result" not in extended.get("properties", {}):
+        return extended
+    result_schema = {"anyOf": [extended["properties"]["result"], {"type": "null"}]}
+    return {**extended, _WRAP_RESULT_KEY: True, "properties": {**extended["properties"], "result": result_schema}}
 
 
 def _is_simple_object(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema only lists properties, none of them with a name that a descriptor has."""
+    """Return whether a schema only lists properties, and none has the same name as a property of a descriptor."""
     properties = schema.get("properties") or {}
     is_simple = schema.keys() <= _SIMPLE_SCHEMA_KEYS and bool(properties)
     return is_simple and not properties.keys() & _DESCRIPTOR_PROPERTIES.keys()

@@ -1,4 +1,4 @@
-"""The processes of one server, which end together, and with the gateway even if the gateway is killed."""
+"""Process group of a server. All its processes end when the gateway ends, even if the gateway is killed."""
 
 import contextlib
 import logging
@@ -15,7 +15,7 @@ __all__ = ["Grace", "ProcessGroup"]
 _log = logging.getLogger("forebay")
 
 _DEFAULT_GRACE_SECONDS = 1.0
-"""Clients kill a gateway that does not end soon: those of the Python SDK after 4 s."""
+"""Short, because clients kill a gateway that does not exit soon. The client of the Python SDK does so after 4 s."""
 
 _KILL_DELAY_SECONDS = 0.5
 """Time between SIGTERM and SIGKILL."""
@@ -25,18 +25,18 @@ _POLL_SECONDS = 0.02
 _SHELL = "/bin/sh"
 
 _GUARD_SCRIPT = "trap '' HUP INT QUIT TERM; read line; kill -TERM 0; sleep 1; kill -KILL 0"
-"""Ends the process group of the shell, shell included, when the shell's input ends."""
+"""Shell script that ends its own process group, including the shell, when its standard input is closed."""
 
 
 class Grace:
-    """Time between the end of a server's input and SIGTERM. A shutdown of the gateway has one for all its servers."""
+    """Time between closing a server's input and SIGTERM. When the gateway shuts down, its servers share one period."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = _DEFAULT_GRACE_SECONDS if seconds is None else seconds
         self._deadline: float | None = None
 
     def start(self) -> None:
-        """Start the shutdown of the gateway: from now on, the remaining time shrinks."""
+        """Start the countdown when the gateway begins to shut down."""
         self._deadline = time.monotonic() + self.seconds
 
     @property
@@ -47,8 +47,9 @@ class Grace:
 class ProcessGroup:
     """A server process and its children, except children that start a session or a process group of their own.
 
-    A small shell, the guard, leads the group. It waits for the end of a pipe that only the gateway holds, and then
-    ends the group. A parent-death signal would end the server alone, and already when the thread that started it ends.
+    A small shell, the guard, leads the group. It reads from a pipe that only the gateway holds open, and ends the group
+    when the pipe is closed. A parent-death signal would not do: it reaches only the server, not its children, and it is
+    sent when the thread that started the server ends, even if the gateway still runs.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class ProcessGroup:
     ) -> None:
         self._guard = _start_guard()
         try:
-            # A process group of its own also keeps Ctrl-C from the server, so that we can end it in order.
+            # In another process group the server does not get Ctrl-C either, so that we can shut it down in order.
             self.server = subprocess.Popen(  # noqa: S603 - the operator chooses the command
                 list(command),
                 stdin=subprocess.PIPE,
@@ -78,7 +79,7 @@ class ProcessGroup:
         self._id = self.server.pid if self._guard is None else self._guard.pid
 
     def end(self) -> None:
-        """End what still runs by SIGTERM, then by SIGKILL. Call this once."""
+        """End the processes that still run: send SIGTERM, then SIGKILL. Call this only once."""
         if self._is_running():
             self._send_signal(signal.SIGTERM)
             deadline = time.monotonic() + _KILL_DELAY_SECONDS
@@ -98,7 +99,7 @@ class ProcessGroup:
     def _is_running(self) -> bool:
         if self.server.poll() is None:
             return True
-        # The guard is a member, so signal 0 would always find the group. Without /proc only the server counts.
+        # The guard is a member, so signal 0 would always find the group. Without /proc, only the server is checked.
         with contextlib.suppress(FileNotFoundError):
             return any(self._is_member(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit())
         return False
@@ -107,7 +108,7 @@ class ProcessGroup:
         try:
             if os.getpgid(pid) != self._id or (self._guard is not None and pid == self._guard.pid):
                 return False
-            # Nobody may ever wait for an orphan: in a container, the first process need not.
+            # Ignore zombies. An orphan may stay a zombie, because PID 1 of a container may never wait for it.
             state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
         except OSError:
             return False
@@ -131,5 +132,9 @@ def _start_guard() -> "subprocess.Popen[bytes] | None":
             process_group=0,
         )
     except OSError as error:
-        _log.warning("forebay: a server may outlive a gateway that is killed: %s: %s", _SHELL, error.strerror)
+        _log.warning(
+            "forebay: %s cannot be started (%s), so a server may keep running after the gateway is killed",
+            _SHELL,
+            error.strerror,
+        )
         return None
