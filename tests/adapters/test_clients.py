@@ -1,6 +1,7 @@
 """Clients of several SDKs read large results of the example server, which runs in its own process."""
 
 import base64
+import gzip
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -109,7 +110,9 @@ async def check_structured_and_binary(peer: Peer) -> None:
     items = [item for content in await fetch_all(peer, handle) for item in content]
     assert items == inline.structured_content["items"]
     handle = parse_text(await peer.call("evidence_bundle", output_mode="handle"))["output_handle"]
-    assert b"".join(map(base64.b64decode, await fetch_all(peer, handle))) == pages.bundle(URL)
+    evidence = pages.bundle(URL)
+    assert b"".join(map(base64.b64decode, await fetch_all(peer, handle, format="bytes"))) == evidence
+    assert "".join(await fetch_all(peer, handle, format="text")).encode() == gzip.decompress(evidence)
 
 
 async def check_unknown_handle(peer: Peer) -> None:

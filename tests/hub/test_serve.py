@@ -368,7 +368,7 @@ def test_the_default_capability_of_a_tool_is_its_upstream(era: str, tmp_path: Pa
 def test_an_unknown_capability_is_an_error(tmp_path: Path) -> None:
     with serving(write_config(tmp_path, {"one": upstream_command("adverse_server.py")}, tools_only=["won"])) as client:
         assert tool_names(client) == OURS
-        client.wait_for_log("there are core, one")
+        client.wait_for_log("the capabilities are core, one")
 
 
 def test_an_invalid_command_is_an_error_at_startup(tmp_path: Path) -> None:

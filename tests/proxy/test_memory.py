@@ -239,7 +239,8 @@ def test_an_open_request_does_not_keep_its_message(kind: str, tmp_path: Path) ->
         fields = {"cursor": b'"cursor":"%s",', "token": b'"_meta":{"progressToken":"%s"},'}
         return make_line(number, b'"x":1', fields[kind] % large)
 
-    with bounded(tmp_path, message_bytes=7_000_000) as talk:
+    # While one message is handled, the next is read.
+    with bounded(tmp_path, message_bytes=2 * 7_000_000) as talk:
         send_all(talk, (make(number) for number in range(100, 120))).join()
         assert talk.call("shape")["content"]
 

@@ -6,7 +6,10 @@ import gzip
 import io
 import json
 import mmap
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +88,16 @@ class Model:
         ("plain text", "plain text"),
         ("", ""),
         ("漢字 😀\r\n\x01", "漢字 😀\r\n\x01"),
+        ([Decimal("1.50"), {1}, frozenset("a"), deque([2])], '["1.50",[1],["a"],[2]]'),
+        ({"path": Path("/x")}, '{"path":"/x"}'),
     ],
 )
-def test_objects_and_text(payload: object, stored: str, store: Store) -> None:
+@pytest.mark.parametrize("has_pydantic", [True, False])
+def test_objects_and_text(
+    payload: object, stored: str, has_pydantic: bool, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_pydantic:
+        monkeypatch.setitem(sys.modules, "pydantic_core", None)
     descriptor = store.put(payload)
     assert whole(store, descriptor.output_handle) == stored.encode()
     assert descriptor.size_bytes == len(stored.encode())

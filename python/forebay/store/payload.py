@@ -4,7 +4,10 @@ import abc
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from pathlib import PurePath
 from typing import BinaryIO, Protocol, TypeAlias, TypeGuard, cast
 
 import orjson
@@ -195,9 +198,16 @@ def _to_serializable(value: object) -> object:
     # Refused, because pydantic would decode bytes as text, and consume an iterator.
     if isinstance(value, Iterator | bytes | bytearray | memoryview):
         raise TypeError
-    # Encodes sets, decimals and paths as the SDKs do. Imported late, because it is slow to import and seldom needed.
-    from pydantic_core import to_jsonable_python
-
+    # As pydantic encodes them, which the base package does not need.
+    if isinstance(value, set | frozenset | deque):
+        return list(value)
+    if isinstance(value, Decimal | PurePath):
+        return str(value)
+    # Encodes other types as the SDKs do. Imported late, because it is slow to import and seldom needed.
+    try:
+        from pydantic_core import to_jsonable_python
+    except ModuleNotFoundError:
+        raise TypeError(f"{type(value).__qualname__} is not known") from None
     return to_jsonable_python(value)
 
 
