@@ -55,7 +55,7 @@ def test_an_invalid_url_is_refused(url: str) -> None:
         ({"warn_bytes": -1}, "warn_bytes is a number, not negative"),
         ({"handle_length": 13}, "handle_length is 12 or 26, not 13"),
         ({"quota_bytes": "1GB"}, "quota_bytes is a number"),
-        ({"ttl": "1h"}, "ttl is from 0 seconds"),
+        ({"ttl": "1h"}, "ttl is a number of seconds"),
         ({"warn_bytes": None}, "warn_bytes is a number"),
         ({"sweep_interval": float("inf")}, "sweep_interval is a number"),
         ({"principal_quota_bytes": float("nan")}, "principal_quota_bytes is a number"),

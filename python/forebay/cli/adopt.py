@@ -218,7 +218,7 @@ def _write(plans: list[_Plan]) -> list[ForebayError]:
         path = str(plan.file.path)
         try:
             backup = replace_file(path, plan.old_text.encode(), plan.new_text.encode())
-            _print_note(f"{path} is written; the backup is {backup}")
+            _print_note(f"{path} is written; the backup is {backup}, which may hold secrets; delete it when all works")
         except ForebayError as error:
             errors.append(error)
     return errors

@@ -23,7 +23,7 @@ _MAX_TTL_SECONDS = 100 * 366 * 24 * 3600
 def check_ttl(ttl: float) -> None:
     """Raise `InvalidArgument` unless a time to live is from 0 seconds to a century."""
     if not _is_number(ttl) or not 0 <= ttl <= _MAX_TTL_SECONDS:
-        raise InvalidArgument(f"ttl is from 0 seconds to {_MAX_TTL_SECONDS:,}, a century, not {ttl!r}")
+        raise InvalidArgument(f"ttl is a number of seconds from 0 to {_MAX_TTL_SECONDS:,}, a century, not {ttl!r}")
 
 
 def _is_number(value: object) -> bool:
