@@ -101,7 +101,6 @@ class HubServer:
 
     def __init__(self, settings: "Settings") -> None:
         self._settings = settings
-        # Import modules first, so that errors show before the first client connects.
         self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds, settings.shutdown_grace_seconds)
         self.grace = self._upstreams.grace
         middleware = Forebay(

@@ -183,7 +183,7 @@ def _terminate_last_line(fd: int) -> None:
 
 
 def _get_group(source_tool: object) -> str:
-    """Return the tool that stored a payload, or the domain of an artifact, because each artifact may have its own id."""
+    """Return the tool that stored a payload, or the domain of an artifact, since artifacts may have unique ids."""
     match = _ARTIFACT_PATTERN.match(str(source_tool))
     return match[0] if match else str(source_tool or "unknown")
 
