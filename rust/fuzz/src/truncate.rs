@@ -57,7 +57,8 @@ fn check_depth(value: &Value, max_depth: usize) {
     let answer = truncate(value.to_string().as_bytes(), &up_to(max_depth)).expect("there is no budget");
     let mut expected = value.clone();
     hide_below(&mut expected, max_depth);
-    assert_eq!(oracle::parse(&answer), Some(expected));
+    // As text, because serde_json does not read every float exactly as it was written.
+    assert_eq!(String::from_utf8_lossy(&answer), expected.to_string());
 }
 
 fn hide_below(value: &mut Value, levels: usize) {
