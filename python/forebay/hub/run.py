@@ -118,7 +118,11 @@ class HubServer:
         )
         # On stdio the only client never expires.
         idle_seconds = None if settings.http is None else settings.session_idle_seconds
-        self._tenant_pool = TenantPool(lambda: self._make_tenant(ClientPeer()), settings.max_principals, idle_seconds)
+        self._tenant_pool = TenantPool(
+            lambda capabilities: self._make_tenant(ClientPeer(capabilities=capabilities)),
+            settings.max_principals,
+            idle_seconds,
+        )
         self._paused_calls = PausedCalls(self._tenant_pool, settings.answer_timeout_seconds)
         self._forwarding = Forwarding(
             self._make_tenant, self._tenant_pool, self.server.server_info_stamp, self._paused_calls
