@@ -16,7 +16,7 @@ AMPLE_BYTES = 1 << 20
 def cut(value: Any, items: int, chars: int, depth: int = 0) -> Any:
     """Truncate Python objects by the limits of `forebay.truncate`."""
     if depth > 4:
-        return "[truncated]"
+        return value if len(orjson.dumps(value)) <= len('"[truncated]"') else "[truncated]"
     match value:
         case str() if len(value) > chars:
             return value[:chars] + "..."

@@ -337,10 +337,11 @@ def truncate(
     """Return an overview of a JSON document: valid JSON, never longer than `max_bytes`.
 
     An array with too many items becomes `{"items": […], "totalCount": n, "showing": k}`, a long string ends in `...`,
-    and a value deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"`. If members of an object are left
-    out, a last member `"...": n` counts them; its key has more dots if the object has a key `...` itself. Keys and
-    numbers of up to 64 characters are never cut, even if `max_string_chars` is smaller. If several keys are cut to the
-    same text, only the first is shown. Several values, one per line, are NDJSON, and count as the items of an array.
+    and a value deeper than `max_depth` (the root has depth 0) becomes `"[truncated]"` unless it is as short as that and
+    within the other limits. If members of an object are left out, a last member `"...": n` counts them; its key has
+    more dots if the object has a key `...` itself. Keys and numbers of up to 64 characters are never cut, even if
+    `max_string_chars` is smaller. If several keys are cut to the same text, only the first is shown. Several values,
+    one per line, are NDJSON, and count as the items of an array.
 
     If the result is still larger than `max_bytes`, shallow values are shown before deep ones. All values of a level
     appear before any of them is shown in more detail: containers first appear closed (`{"...": 3}`), strings short.

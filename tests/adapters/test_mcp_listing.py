@@ -58,6 +58,21 @@ def test_a_list_in_pages_has_ours_on_its_last(end: str | None, era: str, tmp_pat
     serve(test, tmp_path / "store", era, Server("pages", on_list_tools=list_tools))
 
 
+def test_a_list_whose_last_page_links_to_an_earlier_one_has_our_tools_once(era: str, tmp_path: Path) -> None:
+    async def list_tools(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001
+        number = int(params.cursor or 0) if params else 0
+        tool = Tool(name=f"tool {number}", input_schema={"type": "object"})
+        return ListToolsResult(tools=[tool], next_cursor=str((number + 1) % 2))
+
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
+        for _ in range(2):
+            pages = [await client.list_tools(cursor=cursor) for cursor in (None, "1", "0")]
+            names = [tool.name for page in pages for tool in page.tools]
+            assert names == ["tool 0", "tool 1", "tool 0", "output_fetch", "output_search"]
+
+    serve(test, tmp_path / "store", era, Server("loop", on_list_tools=list_tools))
+
+
 @pytest.mark.parametrize("error", [MCPError(code=-32000, message="not now"), RuntimeError("db down")], ids=repr)
 def test_a_server_that_cannot_list_can_still_be_called(error: Exception, era: str, tmp_path: Path) -> None:
     async def list_tools(ctx: Any, params: Any) -> ListToolsResult:  # noqa: ARG001

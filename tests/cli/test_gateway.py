@@ -61,7 +61,9 @@ def test_a_url_is_wrapped_without_a_command(run_calls: list[Any], monkeypatch: p
     assert settings.headers == {"A": "t", "B": "c"}
 
 
-def test_serve_takes_a_configuration(run_calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_serve_takes_a_configuration(
+    run_calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "forebay.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
     args = parse("serve", "--config", str(path), "--http", "127.0.0.1:0", monkeypatch=monkeypatch)
@@ -69,12 +71,16 @@ def test_serve_takes_a_configuration(run_calls: list[Any], monkeypatch: pytest.M
         args.run(args)
     ((settings,),) = run_calls
     assert (settings.http, list(settings.upstreams)) == (("127.0.0.1", 0), ["a"])
-    path.write_text('[upstreams.a]\ncommand = "no-such-command"\n')
-    with pytest.raises(InvalidArgument, match="the upstream a needs no-such-command"):
-        args.run(args)
-    path.write_text('[upstreams.a]\ncommand = "cat -n x"\n')
-    with pytest.raises(InvalidArgument, match="no command here; cat alone is the command; -n x goes into args"):
-        args.run(args)
+    # Commands that cannot be run are only reported: other upstreams are served.
+    for command, warning in (
+        ("no-such-command", "the upstream a needs no-such-command"),
+        ("cat -n x", "no command here; cat alone is the command; -n x goes into args"),
+    ):
+        path.write_text(f'[upstreams.a]\ncommand = "{command}"\n')
+        with pytest.raises(SystemExit):
+            args.run(args)
+        assert warning in caplog.text
+    assert len(run_calls) == 3
 
 
 def test_serve_warns_of_tokens_without_http(

@@ -150,3 +150,26 @@ def test_requests_of_a_server_that_the_client_does_not_answer_are_limited(tmp_pa
         assert message["result"]["content"]
         assert 0 < len(requests) < 1000
         assert get_peak_bytes(client.process.pid) - start <= MAX_GROWTH_BYTES
+
+
+def test_answers_and_cancellations_pass_requests_that_wait(tmp_path: Path) -> None:
+    """With 256 unanswered requests, further ones wait. If all of them wait for the client, it must be heard."""
+    count, waiting_count = 256, 3000
+    params = {"name": "asks", "arguments": {"method": "roots/list", "params": {}}}
+    path = write_config(tmp_path, {"one": upstream_command("asking_server.py")})
+    with serving(path, LEGACY, capabilities={"roots": {}}) as client:
+        tool_names(client)
+        start = get_peak_bytes(client.process.pid)
+        calls = [client.send_request("tools/call", params) for _ in range(count)]
+        questions = [json.loads(client.read_line()) for _ in range(count)]
+        assert {question["method"] for question in questions} == {"roots/list"}
+        large = {"name": "heard", "arguments": {"unused": "x" * 1000}}
+        waiting = [client.send_request("tools/call", large) for _ in range(waiting_count)]
+        # Neither a call that waits nor one in flight is answered after its cancellation.
+        for cancelled in (waiting.pop(), calls.pop()):
+            client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": cancelled}})
+        for question in questions:
+            client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})
+        answered = [json.loads(client.read_line()) for _ in range(len(calls) + len(waiting))]
+        assert sorted(message["id"] for message in answered) == sorted(calls + waiting)
+        assert get_peak_bytes(client.process.pid) - start <= MAX_GROWTH_BYTES

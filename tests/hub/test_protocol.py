@@ -242,6 +242,13 @@ def test_a_server_gets_the_capabilities_of_the_client(client: EraClient) -> None
     assert _text(client.call(_tool_name(client, "capable"))) == str(sorted(CAPABILITIES))
 
 
+def test_a_legacy_server_is_told_exactly_what_a_legacy_client_declares(tmp_path: Path) -> None:
+    capabilities = {"elicitation": {"url": {}}, "roots": {"listChanged": True}, "experimental": {"x": {}}}
+    path = write_config(tmp_path, {"asking": upstream_command("asking_server.py")})
+    with serving(path, LEGACY, capabilities=capabilities) as client:
+        assert parse_text(client.call("heard"))["capabilities"] == [capabilities]
+
+
 def test_the_client_s_notifications_reach_the_servers(adverse: EraClient) -> None:
     adverse.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
     adverse.send({"jsonrpc": "2.0", "method": "notifications/future", "params": {}})

@@ -114,9 +114,43 @@ def test_a_server_request_becomes_an_input_required_result(
     ]
 
 
-def test_a_server_sees_all_client_capabilities(client: EraClient) -> None:
-    (capabilities,) = _server_log(client)["capabilities"]
-    assert set(capabilities) == set(ALL)
+@pytest.mark.parametrize(
+    ("capabilities", "announced"),
+    [
+        (ALL, ALL),
+        ({}, {}),
+        ({"roots": {}, "extensions": {"x/y": {}}}, {"roots": {}}),
+        ({"elicitation": {}}, {"elicitation": {"form": {}}}),
+        (
+            {"elicitation": {"url": {}}, "sampling": {"tools": {}}},
+            {"elicitation": {"url": {}}, "sampling": {"tools": {}}},
+        ),
+    ],
+)
+def test_a_server_is_told_what_its_client_can_do(
+    tmp_path: Path, capabilities: dict[str, Any], announced: dict[str, Any]
+) -> None:
+    with _serve(tmp_path, capabilities) as client:
+        assert _server_log(client)["capabilities"] == [announced]
+
+
+def test_requests_with_other_capabilities_have_a_server_of_their_own(fresh: EraClient) -> None:
+    call = _params("asks")
+    required = _call_until_asked(fresh, call)
+    plain: dict[str, Any] = {"_meta": {"io.modelcontextprotocol/clientCapabilities": {}}}
+    (refusal,) = _parse_result(fresh.request("tools/call", {**call, **plain})["result"])
+    assert refusal["code"] == NOT_FOUND
+    fresh.send({"jsonrpc": "2.0", "method": "notifications/tests/news"})
+    for meta, announced in (({}, ALL), (plain, {})):
+
+        def read_log(meta: dict[str, Any] = meta) -> Any:
+            return _parse_result(fresh.request("tools/call", {**_params("heard"), **meta})["result"])
+
+        assert read_log()["capabilities"] == [announced]
+        # A notification carries no capabilities, so each server of the client gets it.
+        wait_until(lambda: "notifications/tests/news" in read_log()["methods"], TIMEOUT_SECONDS)
+    # The first server has kept its call.
+    assert _parse_result(fresh.request("tools/call", _with_responses(call, required))["result"]) == [ACCEPTED]
 
 
 def test_concurrent_input_requests_are_sent_together(client: EraClient) -> None:
@@ -159,7 +193,9 @@ def test_unanswered_input_requests_are_sent_again(client: EraClient) -> None:
         ({"elicitation": {}}, "sampling/createMessage", SAMPLE),
         ({"elicitation": {}}, "roots/list", {}),
         ({"elicitation": {"form": {}}}, "elicitation/create", LINK),
+        ({"elicitation": {"url": {}}}, "elicitation/create", None),
         ({"sampling": {}}, "sampling/createMessage", {**SAMPLE, "tools": []}),
+        ({"sampling": {"context": {}}}, "sampling/createMessage", {**SAMPLE, "toolChoice": {"mode": "auto"}}),
         (ALL, "future/ask", {}),
         (ALL, "tasks/list", {}),
     ],

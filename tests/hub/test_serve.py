@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from gateway_harness import TIMEOUT_SECONDS, parse_text
 from http_api import Answer, http_api
 from peak import get_peak_bytes
-from serve_harness import serving, tool_names, upstream_command, write_config
+from serve_harness import EraClient, serving, tool_names, upstream_command, write_config
 from serve_http_harness import is_running
 from wires import ERAS, MODERN, start_server
 
@@ -198,16 +199,24 @@ def test_all_of_a_module_selects_its_functions(tmp_path: Path, monkeypatch: pyte
         ("1 / 0", "ZeroDivisionError"),
         ("x = 1", "no public functions"),
         ("__all__ = ['gone']", "has no gone"),
+        ("import sys; sys.exit(3)", "SystemExit"),
     ],
 )
-def test_an_invalid_module_is_an_error_at_startup(
+def test_an_invalid_module_is_served_when_it_is_mended(
     text: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = _module(tmp_path, monkeypatch, text or "")
+    path = tmp_path / "served_functions.py"
     if text is None:
-        (tmp_path / "served_functions.py").unlink()
-    with pytest.raises(AssertionError, match=message), serving(write_config(tmp_path, {"sums": module})):
-        pass
+        path.unlink()
+    upstreams = {"sums": module, "raw": upstream_command("raw_server.py", "stdio")}
+    with serving(write_config(tmp_path, upstreams)) as client:
+        assert "says" in tool_names(client)
+        client.wait_for_log("the upstream sums cannot be used, and is tried again in 1 s")
+        client.wait_for_log(message)
+        path.write_text("def mended() -> None: ...")
+        _wait_for_changed_tools(client)
+        assert "mended" in tool_names(client)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -297,10 +306,8 @@ def test_an_unreachable_upstream_does_not_affect_the_others(tmp_path: Path) -> N
     upstreams = {"late": late, "raw": upstream_command("raw_server.py", "stdio")}
     with serving(write_config(tmp_path, upstreams, per_call=True)) as client:
         assert "says" in tool_names(client)
-        client.wait_for_log("the upstream late cannot be reached, and is tried again")
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while b"notifications/tools/list_changed" not in client.read_line():
-            assert time.monotonic() < deadline
+        client.wait_for_log("the upstream late cannot be used, and is tried again in 1 s")
+        _wait_for_changed_tools(client)
         # Also for a client that has not listed the tool yet.
         assert "output_handle" in parse_text(client.call("pid", output_mode="handle"))
         assert "pid" in tool_names(client)
@@ -371,7 +378,41 @@ def test_an_unknown_capability_is_an_error(tmp_path: Path) -> None:
         client.wait_for_log("the capabilities are core, one")
 
 
-def test_an_invalid_command_is_an_error_at_startup(tmp_path: Path) -> None:
-    path = write_config(tmp_path, {"one": {"command": "no-such-command"}})
-    with pytest.raises(AssertionError, match="the upstream one needs no-such-command"), serving(path):
-        pass
+def _wait_for_changed_tools(client: EraClient) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while b"notifications/tools/list_changed" not in client.read_line():
+        assert time.monotonic() < deadline
+
+
+def test_upstreams_that_cannot_start_are_served_when_they_can(tmp_path: Path) -> None:
+    command, folder = tmp_path / "late-server", tmp_path / "late-folder"
+    server = upstream_command("adverse_server.py")
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    upstreams = {
+        "command": {"command": str(command)},
+        "folder": {**server, "cwd": str(folder)},
+        "exits": {"command": sys.executable, "args": ["-c", ""]},
+        "url": {"url": f"{url}/mcp"},
+        "file": {"openapi": "late.json", "base_url": url},
+        "document": {"openapi": f"{url}/openapi.json"},
+        "raw": upstream_command("raw_server.py", "stdio"),
+    }
+    with serving(write_config(tmp_path, upstreams)) as client:
+        assert tool_names(client)[0] == "says"
+        client.wait_for_log(f"the upstream command needs {command}, which is no command here")
+        for name in upstreams.keys() - {"raw"}:
+            client.wait_for_log(f"the upstream {name} cannot be used, and is tried again in 1 s")
+        (tmp_path / "late.json").write_text(json.dumps(DOCUMENT))
+        _wait_for_changed_tools(client)
+        assert "listPets" in tool_names(client)
+        run = f"import runpy, sys; sys.argv = {server['args']!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
+        executable = tmp_path / "executable"
+        executable.write_text(f"#!{sys.executable}\n{run}\n")
+        executable.chmod(0o700)
+        executable.rename(command)
+        _wait_for_changed_tools(client)
+        assert "pid" in tool_names(client)
+        folder.mkdir()
+        _wait_for_changed_tools(client)
+        assert {"command_pid", "folder_pid"} <= set(tool_names(client))

@@ -12,6 +12,7 @@ from forebay import open_store
 from forebay.errors import UpstreamFailed
 from forebay.proxy.stdio import Outbox
 from forebay.proxy.workers import CallOrder
+from forebay.wire.protocol import PageCursors
 from gateway_harness import ADVERSE, TIMEOUT_SECONDS, connect, parse_text, wrap
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -315,6 +316,36 @@ def test_an_empty_cursor_ends_a_list(tmp_path: Path) -> None:
         listed = talk.request("tools/list")["result"]["tools"]
         assert [tool["name"] for tool in listed] == ["output_fetch", "output_search"]
         assert len(talk.request("resources/templates/list")["result"]["resourceTemplates"]) == 1
+
+
+CURSOR_LOOP = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        page = int((request.get("params") or {}).get("cursor", 0))
+        item = {"name": "output_search" if page == 2 else f"tool_{page}", "uriTemplate": f"x://{page}"}
+        result = {"capabilities": {}, "nextCursor": str((page + 1) % 3)}
+        result |= {key: [item] for key in ("tools", "resourceTemplates")}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_list_whose_last_page_links_to_an_earlier_one_has_our_items_once(tmp_path: Path) -> None:
+    def list_pages(method: str, key: str) -> list[str]:
+        items, cursors = [], PageCursors()
+        for params in cursors:
+            page = talk.request(method, params)["result"]
+            items += [item["name"] for item in page[key]]
+            cursors.follow(page)
+        return items
+
+    with connect(*wrap(tmp_path, server=[sys.executable, "-c", CURSOR_LOOP])) as talk:
+        for _ in range(2):
+            theirs = ["tool_0", "tool_1", "output_search", "tool_0"]
+            ours = ["forebay_output_fetch", "forebay_output_search"]
+            assert list_pages("tools/list", "tools") == [*theirs, *ours]
+            assert list_pages("resources/templates/list", "resourceTemplates") == [*theirs, "stored_output"]
 
 
 def test_results_made_by_forebay_have_its_own_server_info(tmp_path: Path) -> None:

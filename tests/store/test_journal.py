@@ -7,6 +7,7 @@ from pathlib import Path
 
 import forebay
 import pytest
+from forebay.outputs.contract import store_artifact
 from forebay.store.backends.filesystem import Folders
 from forebay.store.journal import Journal
 from stores import Clock, events, store_at, whole
@@ -119,6 +120,15 @@ def test_the_summary_adds_up(tmp_path: Path) -> None:
         assert summary["by_tool"] == {"a": {"handles": 2, "bytes": 20_500}, "b": {"handles": 1, "bytes": 100}}
         summary = store.journal.summary(principal="ann", is_operator=False)
         assert (summary["handles"], summary["bytes_stored"], summary["pages_read"]) == (1, 500, 0)
+
+
+def test_the_summary_groups_artifacts_by_their_domain(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        for number in range(3):
+            store_artifact("trace", f"run {number}", "x" * 100, store=store)
+        store.put("y" * 100, source_tool="ax://")
+        groups = {"ax://": {"handles": 1, "bytes": 100}, "ax://trace": {"handles": 3, "bytes": 300}}
+        assert store.journal.summary()["by_tool"] == groups
 
 
 WRITE = """

@@ -47,8 +47,8 @@ from forebay.store.handles import (
     make_subject_principal,
 )
 from forebay.store.payload import encode, escaped_size
-from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND
-from forebay.wire.protocol import PageCursors, is_modern, next_cursor
+from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, make_optional_key
+from forebay.wire.protocol import PageCursors, PageLinks, is_modern, next_cursor
 
 __all__ = [
     "Forebay",
@@ -78,6 +78,7 @@ class Forebay:
     def __init__(self, *args: Any, **options: Any) -> None:
         self.policy = OutputPolicy(*args, **options)
         self._server_info: dict[str, Any] | None = None
+        self._page_links: dict[str, PageLinks] = {}
 
     @property
     def store(self) -> Store:
@@ -291,15 +292,19 @@ class Forebay:
             # The capability filter needs all tools of the server, not only those on this page.
             policy.learn_tools(await self._list_all_tools(ctx, call_next))
         page = await _list_page(ctx, call_next)
-        tools, is_last = page.get("tools") or [], next_cursor(page) is None
+        tools, is_last = page.get("tools") or [], self._is_last_page(ctx, page)
         policy.learn_tools(tools, is_complete=is_last and "cursor" not in (ctx.params or {}))
         visible = policy.list_visible(tools, self._get_expanded_tools(ctx) or ())
         return self._append_items(ctx, page, "tools", visible, policy.tools.list_definitions() if is_last else [])
 
     async def _on_templates_list(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
         page = await _list_page(ctx, call_next)
-        added = [RESOURCE_TEMPLATE] if next_cursor(page) is None else []
+        added = [RESOURCE_TEMPLATE] if self._is_last_page(ctx, page) else []
         return self._append_items(ctx, page, "resourceTemplates", page.get("resourceTemplates") or [], added)
+
+    def _is_last_page(self, ctx: sdk.Context, page: dict[str, Any]) -> bool:
+        links = self._page_links.setdefault(ctx.method, PageLinks())
+        return links.follow(make_optional_key((ctx.params or {}).get("cursor")), make_optional_key(next_cursor(page)))
 
     async def _on_resources_read(self, ctx: sdk.Context) -> sdk.HandlerResult:
         uri = (ctx.params or {})["uri"]

@@ -39,9 +39,10 @@ def wrap(args: Namespace) -> None:
     if not args.wrapped_command and settings.url is None:
         raise InvalidArgument("there is nothing to wrap; name a server: forebay wrap -- COMMAND, or --url URL")
     if args.wrapped_command:
-        _check_executable(
-            args.wrapped_command[0], "forebay wrap needs", "leave out the quotes around it and its arguments"
-        )
+        command = args.wrapped_command[0]
+        problem = _find_command_problem(command, "leave out the quotes around it and its arguments")
+        if problem is not None:
+            raise InvalidArgument(f"forebay wrap needs {command}, which {problem}")
     _configure_logging(settings.log_level)
     from forebay.proxy.wrap import run, run_url
 
@@ -61,16 +62,19 @@ def serve(args: Namespace) -> None:
     from forebay.config.load import load_settings
 
     settings = load_settings("serve", vars(args), os.environ)
+    _configure_logging(settings.log_level)
+    import logging
+
+    log = logging.getLogger("forebay")
     for upstream in settings.upstreams.values():
         if upstream.command is not None:
             program, _, rest = upstream.command.partition(" ")
-            hint = f"{program} alone is the command; {rest} goes into args"
-            _check_executable(upstream.command, f"the upstream {upstream.name} needs", hint)
-    _configure_logging(settings.log_level)
+            problem = _find_command_problem(upstream.command, f"{program} alone is the command; {rest} goes into args")
+            if problem is not None:
+                # Not an error: the others must be served, and the command may be installed later.
+                log.warning("the upstream %s needs %s, which %s", upstream.name, upstream.command, problem)
     if settings.http is None and settings.has_authentication:
-        import logging
-
-        logging.getLogger("forebay").warning("tokens have no effect without --http")
+        log.warning("tokens have no effect without --http")
     try:
         from forebay.hub.run import run
     except ImportError as error:
@@ -172,23 +176,22 @@ def _make_help_text(option: "Option") -> str:
     return (option.help + (f" (default: {default})" if default else "")).replace("%", "%%")
 
 
-def _check_executable(command: str, subject: str, split_hint: str) -> None:
-    """Raise `InvalidArgument` if a command cannot be run.
+def _find_command_problem(command: str, split_hint: str) -> str | None:
+    """Return why a command cannot be run and what to do, or `None` if it can.
 
     `split_hint` is the advice if the command and its arguments were written as one word.
     """
     import shutil
 
     if shutil.which(command) is not None:
-        return
-    problem = "is no command here; install it, or give its full path"
+        return None
     if os.path.isdir(command):  # noqa: PTH112 - imports less
-        problem = "is a folder; name a command in it"
-    elif os.sep in command and os.path.exists(command):  # noqa: PTH110
-        problem = f"is not executable; run chmod +x {command}, or put its interpreter before it, such as python3"
-    elif " " in command and shutil.which(command.partition(" ")[0]) is not None:
-        problem = f"is no command here; {split_hint}"
-    raise InvalidArgument(f"{subject} {command}, which {problem}")
+        return "is a folder; name a command in it"
+    if os.sep in command and os.path.exists(command):  # noqa: PTH110
+        return f"is not executable; run chmod +x {command}, or put its interpreter before it, such as python3"
+    if " " in command and shutil.which(command.partition(" ")[0]) is not None:
+        return f"is no command here; {split_hint}"
+    return "is no command here; install it, or give its full path"
 
 
 def _configure_logging(level: str) -> None:

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ValidationError
 from forebay.outputs.pipeline import current_sink
 
 __all__ = [
-    "CLIENT_CAPABILITIES",
     "Call",
     "CallFinished",
     "Caller",
@@ -24,17 +23,14 @@ __all__ = [
     "Result",
     "get_required_capability",
     "make_request_key",
+    "normalize_capabilities",
     "supports_request",
 ]
 
 _log = logging.getLogger("forebay")
 
-CLIENT_CAPABILITIES: dict[str, Any] = {
-    "elicitation": {"form": {}, "url": {}},
-    "sampling": {"context": {}, "tools": {}},
-    "roots": {},
-}
-"""Capabilities announced to legacy servers. Each client request states which of them the client really has."""
+_CAPABILITY_MODES = {"elicitation": ("form", "url"), "sampling": ("context", "tools"), "roots": ()}
+"""Capabilities that concern requests of servers, and what a client may declare in each of them."""
 
 _REQUEST_MODELS: dict[str, type[BaseModel]] = {
     "elicitation/create": ElicitRequest,
@@ -59,14 +55,28 @@ def get_required_capability(method: str) -> str | None:
     return _CAPABILITY_BY_METHOD.get(method)
 
 
+def normalize_capabilities(capabilities: object) -> dict[str, dict[str, Any]]:
+    """Return those of a client's capabilities that concern requests of servers, in one of 40 forms."""
+    declared = capabilities if isinstance(capabilities, Mapping) else {}
+    normalized: dict[str, dict[str, Any]] = {
+        name: {mode: {} for mode in modes if declared[name].get(mode) is not None}
+        for name, modes in _CAPABILITY_MODES.items()
+        if isinstance(declared.get(name), Mapping)
+    }
+    if normalized.get("elicitation") == {}:
+        # Before there were modes, elicitation was by form.
+        normalized["elicitation"] = {"form": {}}
+    return normalized
+
+
 def supports_request(capabilities: object, method: str, params: Mapping[str, Any]) -> bool:
     """Return whether a client with these capabilities accepts this server request."""
-    declared = capabilities.get(get_required_capability(method)) if isinstance(capabilities, Mapping) else None
-    if not isinstance(declared, Mapping):
+    declared = normalize_capabilities(capabilities).get(get_required_capability(method) or "")
+    if declared is None:
         return False
-    if method == "elicitation/create" and params.get("mode") == "url":
-        return "url" in declared
-    if method == "sampling/createMessage" and "tools" in params:
+    if method == "elicitation/create":
+        return ("url" if params.get("mode") == "url" else "form") in declared
+    if method == "sampling/createMessage" and ("tools" in params or "toolChoice" in params):
         return "tools" in declared
     return True
 

@@ -17,7 +17,6 @@ from mcp.shared.subscriptions import event_from_wire
 from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
 from forebay.adapters.sdk_internals import get_allowed_log_levels, get_request_channel
-from forebay.hub.calls import CLIENT_CAPABILITIES
 from forebay.hub.notification_queue import NotificationQueue
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class ClientRequest:
 
 
 class ClientPeer:
-    """One connected client, or from protocol version 2026-07-28 on all clients of one principal."""
+    """One connected client, or from protocol version 2026-07-28 on all equally capable clients of one principal."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class ClientPeer:
         # Each peer has a bus of its own, so that events reach only the listeners of this peer.
         self._bus = InMemorySubscriptionBus()
         self.listeners = ListenHandler(self._bus)
-        self.capabilities = dict(capabilities or {}) if connection is not None else CLIENT_CAPABILITIES
+        self.capabilities = dict(capabilities or {})
         """The capabilities that servers see."""
         self._active_requests: list[ClientRequest] = []
         self._requests_by_token: dict[object, ClientRequest] = {}

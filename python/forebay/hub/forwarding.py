@@ -65,13 +65,15 @@ class Forwarding:
     async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         if ctx.method == "initialize":
             return await self._initialize(ctx, call_next)
+        if ctx.request_id is None:
+            async with self._acquire_notified_tenants(ctx) as tenants:
+                for tenant in tenants:
+                    await self._forward_notification(ctx, tenant)
+                return await call_next(ctx)
         async with self.acquire_tenant(ctx) as tenant:
             return await self._handle(ctx, call_next, tenant)
 
     async def _handle(self, ctx: _Context, call_next: CallNext, tenant: Tenant) -> HandlerResult:
-        if ctx.request_id is None:
-            await self._forward_notification(ctx, tenant)
-            return await call_next(ctx)
         match ctx.method:
             case "server/discover":
                 return _merge_capabilities(await call_next(ctx), tenant)
@@ -92,13 +94,29 @@ class Forwarding:
     async def acquire_tenant(self, ctx: _Context) -> AsyncIterator[Tenant]:
         """Yield the tenant of the requesting client."""
         if is_modern(ctx.protocol_version):
-            async with self._tenants.acquire(get_principal(get_access_token())) as tenant:
+            meta = (ctx.params or {}).get("_meta")
+            capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY) if isinstance(meta, dict) else None
+            async with self._tenants.acquire(get_principal(get_access_token()), capabilities) as tenant:
                 yield tenant
         else:
             connection: ClientConnection = get_server_connection(ctx.session)
             tenant = connection.state.get(_TENANT_KEY) or self._new_tenant(ctx, connection, {})
             await tenant.start()
             yield tenant
+
+    @contextlib.asynccontextmanager
+    async def _acquire_notified_tenants(self, ctx: _Context) -> AsyncIterator[list[Tenant]]:
+        """Yield the tenants that a client's notification is for.
+
+        Without a handshake, a notification does not say which capabilities its client has, so it is for all tenants of
+        the principal.
+        """
+        if is_modern(ctx.protocol_version):
+            async with self._tenants.acquire_open(get_principal(get_access_token())) as tenants:
+                yield tenants
+        else:
+            async with self.acquire_tenant(ctx) as tenant:
+                yield [tenant]
 
     def _new_tenant(self, ctx: _Context, connection: ClientConnection, capabilities: dict[str, Any]) -> Tenant:
         end_session = get_session_ender(ctx.request, connection.session_id)

@@ -31,11 +31,17 @@ def from_module(name: str, *, namespace: str, folder: str | None = None) -> list
     The module may be in the working directory, in `folder`, or installed. Raises `InvalidArgument`.
     """
     module = _import_module(name, folder)
-    operations = [
-        _make_operation(namespace, public_name, function) for public_name, function in _list_public_functions(module)
-    ]
-    if not operations:
-        raise InvalidArgument(f"the module {name} has no public functions; define one, or name it in __all__")
+    try:
+        operations = [
+            _make_operation(namespace, public_name, function)
+            for public_name, function in _list_public_functions(module)
+        ]
+        if not operations:
+            raise InvalidArgument(f"the module {name} has no public functions; define one, or name it in __all__")
+    except InvalidArgument:
+        # The next attempt must import the file again: it may have been mended.
+        sys.modules.pop(name, None)
+        raise
     return operations
 
 
@@ -44,13 +50,15 @@ def _import_module(name: str, folder: str | None) -> ModuleType:
     for directory in (folder, str(Path.cwd())):
         if directory is not None and directory not in sys.path:
             sys.path.insert(0, directory)
+    # The module may have been added since an earlier attempt.
+    importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidArgument(f"there is no module {name}; put it beside the configuration or install it") from None
         raise InvalidArgument(f"the module {name} cannot be imported: {error}; install what it needs") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidArgument(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 

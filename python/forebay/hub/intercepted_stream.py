@@ -61,8 +61,8 @@ class InterceptedStream(ObjectReceiveStream[SessionMessage | Exception]):
             case JSONRPCRequest(params={"_meta": {"io.modelcontextprotocol/clientCapabilities": _}} as params):
                 meta = cast("dict[str, Any]", params)["_meta"]
                 meta["io.modelcontextprotocol/clientCapabilities"] = (
-                    self._client.capabilities if self._client.has_connection else get_current_capabilities() or {}
-                )
+                    None if self._client.has_connection else get_current_capabilities()
+                ) or self._client.capabilities
         self._open_subscriptions.on_sent(item.message)
         self._in_flight.on_sent(item.message)
         await self._write_stream.send(item)

@@ -64,7 +64,7 @@ class PausedCalls:
 
         async def send(timeout: PausableTimeout) -> Result:
             # Keep the tenant open while the call is paused and no request is in flight.
-            async with self._tenants.acquire(principal):
+            async with self._tenants.acquire(principal, request.capabilities):
                 return await send_with_timeout(upstream, request.method, request.params, timeout)
 
         # On stdio there is one client. Over HTTP, each anonymous request may come from another client.

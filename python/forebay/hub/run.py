@@ -40,12 +40,12 @@ from forebay.hub.upstreams import Upstreams
 from forebay.outputs.capabilities import CORE
 from forebay.proxy.stdio import StdioClient, claim_stdout
 from forebay.wire.framing import LineReader, LostMessage, Message, create_spool
-from forebay.wire.messages import INVALID_REQUEST, make_error_message, parse
+from forebay.wire.messages import INVALID_REQUEST, make_error_message, make_id_key, parse
 
 __all__ = ["HubServer", "exit_within", "run"]
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from forebay.config.options import Settings
     from forebay.operations.mcp.server import Origin
@@ -60,7 +60,13 @@ _FLUSH_TIMEOUT_SECONDS = 2.0
 
 
 _MAX_UNANSWERED_REQUESTS = 256
-"""Number of unanswered requests at which a client on stdio is not read further."""
+"""Number of unanswered requests at which further ones of a client on stdio wait."""
+
+_MAX_WAITING_BYTES = 16 << 20
+"""Size of the waiting messages above which a client on stdio is not read further."""
+
+_WAITING_OVERHEAD_BYTES = 512
+"""Added to the size of each waiting message, for the objects around it."""
 
 _M_ARENA_MAX = -8
 """Parameter of glibc's `mallopt`: the maximum number of heaps."""
@@ -101,7 +107,6 @@ class HubServer:
 
     def __init__(self, settings: "Settings") -> None:
         self._settings = settings
-        # Import modules first, so that errors show before the first client connects.
         self._upstreams = Upstreams(settings.upstreams, settings.call_timeout_seconds, settings.shutdown_grace_seconds)
         self.grace = self._upstreams.grace
         middleware = Forebay(
@@ -119,7 +124,11 @@ class HubServer:
         )
         # On stdio the only client never expires.
         idle_seconds = None if settings.http is None else settings.session_idle_seconds
-        self._tenant_pool = TenantPool(lambda: self._make_tenant(ClientPeer()), settings.max_principals, idle_seconds)
+        self._tenant_pool = TenantPool(
+            lambda capabilities: self._make_tenant(ClientPeer(capabilities=capabilities)),
+            settings.max_principals,
+            idle_seconds,
+        )
         self._paused_calls = PausedCalls(self._tenant_pool, settings.answer_timeout_seconds)
         self._forwarding = Forwarding(
             self._make_tenant, self._tenant_pool, self.server.server_info_stamp, self._paused_calls
@@ -230,12 +239,17 @@ class UnansweredRequests:
         if not self._has_logged:
             self._has_logged = True
             _log.info(
-                "forebay: %d requests of the client are unanswered; more are read when some of them are answered",
+                "forebay: %d requests of the client are unanswered; more are handled when some of them are answered",
                 _MAX_UNANSWERED_REQUESTS,
             )
 
+    @property
+    def has_room(self) -> bool:
+        """Whether there are few enough requests to handle another one."""
+        return self._has_room.is_set()
+
     def wait_for_room(self) -> None:
-        """Wait, in a thread, until there are few enough requests to read another one."""
+        """Wait, in a thread, until there are few enough requests to handle another one."""
         self._has_room.wait()
 
     async def wait(self, seconds: float) -> None:
@@ -243,6 +257,77 @@ class UnansweredRequests:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._is_empty.wait()
+
+
+class WaitingMessages:
+    """Queue of client messages that wait until earlier requests are answered.
+
+    Responses and cancellations do not wait, because requests may be unanswered for lack of them.
+    """
+
+    def __init__(self, send: "Callable[[Message], None]", unanswered: UnansweredRequests) -> None:
+        self._send = send
+        self._unanswered = unanswered
+        self._messages: collections.deque[tuple[Message, bytes | None]] = collections.deque()
+        """Messages with the keys of their ids, if they are requests. The first one is about to be sent."""
+        self._size = 0
+        self._has_changed = threading.Condition()
+        threading.Thread(target=self._run, name="forebay-feed", daemon=True).start()
+
+    def put(self, line: Message) -> None:
+        """Send a message now or later. Blocks while the queue is full."""
+        if (self._unanswered.has_room and not self._messages) or not self._must_wait(line):
+            self._send(line)
+
+    def _must_wait(self, line: Message) -> bool:
+        key: bytes | None = None
+        match parse(line):
+            case {"method": "notifications/cancelled", "params": {"requestId": request_id}}:
+                return self._cancel(make_id_key(request_id), line)
+            case {"id": request_id, "method": _}:
+                key = make_id_key(request_id)
+            case {"id": _}:
+                return False
+        with self._has_changed:
+            self._has_changed.wait_for(lambda: self._size <= _MAX_WAITING_BYTES)
+            self._insert(len(self._messages), line, key)
+        return True
+
+    def _insert(self, index: int, line: Message, key: bytes | None) -> None:
+        self._messages.insert(index, (line, key))
+        self._size += len(line) + _WAITING_OVERHEAD_BYTES
+        self._has_changed.notify_all()
+
+    def _remove(self, index: int) -> None:
+        self._size -= len(self._messages[index][0]) + _WAITING_OVERHEAD_BYTES
+        del self._messages[index]
+        self._has_changed.notify_all()
+
+    def _cancel(self, key: bytes, line: Message) -> bool:
+        """Cancel a request that waits; return whether there is one."""
+        with self._has_changed:
+            index = next((i for i, (_, waiting) in enumerate(self._messages) if waiting == key), None)
+            if index == 0:
+                self._insert(1, line, None)
+            elif index is not None:
+                self._remove(index)
+            return index is not None
+
+    def _run(self) -> None:
+        while True:
+            with self._has_changed:
+                self._has_changed.wait_for(lambda: self._messages)
+                line, key = self._messages[0]
+            if key is not None:
+                self._unanswered.wait_for_room()
+            self._send(line)
+            with self._has_changed:
+                self._remove(0)
+
+    def wait_until_empty(self) -> None:
+        """Wait, in a thread, until all messages are sent."""
+        with self._has_changed:
+            self._has_changed.wait_for(lambda: not self._messages)
 
 
 def _reject_unreadable(line: Message, outgoing: OutgoingStream) -> None:
@@ -272,6 +357,7 @@ async def _run_stdio(settings: "Settings") -> int:
     client = StdioClient(claim_stdout(), on_client_gone)
     outgoing = OutgoingStream(client.send, unanswered.on_server_message, reader="the client")
     incoming = IncomingStream(unanswered.on_client_message, lambda line: _reject_unreadable(line, outgoing))
+    waiting = WaitingMessages(incoming.send, unanswered)
     lines = LineReader(
         sys.stdin.fileno(),
         spool_above_bytes=settings.spool_above_bytes,
@@ -282,11 +368,11 @@ async def _run_stdio(settings: "Settings") -> int:
         for line in lines:
             # What the client sends waits in its pipe, because it would need memory here.
             outgoing.wait_for_room()
-            unanswered.wait_for_room()
             if isinstance(line, LostMessage):
                 _log.error("forebay: a message of %d bytes from the client is lost: %s", line.size, line.error)
             else:
-                incoming.send(line)
+                waiting.put(line)
+        waiting.wait_until_empty()
         on_client_gone()
 
     server = hub.server

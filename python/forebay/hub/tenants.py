@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from mcp.shared.exceptions import MCPError
 
 from forebay.adapters.mcp import get_task_owners
+from forebay.hub.calls import normalize_capabilities
 from forebay.hub.client_peer import TOOLS_CHANGED_METHOD, ClientPeer
 from forebay.hub.notification_queue import NotificationQueue
 from forebay.hub.subscriptions import Subscriptions
@@ -132,11 +134,15 @@ _log = logging.getLogger("forebay")
 _SERVER_BUSY_CODE = -32000
 
 
-class _PoolEntry:
-    """Tenant of a principal and the number of its requests in flight."""
+_TenantKey = tuple[str | None, bytes]
+"""A principal and normalized client capabilities."""
 
-    def __init__(self, principal: str | None, tenant: Tenant) -> None:
-        self.principal = principal
+
+class _PoolEntry:
+    """Tenant and the number of its requests in flight."""
+
+    def __init__(self, key: _TenantKey, tenant: Tenant) -> None:
+        self.key = key
         self.tenant = tenant
         self.request_count = 0
         self.is_admitted = asyncio.Event()
@@ -147,24 +153,49 @@ class _PoolEntry:
 class TenantPool:
     """The tenants of stateless principals, at most `max_tenants` including tenants that are still closing.
 
+    A principal has a tenant for each set of client capabilities, because a server with a handshake is told once what
+    its client can do; `max_tenants_per_principal` keeps one principal from using the whole pool.
+
     A tenant is closed after `idle_seconds` without requests (`None`: never). When the pool is full, the tenant that
     was idle for longest is closed. A tenant with requests in flight is closed only with the pool.
     """
 
-    def __init__(self, make_tenant: Callable[[], Tenant], max_tenants: int, idle_seconds: float | None) -> None:
+    def __init__(
+        self,
+        make_tenant: Callable[[dict[str, Any]], Tenant],
+        max_tenants: int,
+        idle_seconds: float | None,
+        max_tenants_per_principal: int = 8,
+    ) -> None:
         self._make_tenant = make_tenant
         self._max_tenants = max_tenants
+        self._max_tenants_per_principal = max_tenants_per_principal
         self._idle_seconds = idle_seconds
         # Idle entries are in the order in which they became idle.
-        self._entries: dict[str | None, _PoolEntry] = {}
+        self._entries: dict[_TenantKey, _PoolEntry] = {}
         self._slots = asyncio.Semaphore(max_tenants)
         self._entry_tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     @contextlib.asynccontextmanager
-    async def acquire(self, principal: str | None) -> AsyncIterator[Tenant]:
-        """Yield a principal's tenant for one request. Raises `MCPError` if the pool is full."""
-        entry = self._entries.get(principal) or self._add_entry(principal)
+    async def acquire(self, principal: str | None, capabilities: object) -> AsyncIterator[Tenant]:
+        """Yield the tenant for a request of a client with these capabilities. Raises `MCPError` if the pool is full."""
+        normalized = normalize_capabilities(capabilities)
+        key = principal, orjson.dumps(normalized)
+        async with self._use(self._entries.get(key) or self._add_entry(key, normalized)) as tenant:
+            yield tenant
+
+    @contextlib.asynccontextmanager
+    async def acquire_open(self, principal: str | None) -> AsyncIterator[list[Tenant]]:
+        """Yield the open tenants of a principal; none is created."""
+        async with contextlib.AsyncExitStack() as stack:
+            yield [await stack.enter_async_context(self._use(entry)) for entry in self._find_entries(principal)]
+
+    def _find_entries(self, principal: str | None) -> list[_PoolEntry]:
+        return [entry for entry in self._entries.values() if entry.key[0] == principal]
+
+    @contextlib.asynccontextmanager
+    async def _use(self, entry: _PoolEntry) -> AsyncIterator[Tenant]:
         entry.request_count += 1
         if entry.expiry_timer is not None:
             entry.expiry_timer.cancel()
@@ -177,26 +208,36 @@ class TenantPool:
             if not entry.request_count:
                 self._mark_idle(entry)
 
-    def _add_entry(self, principal: str | None) -> _PoolEntry:
+    def _add_entry(self, key: _TenantKey, capabilities: dict[str, Any]) -> _PoolEntry:
         if self._is_closed:
             raise MCPError(code=_SERVER_BUSY_CODE, message="this server is about to end; try again in a while")
-        if len(self._entries) >= self._max_tenants:
-            self._release(self._find_longest_idle())
-        entry = self._entries[principal] = _PoolEntry(principal, self._make_tenant())
+        self._make_room(key[0])
+        entry = self._entries[key] = _PoolEntry(key, self._make_tenant(capabilities))
         task = asyncio.create_task(self._hold_slot(entry))
         self._entry_tasks.add(task)
         task.add_done_callback(self._entry_tasks.discard)
         return entry
 
-    def _find_longest_idle(self) -> _PoolEntry:
-        idle = next((entry for entry in self._entries.values() if not entry.request_count), None)
-        if idle is None:
+    def _make_room(self, principal: str | None) -> None:
+        """Close the tenant that was idle for longest, if a limit is reached."""
+        candidates = self._find_entries(principal)
+        if len(candidates) >= self._max_tenants_per_principal:
             message = (
-                f"{self._max_tenants} principals are being served, and that is all that may be at once; try again in "
-                "a while, or ask whoever runs this server to raise max_connections"
+                f"calls of clients with {len(candidates)} different sets of capabilities are in flight, and that is "
+                "all that may be at once; try again in a while, or send the same capabilities with each request"
             )
+        elif len(self._entries) >= self._max_tenants:
+            candidates = [*self._entries.values()]
+            message = (
+                f"{self._max_tenants} groups of clients are being served, and that is all that may be at once; try "
+                "again in a while, or ask whoever runs this server to raise max_connections"
+            )
+        else:
+            return
+        longest_idle = next((entry for entry in candidates if not entry.request_count), None)
+        if longest_idle is None:
             raise MCPError(code=_SERVER_BUSY_CODE, message=message)
-        return idle
+        self._release(longest_idle)
 
     async def _hold_slot(self, entry: _PoolEntry) -> None:
         # Server processes of a closed tenant count until they have ended.
@@ -206,9 +247,9 @@ class TenantPool:
             await entry.tenant.close()
 
     def _mark_idle(self, entry: _PoolEntry) -> None:
-        if self._entries.get(entry.principal) is not entry:
+        if self._entries.get(entry.key) is not entry:
             return
-        self._entries[entry.principal] = self._entries.pop(entry.principal)
+        self._entries[entry.key] = self._entries.pop(entry.key)
         if self._idle_seconds is not None:
             entry.expiry_timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._release, entry)
 
@@ -216,7 +257,7 @@ class TenantPool:
         _log.debug("forebay: the connections of a principal are closed")
         if entry.expiry_timer is not None:
             entry.expiry_timer.cancel()
-        del self._entries[entry.principal]
+        del self._entries[entry.key]
         entry.is_released.set()
 
     async def close(self) -> None:

@@ -21,9 +21,9 @@ from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.result import TASK_RESULT_METHODS, get_task_result, parse_result, set_task_result
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler
 from forebay.proxy.relay import Relay
-from forebay.proxy.session import PendingRequest, Session, make_progress_key
+from forebay.proxy.session import PendingRequest, Session
 from forebay.wire.framing import Message
-from forebay.wire.messages import LazyJSON, dump_message, dump_size, make_id_key, protocol_version
+from forebay.wire.messages import LazyJSON, dump_message, dump_size, make_id_key, make_optional_key, protocol_version
 
 if TYPE_CHECKING:
     from forebay.adapters.sdk_internals import TransportStreams
@@ -169,6 +169,6 @@ class _UnchangedRequests(RequestHandler):
                 protocol_version(params) or self._session.version,
                 tool=str(params.get("name", "")) if request["method"] == "tools/call" else "",
                 mode=_INLINE_MODE if sink is None else sink.mode,
-                progress_key=make_progress_key(meta.get("progressToken")) if isinstance(meta, dict) else None,
+                progress_key=make_optional_key(meta.get("progressToken")) if isinstance(meta, dict) else None,
             )
         )

@@ -34,6 +34,7 @@ from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.http.upstream import HttpUpstream
 from forebay.proxy.process_group import Grace
 from forebay.proxy.stdio import Process, RestartBackoff, StdioUpstream
+from forebay.store.threads import run_in_thread
 from forebay.wire.framing import LineReader, create_spool
 from forebay.wire.protocol import is_modern
 
@@ -61,13 +62,13 @@ _NO_HANDSHAKE_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPP
 async def retry_until_connected(
     name: str, attempt: Callable[[], Coroutine[Any, Any, None]], first_attempt_done: asyncio.Event
 ) -> None:
-    """Repeat `attempt` until it succeeds. `first_attempt_done` is set after the first attempt."""
+    """Repeat `attempt` until it succeeds, and log each failure. `first_attempt_done` is set after the first attempt."""
     delay = _MIN_DELAY_SECONDS
     while True:
         try:
             await attempt()
         except Exception as error:
-            _log.warning("forebay: the upstream %s cannot be reached, and is tried again: %s", name, error)
+            _log.warning("forebay: the upstream %s cannot be used, and is tried again in %g s: %s", name, delay, error)
             _log.debug("forebay: the upstream %s", name, exc_info=True)
         else:
             return
@@ -94,45 +95,46 @@ class Upstreams:
         self._registries: dict[OperationRegistry, Callable[[], None]] = {}
         self._apis: list[HTTPOperations] = []
         self._tasks: list[asyncio.Task[None]] = []
-        for config in configs.values():
-            if config.python is not None:
-                self._operations += from_module(config.python, namespace=config.name, folder=config.folder)
 
     async def start(self, wait_seconds: float) -> None:
-        """Start to load the OpenAPI documents, and wait for them at most `wait_seconds`."""
+        """Start to load the OpenAPI documents and modules, and wait for them at most `wait_seconds`."""
         first_attempts = []
         for config in self.configs.values():
-            if config.openapi is not None:
+            if config.upstream_type in ("openapi", "python"):
+                load = self._load_document if config.openapi is not None else self._load_module
                 first_attempts.append(asyncio.Event())
                 self._tasks.append(
-                    asyncio.create_task(
-                        retry_until_connected(config.name, self._make_loader(config), first_attempts[-1])
-                    )
+                    asyncio.create_task(retry_until_connected(config.name, partial(load, config), first_attempts[-1]))
                 )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
                 for event in first_attempts:
                     await event.wait()
 
-    def _make_loader(self, config: UpstreamConfig) -> Callable[[], Coroutine[Any, Any, None]]:
-        async def load() -> None:
-            document = str(config.openapi)
-            api = await from_openapi(
-                document if "://" in document else Path(document),
-                namespace=config.name,
-                base_url=config.base_url,
-                security=config.auth,
-                headers=config.headers,
-                timeout=self._timeout,
-                cross_host_redirects=config.cross_host_redirects,
-            )
-            self._apis.append(api)
-            self._operations += api
-            for registry, on_change in self._registries.items():
-                _register(api, registry)
-                on_change()
+    async def _load_document(self, config: UpstreamConfig) -> None:
+        document = str(config.openapi)
+        api = await from_openapi(
+            document if "://" in document else Path(document),
+            namespace=config.name,
+            base_url=config.base_url,
+            security=config.auth,
+            headers=config.headers,
+            timeout=self._timeout,
+            cross_host_redirects=config.cross_host_redirects,
+        )
+        self._apis.append(api)
+        self._add([*api])
 
-        return load
+    async def _load_module(self, config: UpstreamConfig) -> None:
+        # In a thread, because a module that takes long to import must not delay other upstreams.
+        load = partial(from_module, str(config.python), namespace=config.name, folder=config.folder)
+        self._add(await run_in_thread(load, daemon=True))
+
+    def _add(self, operations: "list[Operation]") -> None:
+        self._operations += operations
+        for registry, on_change in self._registries.items():
+            _register(operations, registry)
+            on_change()
 
     def attach(self, registry: OperationRegistry, on_change: Callable[[], None]) -> Callable[[], object]:
         """Register current and future operations in `registry`. Return a function that stops registering more."""
@@ -147,7 +149,7 @@ class Upstreams:
             await api.aclose()
 
 
-def _register(operations: "list[Operation] | HTTPOperations", registry: OperationRegistry) -> None:
+def _register(operations: "list[Operation]", registry: OperationRegistry) -> None:
     for operation in operations:
         registry.register(operation.spec, operation.handler)
 

@@ -25,7 +25,7 @@ from forebay.outputs.result import (
 )
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.proxy.list_pages import ListPage, open_page, parse_tools
-from forebay.proxy.session import PendingRequest, Session, make_progress_key
+from forebay.proxy.session import PendingRequest, Session
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
     INTERNAL_ERROR,
@@ -39,6 +39,7 @@ from forebay.wire.messages import (
     get_meta,
     is_unambiguous,
     make_error_message,
+    make_optional_key,
     make_result_message,
     parse_lazy,
     protocol_version,
@@ -48,6 +49,7 @@ from forebay.wire.protocol import (
     CLIENT_NOTIFICATIONS,
     CLIENT_REQUESTS,
     SERVER_INFO_KEY,
+    PageLinks,
     add_result_fields,
     get_client_name,
     is_modern,
@@ -130,8 +132,8 @@ class RequestHandler:
             method,
             request["id"],
             protocol_version(params) or self._session.version,
-            has_cursor=params.get("cursor") is not None,
-            progress_key=make_progress_key(meta.get("progressToken")),
+            page_key=make_optional_key(params.get("cursor")),
+            progress_key=make_optional_key(meta.get("progressToken")),
             client=find_client(get_client_name(meta.get(CLIENT_INFO_KEY))) or self._session.client,
         )
         try:
@@ -333,6 +335,7 @@ class ResponseHandler:
         }
         # A list of tools takes several times its bytes while it is rewritten, so that only one is at a time.
         self._list_lock = threading.Lock()
+        self._page_links: dict[str, PageLinks] = {}
 
     def __call__(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         """Return the bytes to send instead of `raw`; `None` to send `raw` unchanged."""
@@ -423,8 +426,8 @@ class ResponseHandler:
 
     def _rewrite_page(self, pending: PendingRequest, page: ListPage) -> bytes:
         policy = self._policy
-        is_last = next_cursor(page.result) is None
-        policy.learn_tools(parse_tools(page.items), is_complete=is_last and not pending.has_cursor)
+        is_last = self._is_last_page(pending, page)
+        policy.learn_tools(parse_tools(page.items), is_complete=is_last and pending.page_key is None)
         expanded = () if is_modern(pending.version) else policy.get_expanded_tools(self._session) or ()
 
         def rewrite(item: LazyJSON, tool: Any) -> LazyJSON | bytes | None:
@@ -442,7 +445,13 @@ class ResponseHandler:
         page = self._open_page(pending, message, raw, "resourceTemplates")
         if page is None:
             return None
-        return page.add_items([RESOURCE_TEMPLATE] if next_cursor(page.result) is None else [])
+        with self._list_lock:
+            is_last = self._is_last_page(pending, page)
+        return page.add_items([RESOURCE_TEMPLATE] if is_last else [])
+
+    def _is_last_page(self, pending: PendingRequest, page: ListPage) -> bool:
+        links = self._page_links.setdefault(pending.method, PageLinks())
+        return links.follow(pending.page_key, make_optional_key(next_cursor(page.result)))
 
     def _open_page(self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str) -> ListPage | None:
         """Return a page of a list like `open_page`; if the server does not have the list, the page is empty."""

@@ -15,7 +15,7 @@ from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
 from forebay.proxy.list_pages import check_list_size, open_page
 from forebay.wire.framing import Message
-from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, parse
+from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, make_optional_key, parse
 from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_ITEMS, MAX_LIST_PAGES, PageCursors, get_client_name
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "Session",
     "UpstreamRejected",
     "make_cancellation",
-    "make_progress_key",
 ]
 
 CANCELLED_METHOD = "notifications/cancelled"
@@ -123,23 +122,18 @@ class PendingRequest:
     method: str
     id: object
     version: str
-    has_cursor: bool = False
-    """Whether the request names a page of a list, which is not the first one."""
+    page_key: bytes | None = None
+    """The cursor of the requested page of a list as `make_optional_key` returns it, or `None` for the first page."""
     tool: str = ""
     mode: Mode = _DEFAULT_MODE
     progress_key: bytes | None = None
-    """The progress token as `make_progress_key` returns it. The token itself could keep the whole message in memory."""
+    """The progress token as `make_optional_key` returns it. The token itself could keep the whole message in memory."""
     client: Client | None = None
 
     @property
     def is_subscription(self) -> bool:
         """Whether the response comes only when the subscription ends, so that no timeout applies."""
         return self.method == _LISTEN_METHOD
-
-
-def make_progress_key(token: object) -> bytes | None:
-    """Return a progress token as a key like `make_id_key`, or `None` without a token."""
-    return None if token is None else make_id_key(token)
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -306,7 +300,7 @@ class PendingRequests:
 
     def extend_deadline(self, progress_token: object) -> None:
         """Restart the timeout of a request that reports progress."""
-        key = make_progress_key(progress_token)
+        key = make_optional_key(progress_token)
         if not self._timeout or key is None:
             return
         with self._changed:

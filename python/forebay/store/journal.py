@@ -27,6 +27,7 @@ from forebay.store.threads import fork_safe_lock
 __all__ = ["BYTES_PER_TOKEN", "Journal"]
 
 _JOURNAL_FOLDER = "journal"
+_ARTIFACT_PATTERN = re.compile(r"ax://[^/]+(?=/)")
 _FILE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d(?:\.\d+)?\.jsonl", re.ASCII)
 _APPEND_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | SAFE_OPEN_FLAGS
 _READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
@@ -129,7 +130,7 @@ class Journal:
             if kind == "output_handle_created" and isinstance(size, int):
                 stored += size
                 shown += _to_int_or_zero(event.get("shown_bytes"))
-                tool = tools.setdefault(event.get("source_tool") or "unknown", {"handles": 0, "bytes": 0})
+                tool = tools.setdefault(_get_group(event.get("source_tool")), {"handles": 0, "bytes": 0})
                 tool["handles"] += 1
                 tool["bytes"] += size
             elif kind == "output_handle_fetched":
@@ -180,6 +181,12 @@ def _terminate_last_line(fd: int) -> None:
     size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
         os.write(fd, b"\n")
+
+
+def _get_group(source_tool: object) -> str:
+    """Return the tool that stored a payload, or the domain of an artifact, since artifacts may have unique ids."""
+    match = _ARTIFACT_PATTERN.match(str(source_tool))
+    return match[0] if match else str(source_tool or "unknown")
 
 
 def _to_int_or_zero(value: object) -> int:

@@ -41,6 +41,7 @@ __all__ = [
     "is_unambiguous",
     "make_error_message",
     "make_id_key",
+    "make_optional_key",
     "make_result_message",
     "open_span",
     "parse",
@@ -418,6 +419,11 @@ def make_id_key(request_id: object) -> bytes:
     with contextlib.suppress(ArithmeticError, ValueError):
         return str(Decimal(key.decode()).normalize()).encode()
     return key
+
+
+def make_optional_key(value: object) -> bytes | None:
+    """Return a progress token or cursor as a key like `make_id_key`, or `None` without one."""
+    return None if value is None else make_id_key(value)
 
 
 def _bound_key(prefix: bytes, chunks: Iterable[bytes | memoryview]) -> bytes:

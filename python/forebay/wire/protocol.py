@@ -17,6 +17,7 @@ __all__ = [
     "RESOURCE_LINK_VERSION",
     "SERVER_INFO_KEY",
     "PageCursors",
+    "PageLinks",
     "add_result_fields",
     "get_client_name",
     "is_modern",
@@ -150,3 +151,32 @@ class PageCursors:
     def follow(self, page: Mapping[str, Any]) -> None:
         """Continue after a page: the next request uses the cursor in this page."""
         self._cursor = next_cursor(page)
+
+
+class PageLinks:
+    """The links between the pages of a server's list, to find its last page even if that page links to an earlier one.
+
+    A page is named by the key of its cursor (`make_id_key`), or `None` for the first page.
+    """
+
+    def __init__(self) -> None:
+        self._next_pages: dict[bytes | None, bytes] = {}
+
+    def follow(self, page: bytes | None, next_page: bytes | None) -> bool:
+        """Record the link of a page, and return whether the page is the last one of its list."""
+        # Links of earlier listings are replaced, or forgotten when there are many.
+        self._next_pages.pop(page, None)
+        if next_page is None:
+            return True
+        self._next_pages[page] = next_page
+        if len(self._next_pages) > MAX_LIST_PAGES:
+            del self._next_pages[next(iter(self._next_pages))]
+        # Only the page that closes the loop is the last one, so follow the links from the first page up to this one.
+        earlier: set[bytes | None] = {None}
+        current: bytes | None = None
+        while current != page:
+            current = self._next_pages.get(current)
+            if current in earlier:
+                return False
+            earlier.add(current)
+        return next_page in earlier

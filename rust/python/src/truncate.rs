@@ -11,7 +11,7 @@ use crate::payload::Payload;
 /// Return an overview of a JSON document: valid JSON, never longer than `max_bytes`.
 ///
 /// Long arrays become `{"items": […], "totalCount": n, "showing": k}`, long strings end in `...`, and values
-/// that are too deep become `"[truncated]"`. A larger budget never shows less. Only the shown parts are
+/// that are too deep become `"[truncated]"` unless they are as short as that. A larger budget never shows less. Only the shown parts are
 /// validated.
 #[pyfunction]
 #[pyo3(signature = (data, *, max_bytes=10240, max_array_items=10, max_string_chars=500, max_depth=4, max_object_keys=100))]

@@ -55,7 +55,7 @@ def test_the_eleventh_item_is_stored(store: Store) -> None:
     "payload",
     [
         "x" * 501,
-        {"a": {"b": {"c": {"d": 1}}}},
+        {"a": {"b": {"c": {"d": "a long value"}}}},
         {f"key{number}": 1 for number in range(101)},
         {"k" * 501: 1},
         "l\n" * 21,
@@ -65,6 +65,19 @@ def test_an_incomplete_response_refers_to_the_whole_payload(store: Store, payloa
     fields = wrap_response(payload, summary="s", store=store).to_dict()
     assert fields["hasMore"] is True
     assert retrieve_artifact(fields["artifactRef"], store=store) == payload
+
+
+def test_a_value_too_deep_is_marked_and_reported_as_left_out(store: Store) -> None:
+    values = {"short": 1.5, "list": [1, 2], "long": "a long value", "longest": list(range(9))}
+    rows = [{"a": {"b": values}}]
+    fields = wrap_response(rows, summary="s", store=store).to_dict()
+    shown = [{"a": {"b": {**values, "long": "[truncated]", "longest": "[truncated]"}}}]
+    assert (fields["data"], fields["hasMore"]) == (shown, True)
+    assert retrieve_artifact(fields["artifactRef"], store=store) == rows
+
+    # A text that equals the marker is not a cut.
+    fields = wrap_response(shown, summary="s", store=store).to_dict()
+    assert (fields["data"], fields["hasMore"], "artifactRef" in fields) == (shown, False, False)
 
 
 def test_keys_of_the_payload_stay_below_data(store: Store) -> None:

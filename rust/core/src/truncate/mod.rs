@@ -50,7 +50,7 @@ impl Default for Limits {
 /// `max_bytes`.
 ///
 /// Arrays with items left out become `{"items":[…],"totalCount":n,"showing":k}`, cut strings end in `...`,
-/// and what is too deep becomes `"[truncated]"`. Members left out of an object are counted by a last member
+/// and a value too deep becomes `"[truncated]"` unless it is as short as that. Members left out of an object are counted by a last member
 /// whose key is `...`, or more dots if another key is dots. Of keys that are cut to the same text all but the
 /// first are left out, so that keys stay distinct. NDJSON counts as an array of its values.
 ///

@@ -21,7 +21,10 @@ fn unlimited() -> Limits {
 /// Reference: applies the limits alone to parsed values.
 fn naive(value: &Value, depth: usize, limits: &Limits) -> String {
     if depth > limits.max_depth {
-        return r#""[truncated]""#.to_owned();
+        let (whole, marker) = (value.to_string(), r#""[truncated]""#);
+        let unbounded = Limits { max_depth: usize::MAX, ..*limits };
+        let is_short = whole.len() <= marker.len() && whole == naive(value, depth, &unbounded);
+        return if is_short { whole } else { marker.to_owned() };
     }
     let long = limits.max_string_chars.max(64);
     match value {
@@ -366,6 +369,36 @@ fn long_keys_and_numbers_are_bounded_too() {
     assert_eq!(shown(&format!(r#"{{"{key}":{number}}}"#), &limits), expected);
     let data = format!(r#"{{"{}":{}}}"#, &key[1..], &number[1..]);
     assert_eq!(shown(&data, &limits), data);
+}
+
+#[test]
+fn a_value_too_deep_is_shown_if_the_marker_is_not_shorter() {
+    let limits = Limits { max_depth: 1, max_array_items: 4, max_string_chars: 10, ..Limits::default() };
+    for (value, is_shown) in [
+        ("7", true),
+        ("-1.5e300", true),
+        ("null", true),
+        (r#""""#, true),
+        (r#""0123456789""#, true),
+        (r#""01234\u00e9""#, true),
+        (r#""012345\u00e9""#, false),
+        (r#""0123456789a""#, false),
+        ("1234567890123", true),
+        ("12345678901234", false),
+        ("[ ]", true),
+        (r#"{"a": [1, 234]}"#, true),
+        (r#"{"a": [1, 2345]}"#, false),
+        ("[[[[[[]]]]]]", true),
+        ("[[[[[[[]]]]]]]", false),
+        ("[1,2,3,4]", true),
+        ("[1,2,3,4,5]", false),
+    ] {
+        let expected = if is_shown { &value.replace(' ', "") } else { r#""[truncated]""# };
+        assert_eq!(
+            shown(&format!(r#"{{"a":{{"b":{value}}}}}"#), &limits),
+            format!(r#"{{"a":{{"b":{expected}}}}}"#)
+        );
+    }
 }
 
 #[test]

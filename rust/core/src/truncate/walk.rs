@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Limits;
 use super::text;
-use super::tree::{Container, ELLIPSIS, Key, Node, Text, Tree, Value};
+use super::tree::{Container, ELLIPSIS, HIDDEN, Key, Node, Text, Tree, Value};
 use crate::error::Result;
 use crate::ndjson::{expect_end, is_first_line, lines};
 use crate::pointer::unescape;
@@ -19,7 +19,7 @@ const SHORT_STRING_CHARS: usize = 32;
 /// less.
 const SMALL_ARRAY_BYTES: usize = 64;
 const SMALL_OBJECT_BYTES: usize = 32;
-/// Bytes that are searched for the end of a small container, white space included.
+/// Bytes that are searched for the end of a small value, white space included.
 const SMALL_WINDOW_BYTES: usize = 1024;
 /// Keys and numbers of up to this many characters are not cut, whatever `max_string_chars` is.
 const MIN_TOKEN_CHARS: usize = 64;
@@ -65,15 +65,19 @@ impl Walk<'_> {
     /// Records the next value, and as much of its contents as may be shown.
     fn record_value(&mut self, depth: usize, position: Position) -> Result<()> {
         let kind = self.reader.kind()?;
-        if depth > self.limits.max_depth {
-            self.reader.skip()?;
-            self.add(depth, position, Value::Hidden);
-            return Ok(());
-        }
         let value = match kind {
+            _ if depth > self.limits.max_depth => match self.take_small(depth, HIDDEN.len()) {
+                Some(small) => small,
+                None => {
+                    self.reader.skip()?;
+                    Value::Hidden
+                }
+            },
             Kind::Array | Kind::Object => {
-                let Some(small) = self.take_small(depth, kind) else {
-                    return self.record_container(depth, position, kind == Kind::Array);
+                let is_array = kind == Kind::Array;
+                let max_bytes = if is_array { SMALL_ARRAY_BYTES } else { SMALL_OBJECT_BYTES };
+                let Some(small) = self.take_small(depth, max_bytes) else {
+                    return self.record_container(depth, position, is_array);
                 };
                 small
             }
@@ -194,11 +198,11 @@ impl Walk<'_> {
         Ok(Text { content, first, shown: first, growth })
     }
 
-    /// Takes the next container if it is small and nothing in it exceeds a limit.
-    fn take_small(&mut self, depth: usize, kind: Kind) -> Option<Value> {
+    /// Takes the next value if it has at most `max_bytes` without white space, and nothing in it exceeds a
+    /// limit.
+    fn take_small(&mut self, depth: usize, max_bytes: usize) -> Option<Value> {
         let start = self.reader.pos();
         let window = &self.data[..self.data.len().min(start + SMALL_WINDOW_BYTES)];
-        let max_bytes = if kind == Kind::Array { SMALL_ARRAY_BYTES } else { SMALL_OBJECT_BYTES };
         let mut reader = self.reader.within(window);
         let size = self.size_within(&mut reader, depth, max_bytes)?;
         let span = start..reader.pos();
@@ -207,11 +211,9 @@ impl Walk<'_> {
     }
 
     /// Returns the size of the next value without white space, if that is at most `max_bytes` and within all
-    /// limits.
+    /// limits. A value that is too deep is within them if the marker in its place would not be shorter.
     fn size_within(&self, reader: &mut Reader<'_>, depth: usize, max_bytes: usize) -> Option<usize> {
-        if depth > self.limits.max_depth {
-            return None;
-        }
+        let max_bytes = if depth > self.limits.max_depth { max_bytes.min(HIDDEN.len()) } else { max_bytes };
         let mut size = 2;
         match reader.kind().ok()? {
             Kind::Array => {
