@@ -144,10 +144,14 @@ def _adds_capabilities(direct: ReceivedMessage, gateway: ReceivedMessage, _store
 
 
 def _is_handle_of_same_result(direct: ReceivedMessage, gateway: ReceivedMessage, store: forebay.Store) -> bool:
-    """Return whether the response is a descriptor whose handle holds the whole direct result."""
-    if len(gateway.line) > MAX_HANDLE_RESPONSE_BYTES or len(direct.line) <= len(gateway.line):
+    """Return whether the response is a descriptor whose handle holds the whole direct result, beside its images."""
+    text, *images = gateway.message["result"]["content"]
+    own_bytes = len(gateway.line) - sum(len(json.dumps(image)) for image in images)
+    if own_bytes > MAX_HANDLE_RESPONSE_BYTES or len(direct.line) <= len(gateway.line):
         return False
-    descriptor = json.loads(gateway.message["result"]["content"][0]["text"])
+    if not all(image["type"] == "image" and image in direct.message["result"]["content"] for image in images):
+        return False
+    descriptor = json.loads(text["text"])
     with store.open(descriptor["output_handle"]) as stored:
         return holds_whole_result(stored.read(), direct.message["result"])
 
