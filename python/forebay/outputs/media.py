@@ -130,7 +130,7 @@ class _Scaler:
             with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
                 pixels = image.width * image.height
                 self._remaining_pixels -= pixels
-                # Makes Pillow decode a large JPEG at a fraction of its size. A progressive one still takes all its memory.
+                # Makes Pillow decode a large JPEG at a fraction of its size. A progressive one is held whole.
                 if not image.info.get("progressive") and pixels <= _MAX_JPEG_PIXELS:
                     image.draft("RGB", (_SIDE_LENGTHS_PIXELS[0], _SIDE_LENGTHS_PIXELS[0]))
                 if image.width * image.height > _MAX_PIXELS:
