@@ -3,11 +3,15 @@
 import base64
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forebay.outputs.media import MAX_MEDIA_BYTES
+from forebay.outputs import media
+from forebay.outputs.media import MAX_MEDIA_BYTES, find_media, select_media
 from forebay.outputs.pipeline import MAX_MESSAGE_BYTES, ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.store.payload import encode
@@ -147,3 +151,93 @@ def test_beside_a_redacted_output_only_pixels_are_shown(make_policy: Any) -> Non
     assert [block["type"] for block in media] == ["image"]
     assert b"secret-123" not in base64.b64decode(media[0]["data"])
     assert "secret-123" not in text["text"]
+
+
+def encode_image(image: Image.Image, image_format: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, image_format, **options)
+    return buffer.getvalue()
+
+
+SECRET = b"secret-123 " * 30
+
+
+@pytest.mark.parametrize(
+    ("image_format", "options"),
+    [
+        ("JPEG", {"comment": SECRET}),
+        ("JPEG", {"icc_profile": SECRET}),
+        ("PNG", {"icc_profile": SECRET}),
+        ("WEBP", {"icc_profile": SECRET}),
+        ("GIF", {"comment": SECRET}),
+    ],
+)
+def test_metadata_of_an_image_is_not_shown(image_format: str, options: dict[str, Any]) -> None:
+    data = encode_image(Image.new("RGB", (60, 40), "red"), image_format, **options)
+    (block,) = select_media([make_block(data)], must_reencode=True)
+    with Image.open(io.BytesIO(base64.b64decode(block["data"]))) as shown:
+        assert b"secret-123" not in repr(shown.info).encode()
+
+
+def test_fields_of_an_image_block_are_not_shown_unredacted() -> None:
+    fields = {"alt": "secret-123", "annotations": {"title": "secret-123"}, "_meta": {"secret-123": 1}}
+    (shown,) = select_media([{**make_block(SMALL), **fields}], must_reencode=True)
+    assert shown.keys() == {"type", "data", "mimeType"}
+    assert "secret-123" not in json.dumps(shown)
+
+
+@pytest.mark.parametrize("kind", ["image", "audio"])
+@pytest.mark.parametrize("key", ["alt", "annotations", "_meta", "mimeType"])
+def test_large_fields_of_a_block_are_not_shown(kind: str, key: str) -> None:
+    block = {**make_block(SMALL, kind=kind), key: "x" * 2_000_000}
+    shown = select_media([block], must_reencode=False)
+    assert len(shown) == (kind == "image")
+    assert len(encode(shown)) <= MAX_MEDIA_BYTES
+
+
+def test_small_fields_of_a_block_stay() -> None:
+    fields = {"annotations": {"audience": ["user"]}, "_meta": {"page": 1}}
+    for data in (SMALL, LARGE):
+        (shown,) = select_media([{**make_block(data), **fields}], must_reencode=False)
+        assert {key: shown[key] for key in fields} == fields
+
+
+def test_postscript_runs_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
+    assert select_media([make_block(postscript)], must_reencode=True) == []
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_progressive_jpeg_takes_bounded_memory(tmp_path: Path) -> None:
+    # Its decoder holds all coefficients, however small the decoded image is.
+    data = encode_image(Image.new("L", (13000, 13000)), "JPEG", progressive=True)
+    (tmp_path / "block.json").write_text(json.dumps(make_block(data)))
+    code = """if True:
+        import json, resource, sys
+        from PIL import Image
+        from forebay.outputs.media import select_media
+        block = json.load(open(sys.argv[1]))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert select_media([block], must_reencode=True) == []
+        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+    """
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "block.json"], capture_output=True, check=True)
+    assert int(run.stdout) < 64
+
+
+def test_images_of_too_many_pixels_together_are_not_all_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(media, "_MAX_TOTAL_PIXELS", 25_000)
+    blocks: list[media.Block] = [make_block(make_image(100, 100)) for _ in range(9)]
+    assert len(select_media(blocks, must_reencode=True)) == 3
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_result_of_very_many_blocks_is_not_searched(is_lazy: bool) -> None:
+    for count in (1000, 1001):
+        result: Any = {"content": [make_block(b"x") for _ in range(count)]}
+        found = find_media(parse_lazy(encode(result)) if is_lazy else result, frozenset({"image"}))
+        assert len(found) == (count if count <= 1000 else 0)

@@ -136,6 +136,26 @@ def test_any_name_can_be_counted(tool: str, tmp_path: Path) -> None:
 GOOD = {"principal": None, "tool": "a", "calls": 1, "handles": 0, "stored_bytes": 0, "shown_bytes": 0}
 
 
+@pytest.mark.parametrize(
+    "changes", [{"calls": 2**64 - 1}, {"calls": -1}, {"principal": 7}, {"tool": None}, {"handles": 0.5}, *GOOD]
+)
+def test_a_damaged_row_is_no_failure(changes: dict[str, Any] | str, tmp_path: Path) -> None:
+    row = {**GOOD, **changes} if isinstance(changes, dict) else {key: GOOD[key] for key in GOOD if key != changes}
+    test_a_damaged_file_is_no_failure(json.dumps([row]).encode(), tmp_path)
+
+
+def test_counts_are_not_added_twice_if_an_old_file_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_counts, "_MAX_DAYS", 1)
+    with forebay.open_store(tmp_path / "store", sweep_interval=0) as store:
+        (tmp_path / "store" / "calls" / "2001-01-01.json").mkdir(parents=True)
+        store.call_counts.add("crawl", calls=1)
+        store.call_counts.flush()
+        (row,) = store.call_counts.read()
+    assert row["calls"] == 1
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"[{}]", b"{}", json.dumps([{**GOOD, "calls": "1"}]).encode()])
 def test_a_damaged_file_is_no_failure(data: bytes, tmp_path: Path) -> None:
     with forebay.open_store(tmp_path / "store", sweep_interval=0) as store:

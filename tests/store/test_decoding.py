@@ -222,3 +222,11 @@ def test_text_without_secrets_is_kept_as_it_was_put(tmp_path: Path) -> None:
             descriptor = store.put(data, mime_type=mime_type)
             assert descriptor.decoded_from is not None
             assert whole(store, descriptor.output_handle) == data
+
+
+def test_what_is_left_of_gzip_without_secrets_is_text(tmp_path: Path) -> None:
+    with store_at(tmp_path, redact=SECRET) as store:
+        data = json.dumps([{"a": SECRET}] * 9).encode()
+        descriptor = store.put(gzip.compress(data), mime_type="application/gzip")
+        assert (descriptor.mime_type, descriptor.item_count) == ("application/json", 9)
+        assert file_of(tmp_path, descriptor.output_handle).suffixes == [".json", ".zst"]

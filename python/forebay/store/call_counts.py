@@ -50,6 +50,9 @@ _MAX_ROWS = 1000
 
 _OTHER_TOOLS = "others"
 _MAX_TOOL_LENGTH = 256
+_MAX_COUNT = 1 << 62
+"""A larger count in a file is damaged: adding to it could exceed what JSON can hold."""
+
 _MAX_DAYS = 400
 _MAX_TOTAL_BYTES = 16 << 20
 
@@ -147,7 +150,9 @@ class CallCounts:
                 close_quietly(fd)
             os.rename(_TEMPORARY_NAME, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
             if is_new:
-                self._remove_old_days(folder_fd)
+                # The counts are written: an error must not make the caller add them again.
+                with contextlib.suppress(OSError, ForebayError):
+                    self._remove_old_days(folder_fd)
 
     def _remove_old_days(self, folder_fd: int) -> None:
         total = 0
@@ -234,8 +239,8 @@ def _select_valid(value: object) -> Iterator[dict[str, Any]]:
         if (
             isinstance(row, dict)
             and isinstance(row.get("tool"), str)
-            and isinstance(row.get("principal", ""), str | None)
-            and all(isinstance(row.get(name), int) for name in _COUNTERS)
+            and isinstance(row.get("principal", 0), str | None)
+            and all(isinstance(row.get(name), int) and 0 <= row[name] < _MAX_COUNT for name in _COUNTERS)
         ):
             yield row
 

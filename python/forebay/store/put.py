@@ -35,6 +35,7 @@ from forebay.store.payload import (
     Payload,
     choose_extension,
     detect_mime_type,
+    is_compressed,
     is_json_mime_type,
     is_mostly_items,
     iter_chunks,
@@ -68,7 +69,8 @@ _SNIFFED_BYTES = 16384
 """Bytes at the start of a payload from which its MIME type is detected."""
 
 
-_GZIP_MIME_TYPES = {"application/gzip", "application/x-gzip", "application/octet-stream"}
+_GZIP_MIME_TYPES = {"application/gzip", "application/x-gzip"}
+_OPAQUE_MIME_TYPES = {*_GZIP_MIME_TYPES, "application/octet-stream"}
 """MIME types that say nothing of the text in a gzip payload."""
 
 
@@ -149,6 +151,9 @@ class PayloadWriter:
             mime_type = "application/json"
         if self._redactions:
             payload = apply_redactions(payload, self._redactions, mime_type)
+            # What is left of a gzip payload without its secrets is text.
+            if mime_type in _GZIP_MIME_TYPES and not is_compressed(payload[:16]):
+                mime_type = None
         data = to_buffer(payload)
         handle = new_handle(request.handle_length or self._options.handle_length)
 
@@ -182,7 +187,7 @@ class PayloadWriter:
                     if parts:
                         upload.write(parts)
                     original_bytes = stored_bytes
-                    is_json = is_json_mime_type(None if mime_type in _GZIP_MIME_TYPES else mime_type)
+                    is_json = is_json_mime_type(None if mime_type in _OPAQUE_MIME_TYPES else mime_type)
                     written, findings, parts = write(
                         rechunk(decoding.decode(read_chunks())),
                         Survey(is_json),
@@ -192,7 +197,7 @@ class PayloadWriter:
                         is_text=True,
                     )
                     frames, stored_bytes = frames + written.frames, stored_bytes + written.stored_bytes
-                    mime_type = None if mime_type in _GZIP_MIME_TYPES else mime_type
+                    mime_type = None if mime_type in _OPAQUE_MIME_TYPES else mime_type
                     data = None
                     decoding_meta = {"decoded_from": decoding.name, "text_bytes": written.payload_bytes}
             items = findings.items if is_mostly_items(findings.items, written.payload_bytes) else None
