@@ -155,7 +155,7 @@ class ItemPage:
 
     @property
     def content(self) -> bytes:
-        """A JSON array of the items, each copied verbatim."""
+        """A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings."""
     @property
     def offset(self) -> int: ...
     @property

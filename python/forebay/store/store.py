@@ -139,8 +139,9 @@ class Store:
 
         The payload is bytes, text, an open binary file, an iterator of chunks, or an object that can be encoded as
         JSON, where NaN and infinities become null. Streams may be larger than memory. The MIME type is detected if it
-        is not given; a payload declared as JSON that is not valid JSON is stored as text or binary. `progress` is
-        called with the number of bytes stored so far. `ttl` and `handle_length` override the options of the store.
+        is not given; a payload declared as JSON that is not valid JSON is stored as text or binary. The items of a
+        payload declared as CSV or TSV are its rows. `progress` is called with the number of bytes stored so far. `ttl`
+        and `handle_length` override the options of the store.
 
         Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`; then nothing was stored.
         """

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn many_equal_names_are_fast() {
+    fn many_equal_names_are_numbered() {
         let names = Columns::parse("a,".repeat(32_000).as_bytes(), b',').into_names();
         assert_eq!(names[31_999], "a_32000");
     }
@@ -388,6 +388,24 @@ mod tests {
             for offset in 0..text.len() {
                 let started = rows.iter().filter(|(start, _)| *start <= offset).count() as u64;
                 prop_assert_eq!(finder.item_at(offset as u64), started.checked_sub(1), "{} of {:?}", offset, text);
+            }
+        }
+
+        #[test]
+        fn an_index_of_other_rows_does_not_panic(
+            text in "(a|b|,|\"|\n|é){0,60}",
+            data in prop::collection::vec(prop_oneof![Just(b'\n'), Just(b'"'), Just(b','), any::<u8>()], 0..60),
+            base in 0..8_u64,
+            offset in 0..12_u64,
+        ) {
+            let index = index(&[text.as_bytes()], Kind::Csv);
+            if let Ok(page) = read_items(&data, base, &index, Range::Bounded { offset, limit: 3 }, 40) {
+                prop_assert!(serde_json::from_slice::<Vec<Value>>(&page.content).is_ok());
+                prop_assert!(page.content.len() <= 40);
+            }
+            let mut finder = crate::index::ItemFinder::new(&data, &index);
+            for offset in 0..text.len() as u64 {
+                finder.item_at(offset);
             }
         }
 

@@ -58,8 +58,8 @@ enum Json {
 
 impl Survey {
     /// Creates a survey. `is_json` says whether to try JSON and NDJSON; `None` tries them only if the payload
-    /// starts as an array or object, so that a lone number or word is text. If `rows` is [`Kind::Csv`] or [`Kind::Tsv`], text is
-    /// indexed as such.
+    /// starts as an array or object, so that a lone number or word is text. `rows` is [`Kind::Csv`] or
+    /// [`Kind::Tsv`] if text has rows.
     #[must_use]
     pub fn new(is_json: Option<bool>, rows: Option<Kind>) -> Self {
         let indexer = || Box::new(ItemIndexer::for_utf8());
