@@ -42,14 +42,17 @@ class ItemIndex:
     def __len__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
     @property
-    def kind(self) -> Literal["array", "ndjson", "lines"] | None:
-        """Kind of items: "array", "ndjson" or "lines"; `None` if the payload has no items."""
+    def kind(self) -> Literal["array", "ndjson", "lines", "csv", "tsv"] | None:
+        """Kind of items: "array", "ndjson", "lines", "csv" or "tsv"; `None` if the payload has no items."""
+    @property
+    def columns(self) -> list[str] | None:
+        """Names of the columns, which are the keys of each item; `None` unless the items are rows of CSV or TSV."""
     @property
     def path(self) -> str | None:
-        """JSON Pointer of the items' array; `""` for a top-level array and for NDJSON."""
+        """JSON Pointer of the items' array; `""` for a top-level array, NDJSON and rows."""
     @property
     def start(self) -> int:
-        """Offset of the array's opening bracket, or of the first line."""
+        """Offset of the array's opening bracket or of the first line; 0 for rows."""
     @property
     def end(self) -> int:
         """Offset after the array's closing bracket, or after the last line."""
@@ -106,7 +109,7 @@ class Findings:
     def nature(self) -> Literal["json", "ndjson", "text", "binary"]: ...
     @property
     def items(self) -> ItemIndex | None:
-        """Index of the payload's items; `None` unless it is JSON or NDJSON."""
+        """Index of the payload's items; `None` unless it is JSON, NDJSON, or text with rows."""
     @property
     def lines(self) -> ItemIndex | None:
         """Index of the payload's lines; `None` if it is binary."""
@@ -118,9 +121,12 @@ class Survey:
     `is_json` says whether to try JSON and NDJSON; `None` tries them only if the payload starts like an array or object,
     so that a single number or word is text. Nothing is an error: invalid JSON is text, and a payload that is not UTF-8
     or contains a NUL is binary.
+
+    `rows` says that text is CSV or TSV, whose items are its rows. Rows are read as by Python's `csv` module. The first
+    one is the header; if it takes more than 64 KiB, there are no items.
     """
 
-    def __new__(cls, is_json: bool | None = None) -> Survey: ...
+    def __new__(cls, is_json: bool | None = None, rows: Literal["csv", "tsv"] | None = None) -> Survey: ...
     def feed(self, data: Buffer | str) -> None:
         """Examine the next piece of the payload. Threads may share a survey."""
     def finish(self) -> Findings:
@@ -149,7 +155,7 @@ class ItemPage:
 
     @property
     def content(self) -> bytes:
-        """A JSON array of the items, each copied verbatim."""
+        """A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings."""
     @property
     def offset(self) -> int: ...
     @property

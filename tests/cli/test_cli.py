@@ -39,6 +39,18 @@ def test_put_from_a_file_and_from_standard_input(home: Path, tmp_path: Path) -> 
             assert whole(store, descriptor["output_handle"]) == path.read_bytes()
 
 
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(("name", "mime_type"), [("a.csv", "text/csv"), ("b.TSV", "text/tab-separated-values")])
+def test_put_knows_rows_by_the_name_of_the_file(tmp_path: Path, name: str, mime_type: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"id,\tname\r\n1,\tx\r\n")
+    put = run("put", str(path)).json
+    assert (put["mime_type"], put["item_count"]) == (mime_type, 1)
+    (row,) = run("fetch", put["output_handle"]).json["content"]
+    assert row == ({"id": "1", "\tname": "\tx"} if mime_type == "text/csv" else {"id,": "1,", "name": "x"})
+    assert run("put", str(path), "--mime-type", "text/plain").json["item_count"] is None
+
+
 def test_put_takes_a_type_a_time_and_a_store(home: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     put = run("put", "-", "--mime-type", "text/csv", "--ttl", "60", "--store", elsewhere.as_uri(), stdin=b"a,b\n").json

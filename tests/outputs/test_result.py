@@ -51,6 +51,19 @@ def to_base64(data: bytes) -> str:
             ResultPayload("a,b", "text/csv"),
         ),
         (
+            {"type": "resource", "resource": {"uri": "https://a/b.csv?page=1", "text": "a,b"}},
+            ResultPayload("a,b", "text/csv"),
+        ),
+        (
+            {"type": "resource", "resource": {"uri": "file:///a/B.TSV", "blob": to_base64(b"a")}},
+            ResultPayload(b"a", "text/tab-separated-values"),
+        ),
+        (
+            {"type": "resource", "resource": {"uri": "file:///a.csv", "mimeType": "text/plain", "text": "a,b"}},
+            ResultPayload("a,b", "text/plain"),
+        ),
+        ({"type": "resource", "resource": {"uri": "file:///csv", "text": "a,b"}}, ResultPayload("a,b")),
+        (
             {
                 "type": "resource",
                 "resource": {"uri": "a:b", "mimeType": "application/gzip", "blob": to_base64(b"\x1f\x8b")},

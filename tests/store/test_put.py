@@ -271,7 +271,7 @@ def test_any_object_is_stored_as_json(value: object, store: Store) -> None:
         ("application/geo+json; charset=utf-8", b"[1]", "application/geo+json; charset=utf-8", 1),
         ("application/x-ndjson", b"1\n2\n", "application/x-ndjson", 2),
         ("text/plain", b"[1,2]", "text/plain", None),
-        ("text/csv", b"a,b\n1,2\n", "text/csv", None),
+        ("text/csv", b"a,b\n1,2\n", "text/csv", 1),
         ("text/plain", b"\xff\x00", "text/plain", None),
         ("image/svg+xml", b"<svg/>", "image/svg+xml", None),
         ("application/x-own", b"\xff\x00", "application/x-own", None),

@@ -51,6 +51,8 @@ class ToolsWithoutCapability(ForebayError):
 
 def put(args: Namespace) -> None:
     """Store a file and print its descriptor."""
+    from forebay.store.payload import guess_row_mime_type
+
     with (
         _open_store(args) as store,
         _open_input(args.file) as source,
@@ -58,7 +60,7 @@ def put(args: Namespace) -> None:
     ):
         descriptor = store.put(
             source,
-            mime_type=args.mime_type,
+            mime_type=args.mime_type or guess_row_mime_type(args.file),
             ttl=args.ttl,
             principal=args.principal,
             source_tool="forebay put",
@@ -88,7 +90,7 @@ def fetch(args: Namespace) -> None:
     """Print a page of a stored payload.
 
     --offset and --limit count in units of the format:
-      items  items of the main array, of the array at --path, or of NDJSON
+      items  items of the main array, of the array at --path, of NDJSON; CSV rows
       lines  lines of text
       text   bytes of text, never cut inside a character
       bytes  bytes, shown as base64

@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -9,7 +10,7 @@ import orjson
 
 from forebay import _core
 from forebay.errors import ForebayError, InvalidJSON
-from forebay.store.payload import encode, escaped_size, sanitize_mime_type
+from forebay.store.payload import encode, escaped_size, guess_row_mime_type, sanitize_mime_type
 from forebay.wire.messages import ChunkSource, LazyJSON, dump_chunks, open_span
 from forebay.wire.protocol import SERVER_INFO_KEY
 
@@ -303,8 +304,13 @@ def _has_valid_mime_type(block: Mapping[str, Any]) -> bool:
 
 
 def _get_mime_type(block: Mapping[str, Any]) -> str | None:
-    """Return the block's MIME type, or `None` if it is so long that it was not parsed."""
-    mime_type = block.get("mimeType")
+    """Return the block's MIME type, or `None` if it is so long that it was not parsed.
+
+    A resource without a type is CSV or TSV if its URI ends so.
+    """
+    mime_type, uri = block.get("mimeType"), block.get("uri")
+    if mime_type is None and isinstance(uri, str):
+        return guess_row_mime_type(re.split("[?#]", uri, maxsplit=1)[0])
     return mime_type if isinstance(mime_type, str) else None
 
 

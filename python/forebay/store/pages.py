@@ -25,7 +25,7 @@ from forebay.arguments import check_budget, check_fields, check_integer, short_r
 from forebay.errors import CorruptIndex, InvalidArgument, InvalidFormat, InvalidJSON, PathNotFound
 from forebay.store.payload import escaped_size, is_mostly_items
 from forebay.store.reader import View
-from forebay.store.rest import find_rest
+from forebay.store.rest import encode_token, find_rest
 
 __all__ = ["DEFAULT_MAX_BYTES", "MAX_OFFSET", "Format", "Page", "PageRequest", "build_page"]
 
@@ -336,7 +336,7 @@ class _PageBuilder:
             raise InvalidFormat(f"this payload has no items; {_suggest_format(self._view)}")
         limit = self._request.limit or _DEFAULT_LIMIT
         if self._request.fields is not None:
-            return self._build_projected_items(index, limit, budget, self._request.fields)
+            return self._build_projected_items(index, limit, budget, _resolve_columns(index, self._request.fields))
         page = _read_items(self._view, index, self._offset, limit, budget)
         return self._make_page(
             "items",
@@ -415,6 +415,12 @@ class _PageBuilder:
     def _describe_cut_item(self, number: int, size: int, byte_offset: int) -> dict[str, Any]:
         path = f"{self._request.path or ''}{self._view.items_path}/{number}"
         return _describe_cut(number, path, size, byte_offset - self._view.origin, {"path": path})
+
+
+def _resolve_columns(index: ItemIndex, fields: Sequence[str]) -> Sequence[str]:
+    """Return fields with JSON Pointers for the names of columns, because a dot in such a name is not a path."""
+    columns = frozenset(index.columns or ())
+    return [f"/{encode_token(name)}" if name in columns else name for name in fields]
 
 
 def _truncate_text(text: str, max_bytes: int) -> str:

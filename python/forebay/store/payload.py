@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import PurePath
-from typing import BinaryIO, Protocol, TypeAlias, TypeGuard, cast
+from typing import BinaryIO, Literal, Protocol, TypeAlias, TypeGuard, cast
 
 import orjson
 from typing_extensions import Buffer
 
-from forebay._core import ItemIndex
-from forebay.errors import InvalidArgument
+from forebay._core import ItemIndex, outline, read_items
+from forebay.errors import ForebayError, InvalidArgument
 
 __all__ = [
     "CHUNK_BYTES",
@@ -26,11 +26,14 @@ __all__ = [
     "detect_mime_type",
     "encode",
     "escaped_size",
+    "get_row_format",
+    "guess_row_mime_type",
     "is_compressed",
     "is_json_mime_type",
     "is_mostly_items",
     "iter_chunks",
     "needs_json_encoding",
+    "outline_first_items",
     "read_all",
     "rechunk",
     "sanitize_mime_type",
@@ -333,6 +336,20 @@ def is_json_mime_type(mime_type: str | None) -> bool | None:
     return essence.endswith(("json", "ndjson", "jsonl", "json-seq")) or essence in {"text/x-json"}
 
 
+_ROW_FORMATS: dict[str, Literal["csv", "tsv"]] = {"text/csv": "csv", "text/tab-separated-values": "tsv"}
+
+
+def get_row_format(mime_type: str | None) -> Literal["csv", "tsv"] | None:
+    """Return the format of the rows that a MIME type declares, or `None` if it declares no rows with a header."""
+    essence, _, parameters = (mime_type or "").lower().partition(";")
+    return None if re.search(r"\bheader\s*=\s*absent\b", parameters) else _ROW_FORMATS.get(essence.strip())
+
+
+def guess_row_mime_type(name: str) -> str | None:
+    """Return the MIME type of CSV or TSV by a file name, or `None` if the name has another extension."""
+    return next((mime_type for mime_type, rows in _ROW_FORMATS.items() if name.lower().endswith(f".{rows}")), None)
+
+
 def is_compressed(head: bytes) -> bool:
     """Return whether a payload with these first bytes is already compressed."""
     return sniff_mime_type(head) in _COMPRESSED_MIME_TYPES
@@ -363,3 +380,22 @@ def is_mostly_items(index: ItemIndex | None, size: int) -> TypeGuard[ItemIndex]:
         return False
     items_size = index.end - index.start
     return size - items_size <= max(items_size, _MAX_BYTES_AROUND_ITEMS)
+
+
+def outline_first_items(head: Buffer, items: ItemIndex | None, max_bytes: int) -> str | None:
+    """Outline a payload by the items in its first chunk; `…` stands for the values around the items.
+
+    Return `None` if the chunk has no whole item, or the outline would take more than `max_bytes`.
+    """
+    if items is None or items.kind is None or len(items) == 0:
+        return None
+    start = items.span(0, 1).start
+    try:
+        page = read_items(memoryview(head)[start:], items, 0, 100, CHUNK_BYTES, base=start)
+        shape = outline(page.content, max_bytes - 24)
+    except ForebayError:
+        return None
+    shape = f"{shape.rpartition(' ×')[0]} ×{len(items)}"
+    for key in reversed((items.path or "").split("/")[1:]):
+        shape = f"{{{key.replace('~1', '/').replace('~0', '~')}: {shape}, …}}"
+    return shape if len(shape.encode()) <= max_bytes else None

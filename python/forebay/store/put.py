@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from forebay._core import Findings, ItemIndex, Survey, outline, read_items
+from forebay._core import Findings, ItemIndex, Survey, outline
 from forebay.arguments import short_repr
 from forebay.errors import ForebayError, InvalidArgument, StoreFull
 from forebay.store.backends import Backend, Upload
@@ -35,11 +35,13 @@ from forebay.store.payload import (
     Payload,
     choose_extension,
     detect_mime_type,
+    get_row_format,
     is_compressed,
     is_json_mime_type,
     is_mostly_items,
     iter_chunks,
     needs_json_encoding,
+    outline_first_items,
     rechunk,
     sanitize_mime_type,
     skip_bom,
@@ -170,7 +172,7 @@ class PayloadWriter:
         try:
             written, findings, parts = write(
                 iter_chunks(payload if data is None else data),
-                Survey(is_json_mime_type(mime_type)),
+                Survey(is_json_mime_type(mime_type), get_row_format(mime_type)),
                 on_progress=on_progress,
             )
             if parts and request.progress is not None:
@@ -187,17 +189,16 @@ class PayloadWriter:
                     if parts:
                         upload.write(parts)
                     original_bytes = stored_bytes
-                    is_json = is_json_mime_type(None if mime_type in _OPAQUE_MIME_TYPES else mime_type)
+                    mime_type = None if mime_type in _OPAQUE_MIME_TYPES else mime_type
                     written, findings, parts = write(
                         rechunk(decoding.decode(read_chunks())),
-                        Survey(is_json),
+                        Survey(is_json_mime_type(mime_type), get_row_format(mime_type)),
                         on_progress=lambda text: self._check_quota(
                             request.principal, original_bytes + text.stored_bytes
                         ),
                         is_text=True,
                     )
                     frames, stored_bytes = frames + written.frames, stored_bytes + written.stored_bytes
-                    mime_type = None if mime_type in _OPAQUE_MIME_TYPES else mime_type
                     data = None
                     decoding_meta = {"decoded_from": decoding.name, "text_bytes": written.payload_bytes}
             items = findings.items if is_mostly_items(findings.items, written.payload_bytes) else None
@@ -330,28 +331,14 @@ def _finish_outline(
     outline_future: Future[str] | None, data: Buffer | None, progress: WriteProgress, findings: Findings
 ) -> str | None:
     # A payload that fits into the preview needs no outline.
-    if findings.nature not in ("json", "ndjson") or progress.payload_bytes <= MAX_PREVIEW_BYTES:
+    if progress.payload_bytes <= MAX_PREVIEW_BYTES:
         return None
+    if findings.nature not in ("json", "ndjson"):
+        return outline_first_items(progress.first_chunk, findings.items, _MAX_OUTLINE_BYTES)
     if outline_future is not None:
         return outline_future.result()
     if data is None and progress.payload_bytes == len(memoryview(progress.first_chunk)):
         data = progress.first_chunk
     if data is not None:
         return outline(skip_bom(data), _MAX_OUTLINE_BYTES)
-    return _outline_first_items(progress.first_chunk, findings.items)
-
-
-def _outline_first_items(head: Buffer, items: ItemIndex | None) -> str | None:
-    """Outline a streamed payload by the items in its first chunk; `…` stands for the values around the items."""
-    if items is None or items.kind is None or len(items) == 0:
-        return None
-    start = items.span(0, 1).start
-    try:
-        page = read_items(memoryview(head)[start:], items, 0, 100, len(memoryview(head)), base=start)
-        shape = outline(page.content, _MAX_OUTLINE_BYTES - 24)
-    except ForebayError:
-        return None
-    shape = f"{shape.rpartition(' ×')[0]} ×{len(items)}"
-    for key in reversed((items.path or "").split("/")[1:]):
-        shape = f"{{{key.replace('~1', '/').replace('~0', '~')}: {shape}, …}}"
-    return shape if len(shape.encode()) <= _MAX_OUTLINE_BYTES else None
+    return outline_first_items(progress.first_chunk, findings.items, _MAX_OUTLINE_BYTES)

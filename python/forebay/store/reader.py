@@ -39,6 +39,7 @@ _MAX_IN_MEMORY_BYTES = 16 << 20
 _SCAN_BYTES = 1 << 20
 """Bytes read at a time while scanning a value."""
 
+_UNLIMITED = 1 << 62
 _MAX_CACHED_FOOTERS = 256
 _MAX_CACHED_PAYLOAD_BYTES = 256 << 20
 
@@ -195,6 +196,16 @@ class PayloadReader:
         return "" if self.items is None else self.items.path or ""
 
     @property
+    def has_rows(self) -> bool:
+        """Whether the items are rows of CSV or TSV."""
+        return self.items is not None and self.items.kind in ("csv", "tsv")
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether a path can lead into the payload: to a JSON value, or to a row of CSV or TSV."""
+        return self.nature in ("json", "ndjson") or self.has_rows
+
+    @property
     def lines(self) -> ItemIndex | None:
         return self.footer.lines
 
@@ -212,12 +223,12 @@ class PayloadReader:
         return data[start - base : end - base]
 
     def read_item(self, index: ItemIndex, number: int) -> memoryview:
-        """Read one item."""
+        """Read one item as JSON."""
         span = index.span(number, 1)
         data = self.read(span.start, span.end)
-        # With a budget larger than the data nothing is cut; 16 is more than the minimum budget.
-        page = read_items(data, index, number, 1, len(data) + 16, base=span.start)
-        return data[page.start - span.start : page.end - span.start]
+        # With a budget larger than any item nothing is cut.
+        page = read_items(data, index, number, 1, _UNLIMITED, base=span.start)
+        return memoryview(page.content)[1:-1]
 
     def read_all(self) -> Buffer:
         """Read the whole payload. A large one is mapped from a file, so that the system can reclaim its memory."""
@@ -254,6 +265,8 @@ def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buff
         match = _ITEM_NUMBER_PATTERN.match(rest)
         if match is not None:
             return _read_inside_item(reader, index, path, int(match[1]), rest[match.end() :])
+    if reader.has_rows:
+        raise PathNotFound(f"nothing at path {short_repr(path)}; the path of a row is /0, of a field in it /0/NAME")
     data = skip_bom(read_payload())
     start, end = locate(data, path)
     return data[start:end]

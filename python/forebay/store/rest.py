@@ -7,7 +7,7 @@ from forebay.errors import InvalidJSON
 from forebay.store.payload import UTF8_BOM
 from forebay.store.reader import View
 
-__all__ = ["find_rest"]
+__all__ = ["encode_token", "find_rest"]
 
 _MIN_REST_BYTES = 64
 """Minimum bytes beside the keys that lead to the items. Fewer are not read: they may be white space."""
@@ -67,9 +67,9 @@ def _measure_values(document: bytes, keys: list[str]) -> dict[str, int] | None:
         spans = dict(zip(value, members(part, [*value]), strict=True))
         for name, span in spans.items():
             if span is not None and name != key:
-                sizes[f"{prefix}/{_encode_token(name)}"] = span[1] - span[0]
+                sizes[f"{prefix}/{encode_token(name)}"] = span[1] - span[0]
         start, end = spans.get(key) or (end, end)
-        prefix += f"/{_encode_token(key)}"
+        prefix += f"/{encode_token(key)}"
     return sizes
 
 
@@ -77,5 +77,6 @@ def _decode_token(token: str) -> str:
     return token.replace("~1", "/").replace("~0", "~")
 
 
-def _encode_token(key: str) -> str:
+def encode_token(key: str) -> str:
+    """Return a key as a token of a JSON Pointer."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -20,7 +20,7 @@ from forebay.store.handles import OPERATOR, Descriptor, Principal, format_timest
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, build_page
-from forebay.store.payload import Payload, skip_bom
+from forebay.store.payload import CHUNK_BYTES, Payload, outline_first_items, skip_bom
 from forebay.store.put import PayloadWriter, PutRequest
 from forebay.store.quota import Quota
 from forebay.store.reader import (
@@ -139,8 +139,9 @@ class Store:
 
         The payload is bytes, text, an open binary file, an iterator of chunks, or an object that can be encoded as
         JSON, where NaN and infinities become null. Streams may be larger than memory. The MIME type is detected if it
-        is not given; a payload declared as JSON that is not valid JSON is stored as text or binary. `progress` is
-        called with the number of bytes stored so far. `ttl` and `handle_length` override the options of the store.
+        is not given; a payload declared as JSON that is not valid JSON is stored as text or binary. The items of a
+        payload declared as CSV or TSV are its rows. `progress` is called with the number of bytes stored so far. `ttl`
+        and `handle_length` override the options of the store.
 
         Raises `StoreFull`, `StoreUnavailable` or `RedactionFailed`; then nothing was stored.
         """
@@ -295,11 +296,11 @@ class Store:
         if path is not None:
             check_pointer("path", path)
         # Without a path the view is the whole payload, with its item index, even if the items are nested.
-        if path is None or (path == "" and reader.nature in ("json", "ndjson")):
+        if path is None or (path == "" and reader.has_paths):
             return reader
         if reader.items is not None and reader.items.kind == "array" and path == reader.items.path:
             return ArrayView(reader, reader.items)
-        if reader.nature not in ("json", "ndjson"):
+        if not reader.has_paths:
             raise InvalidFormat("a path leads into JSON, and this payload is not; leave the path out")
         return ValueView(read_value(reader, path, lambda: self._catalog.read_payload(reader)))
 
@@ -349,19 +350,27 @@ class Store:
             return page
 
     def outline(self, handle: str, max_bytes: int = 512, *, principal: Principal = None) -> str:
-        """Return the shape of a JSON payload in one line."""
+        """Return the shape of a JSON payload, or of the first rows of CSV or TSV, in one line."""
         check_integer("max_bytes", max_bytes)
         with self._open_reader(handle, principal) as reader:
-            if reader.nature not in ("json", "ndjson"):
-                raise InvalidFormat("only JSON has an outline; fetch this payload as text or bytes")
-            shape = _core.outline(skip_bom(self._catalog.read_payload(reader)), max_bytes)
+            if reader.has_rows:
+                head = reader.read(0, min(reader.size, CHUNK_BYTES))
+                shape = outline_first_items(head, reader.items, max_bytes)
+                if shape is None:
+                    raise InvalidFormat(
+                        f"no row has an outline within max_bytes={max_bytes}; fetch this payload as text"
+                    )
+            elif reader.nature in ("json", "ndjson"):
+                shape = _core.outline(skip_bom(self._catalog.read_payload(reader)), max_bytes)
+            else:
+                raise InvalidFormat("only JSON, CSV and TSV have an outline; fetch this payload as text or bytes")
             self._record_read(reader, "outline", len(shape.encode()))
             return shape
 
     def get(self, handle: str, pointer: str, *, principal: Principal = None) -> bytes:
         """Return all bytes of the value at a JSON Pointer, which `fetch` calls `path`."""
         with self._open_reader(handle, principal) as reader:
-            if reader.nature not in ("json", "ndjson"):
+            if not reader.has_paths:
                 raise InvalidFormat("a path leads into JSON, and this payload is not; fetch it as text or bytes")
             check_pointer("pointer", pointer)
             value = bytes(read_value(reader, pointer, lambda: self._catalog.read_payload(reader)))

@@ -1,4 +1,4 @@
-//! Size of text once it is JSON-escaped, without escaping it.
+//! Text as a JSON string, and its size once it is escaped.
 //!
 //! Text in a tool result is escaped at least once when it is sent, and text inside JSON inside text twice.
 //! Budgets bound the bytes that are sent, so pages and previews are measured by their escaped size. The
@@ -66,6 +66,47 @@ impl Escaping {
             Self::Never => text.len().min(budget),
             Self::Once => fit::<1>(text, budget),
             Self::Twice => fit::<2>(text, budget),
+        }
+    }
+}
+
+/// Appends a text as a JSON string. A lone surrogate in WTF-8 is escaped, other bytes that are not UTF-8 become
+/// U+FFFD.
+pub(crate) fn push_string(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut rest = text;
+    while !rest.is_empty() {
+        let valid = match std::str::from_utf8(rest) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&rest[..error.valid_up_to()]).unwrap_or_default(),
+        };
+        push_escaped(valid, out);
+        rest = &rest[valid.len()..];
+        rest = match rest {
+            [] => rest,
+            [0xed, second @ 0xa0..=0xbf, third @ 0x80..=0xbf, after @ ..] => {
+                let unit = 0xd000 | u32::from(second & 0x3f) << 6 | u32::from(third & 0x3f);
+                out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+                after
+            }
+            [_, after @ ..] => {
+                out.extend_from_slice("\u{fffd}".as_bytes());
+                after
+            }
+        };
+    }
+    out.push(b'"');
+}
+
+fn push_escaped(text: &str, out: &mut Vec<u8>) {
+    for &byte in text.as_bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(byte),
         }
     }
 }

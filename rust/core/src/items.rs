@@ -1,5 +1,6 @@
 //! Pages of whole items within a byte budget, located by an index.
 
+use crate::csv::{Columns, RowSplitter, count_line_breaks};
 use crate::error::{Error, Result};
 use crate::index::{Entry, ItemIndex, Kind};
 use crate::ndjson::trim;
@@ -13,7 +14,7 @@ use crate::truncate::{Limits, truncate};
 /// A page of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemPage {
-    /// A JSON array of the items, each copied verbatim.
+    /// A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings.
     pub content: Vec<u8>,
     /// Number of the first item.
     pub offset: u64,
@@ -106,7 +107,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    fn is_rows(&self) -> bool {
+    fn is_ndjson(&self) -> bool {
         self.index.kind() == Some(Kind::Ndjson)
     }
 
@@ -132,8 +133,9 @@ impl Window<'_> {
         match before {
             // The byte before the window is unknown.
             None => true,
-            Some(b'\n' | b' ' | b'\t' | b'\r') => self.is_rows(),
-            Some(b'[' | b',') => !self.is_rows(),
+            Some(b'\n' | b'\r') => self.index.kind() != Some(Kind::Array),
+            Some(b' ' | b'\t') => self.is_ndjson(),
+            Some(b'[' | b',') => self.index.kind() == Some(Kind::Array),
             Some(_) => false,
         }
     }
@@ -145,9 +147,16 @@ impl Window<'_> {
         if !self.can_begin_item(pos) {
             return Err(Self::wrong_index());
         }
-        let rest = &self.data[pos..];
         let skip = number - entry_number;
-        if skip > 0 && self.is_rows() {
+        if let Some(delimiter) = self.index.delimiter() {
+            let mut splitter = RowSplitter::inside(delimiter);
+            for _ in 0..skip {
+                pos += splitter.next_start(&self.data[pos..]).ok_or_else(Self::wrong_index)?;
+            }
+            return Ok(pos);
+        }
+        let rest = &self.data[pos..];
+        if skip > 0 && self.is_ndjson() {
             pos += Rows::inside(true).seek(self.isa, rest, skip).reached.ok_or_else(Self::wrong_index)?;
         } else if skip > 0 {
             let progress = Nesting::inside().seek(self.isa, rest, skip);
@@ -162,11 +171,49 @@ impl Window<'_> {
 
     /// Returns as many items from `start` on as fit; `None` if not even one does.
     fn whole_items(&self, start: usize, limit: u64, budget: usize) -> Result<Option<WholeItems>> {
-        if self.is_rows() {
-            Ok(self.whole_rows(start, limit, budget))
+        if let Some(columns) = self.index.columns() {
+            Ok(self.whole_rows(&columns, start, limit, budget))
+        } else if self.is_ndjson() {
+            Ok(self.whole_lines(start, limit, budget))
         } else {
             self.whole_values(start, limit, budget)
         }
+    }
+
+    fn whole_rows(&self, columns: &Columns, start: usize, limit: u64, budget: usize) -> Option<WholeItems> {
+        let mut content = vec![b'['];
+        let (mut count, mut end, mut pos) = (0, start, start);
+        while count < limit && pos < self.data.len() {
+            // An object is never shorter than its row, so a row that is too long need not be read.
+            let Some(row) = self.row(pos).filter(|row| row.len() <= budget) else { break };
+            let fitting = content.len();
+            if count > 0 {
+                content.push(b',');
+            }
+            columns.push_object(&self.data[row.clone()], &mut content);
+            if content.len() - 1 > budget {
+                content.truncate(fitting);
+                break;
+            }
+            (count, end) = (count + 1, row.end);
+            pos = row.end + count_line_breaks(&self.data[row.end..]);
+        }
+        content.push(b']');
+        (count > 0).then_some((content, count, end))
+    }
+
+    /// Returns the row that starts here, without its line break; `None` if the window ends inside the row.
+    fn row(&self, start: usize) -> Option<std::ops::Range<usize>> {
+        let rest = &self.data[start..];
+        match RowSplitter::inside(self.index.delimiter()?).row_end(rest) {
+            Some(at) => Some(start..start + at),
+            None => self.is_last().then_some(start..self.data.len()),
+        }
+    }
+
+    /// Whether the window reaches the end of the items.
+    fn is_last(&self) -> bool {
+        self.base + self.data.len() as u64 >= self.index.end()
     }
 
     fn whole_values(&self, start: usize, limit: u64, budget: usize) -> Result<Option<WholeItems>> {
@@ -192,7 +239,7 @@ impl Window<'_> {
         Ok(Some((content, count, item.end)))
     }
 
-    fn whole_rows(&self, start: usize, limit: u64, budget: usize) -> Option<WholeItems> {
+    fn whole_lines(&self, start: usize, limit: u64, budget: usize) -> Option<WholeItems> {
         let mut content = vec![b'['];
         let (mut count, mut end, mut pos) = (0, start, start);
         while count < limit && pos < self.data.len() {
@@ -217,18 +264,27 @@ impl Window<'_> {
 
     /// Returns the rest of a line without its newline; `None` if the window ends inside the line.
     fn line(&self, start: usize) -> Option<std::ops::Range<usize>> {
-        let is_last = self.base + self.data.len() as u64 >= self.index.end();
         match memchr::memchr(b'\n', &self.data[start..]) {
             Some(at) => Some(start..start + at),
-            None => is_last.then_some(start..self.data.len()),
+            None => self.is_last().then_some(start..self.data.len()),
         }
     }
 
     /// Returns the page of one item that does not fit. It is cut unless only the white space after it is too
     /// large.
     fn cut_item(&self, number: u64, start: usize, max_bytes: usize) -> Result<ItemPage> {
-        let item = trim(self.data, start..self.item_end(number, start)?);
-        let value = &self.data[item.clone()];
+        let item = match self.index.delimiter() {
+            Some(_) => self.row(start).ok_or_else(Self::too_short)?,
+            None => trim(self.data, start..self.item_end(number, start)?),
+        };
+        let mut object = Vec::new();
+        let value = match self.index.columns() {
+            Some(columns) => {
+                columns.push_object(&self.data[item.clone()], &mut object);
+                &object[..]
+            }
+            None => &self.data[item.clone()],
+        };
         let total = self.index.len();
         let is_cut = value.len() + BRACKET_BYTES > max_bytes;
         let shown =
@@ -252,7 +308,7 @@ impl Window<'_> {
 
     /// Returns where an item ends: at its comma, the closing bracket or the end of its line.
     fn item_end(&self, number: u64, start: usize) -> Result<usize> {
-        if self.is_rows() {
+        if self.is_ndjson() {
             return self.line(start).map(|line| line.end).ok_or_else(Self::too_short);
         }
         // A large item is the last one that starts in its block, so the index has an entry for the next item.

@@ -1,4 +1,4 @@
-//! Index, page, search and truncate large JSON, NDJSON and text payloads without parsing them.
+//! Index, page, search and truncate large JSON, NDJSON, CSV and text payloads without parsing them.
 //!
 //! Every function borrows the payload as bytes and returns spans or a small result; none builds a tree of a whole
 //! document. Payloads are untrusted: no bytes make a function panic.
@@ -31,6 +31,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod checksum;
+mod csv;
 pub mod error;
 pub mod escaping;
 pub mod index;

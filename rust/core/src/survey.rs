@@ -1,13 +1,13 @@
 //! Detects the type of a payload while it streams by.
 
-use crate::index::{ItemIndex, ItemIndexer, LineIndexer};
+use crate::index::{ItemIndex, ItemIndexer, Kind, LineIndexer, RowIndexer};
 use crate::validate::Utf8Validator;
 
 /// Bytes that go through every check before the next ones do, so that they stay in the cache.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// U+FEFF in UTF-8. Some programs write it before their JSON.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// U+FEFF in UTF-8. Some programs write it before their JSON or CSV.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Type of a payload, judged by its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Nature {
 pub struct Findings {
     /// Type of the payload.
     pub nature: Nature,
-    /// Index of its items, if it is JSON or NDJSON.
+    /// Index of its items, if it is JSON, NDJSON, or text with rows.
     pub items: Option<ItemIndex>,
     /// Index of its lines, unless it is binary.
     pub lines: Option<ItemIndex>,
@@ -42,6 +42,8 @@ pub struct Survey {
     json: Json,
     /// How many bytes of a byte order mark the payload has started with; `None` once other bytes followed.
     marked: Option<usize>,
+    /// `None` unless the payload has rows.
+    rows: Option<RowIndexer>,
     /// `None` once the payload is known to be binary.
     text: Option<(Utf8Validator, LineIndexer)>,
 }
@@ -56,16 +58,22 @@ enum Json {
 
 impl Survey {
     /// Creates a survey. `is_json` says whether to try JSON and NDJSON; `None` tries them only if the payload
-    /// starts as an array or object, so that a lone number or word is text.
+    /// starts as an array or object, so that a lone number or word is text. `rows` is [`Kind::Csv`] or
+    /// [`Kind::Tsv`] if text has rows.
     #[must_use]
-    pub fn new(is_json: Option<bool>) -> Self {
+    pub fn new(is_json: Option<bool>, rows: Option<Kind>) -> Self {
         let indexer = || Box::new(ItemIndexer::for_utf8());
         let json = match is_json {
             None => Json::Undecided(indexer()),
             Some(true) => Json::Possible(indexer()),
             Some(false) => Json::No,
         };
-        Self { json, marked: Some(0), text: Some((Utf8Validator::default(), LineIndexer::default())) }
+        Self {
+            json,
+            marked: Some(0),
+            rows: rows.and_then(RowIndexer::new),
+            text: Some((Utf8Validator::default(), LineIndexer::default())),
+        }
     }
 
     /// Feeds the next piece of the payload.
@@ -77,6 +85,9 @@ impl Survey {
                 return;
             }
             lines.feed(piece);
+            if let Some(rows) = &mut self.rows {
+                rows.feed(piece);
+            }
             let rest = self.skip_mark(piece);
             self.feed_json(rest);
         }
@@ -123,10 +134,11 @@ impl Survey {
         let lines = self.text.map(|(_, lines)| lines.finish());
         let items = match self.json {
             Json::Possible(indexer) => indexer.finish().ok(),
-            Json::Undecided(_) | Json::No => None,
+            Json::Undecided(_) | Json::No => self.rows.and_then(RowIndexer::finish),
         };
         let nature = match (&items, &lines) {
             (Some(items), _) if items.is_ndjson() => Nature::Ndjson,
+            (Some(items), _) if items.delimiter().is_some() => Nature::Text,
             (Some(_), _) => Nature::Json,
             (None, Some(_)) => Nature::Text,
             (None, None) => Nature::Binary,
@@ -136,6 +148,7 @@ impl Survey {
 
     fn set_binary(&mut self) {
         self.json = Json::No;
+        self.rows = None;
         self.text = None;
     }
 }
@@ -169,7 +182,7 @@ mod tests {
     }
 
     fn survey(pieces: &[&[u8]], is_json: Option<bool>) -> Findings {
-        let mut survey = Survey::new(is_json);
+        let mut survey = Survey::new(is_json, None);
         for piece in pieces {
             survey.feed(piece);
         }

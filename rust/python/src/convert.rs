@@ -27,7 +27,7 @@ converters! {
         max_string_chars offset start tail;
     optional_int -> Option<i64>: last max_escaped_bytes;
     text -> &'a str: pattern pointer;
-    optional_text -> Option<&'a str>: path;
+    optional_text -> Option<&'a str>: path rows;
 }
 
 /// Converts an integer of any size. Beyond 64 bits it becomes the largest or smallest 64-bit integer.

@@ -65,23 +65,31 @@ impl ItemIndex {
         usize::try_from(self.0.len()).unwrap_or(usize::MAX)
     }
 
-    /// Kind of items: "array", "ndjson" or "lines"; `None` if the payload has no items.
+    /// Kind of items: "array", "ndjson", "lines", "csv" or "tsv"; `None` if the payload has no items.
     #[getter]
     fn kind(&self) -> Option<&'static str> {
         self.0.kind().map(|kind| match kind {
             Kind::Array => "array",
             Kind::Ndjson => "ndjson",
             Kind::Lines => "lines",
+            Kind::Csv => "csv",
+            Kind::Tsv => "tsv",
         })
     }
 
-    /// JSON Pointer of the items' array; `""` for a top-level array and for NDJSON.
+    /// Names of the columns, which are the keys of each item; `None` unless the items are rows of CSV or TSV.
+    #[getter]
+    fn columns(&self) -> Option<Vec<String>> {
+        self.0.column_names()
+    }
+
+    /// JSON Pointer of the items' array; `""` for a top-level array, NDJSON and rows.
     #[getter]
     fn path(&self) -> Option<&str> {
         self.0.path()
     }
 
-    /// Offset of the array's opening bracket, or of the first line.
+    /// Offset of the array's opening bracket or of the first line; 0 for rows.
     #[getter]
     fn start(&self) -> u64 {
         self.0.start()

@@ -13,7 +13,7 @@ use crate::payload::Payload;
 /// A page of whole items within a byte budget.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct ItemPage {
-    /// A JSON array of the items, each copied verbatim.
+    /// A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings.
     content: Py<PyBytes>,
     /// Number of the first item returned.
     offset: u64,

@@ -2,9 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use forebay_core::index::Kind;
 use forebay_core::{Error, ErrorKind, Nature, survey};
 use pyo3::prelude::*;
 
+use crate::convert::optional_text;
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::payload::Payload;
@@ -14,7 +16,7 @@ use crate::payload::Payload;
 pub struct Findings {
     /// Type of the payload: "json", "ndjson", "text" or "binary".
     nature: &'static str,
-    /// Index of the payload's items; `None` unless it is JSON or NDJSON.
+    /// Index of the payload's items; `None` unless it is JSON, NDJSON, or text with rows.
     items: Option<Py<ItemIndex>>,
     /// Index of the payload's lines; `None` if it is binary.
     lines: Option<Py<ItemIndex>>,
@@ -28,9 +30,21 @@ pub struct Survey(Mutex<Option<survey::Survey>>);
 #[pymethods]
 impl Survey {
     #[new]
-    #[pyo3(signature = (is_json = None))]
-    fn new(is_json: Option<bool>) -> Self {
-        Self(Mutex::new(Some(survey::Survey::new(is_json))))
+    #[pyo3(signature = (is_json = None, rows = None))]
+    fn new(
+        is_json: Option<bool>,
+        #[pyo3(from_py_with = optional_text::rows)] rows: Option<&str>,
+    ) -> Result<Self, CoreError> {
+        let rows = match rows {
+            None => None,
+            Some("csv") => Some(Kind::Csv),
+            Some("tsv") => Some(Kind::Tsv),
+            Some(other) => {
+                let why = format!("rows must be \"csv\" or \"tsv\", not {other:.32?}");
+                return Err(Error { kind: ErrorKind::InvalidArgument(why), index: 0 }.into());
+            }
+        };
+        Ok(Self(Mutex::new(Some(survey::Survey::new(is_json, rows)))))
     }
 
     /// Examine the next piece of the payload.

@@ -29,6 +29,10 @@ impl IndexBuilder {
         self.count += 1;
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Returns how many of the `len` bytes at `pos` only need counting: no item that begins in them gets an
     /// entry.
     #[inline]
@@ -53,6 +57,7 @@ impl IndexBuilder {
     }
 
     pub(super) fn into_index(self, kind: Kind, path: Option<String>, start: u64, end: u64) -> ItemIndex {
-        ItemIndex { kind: Some(kind), path, start, end, count: self.count, entries: self.entries }
+        let header = Vec::new();
+        ItemIndex { kind: Some(kind), path, start, end, count: self.count, entries: self.entries, header }
     }
 }

@@ -1,6 +1,7 @@
 //! Maps byte offsets to item numbers.
 
 use super::{Entry, ItemIndex, Kind};
+use crate::csv::RowSplitter;
 use crate::scan::Isa;
 use crate::scan::nesting::Nesting;
 use crate::scan::rows::Rows;
@@ -12,18 +13,39 @@ pub(crate) struct ItemFinder<'a> {
     isa: Isa,
     /// The last offset looked up, and its item.
     at: Entry,
-    nesting: Nesting,
-    rows: Rows,
+    counter: Counter,
+}
+
+/// Counter of the items that begin after an entry, of one kind.
+#[derive(Clone, Copy)]
+enum Counter {
+    Values(Nesting),
+    Lines(Rows),
+    Rows(RowSplitter),
+}
+
+impl Counter {
+    fn new(kind: Option<Kind>) -> Self {
+        match (kind, kind.and_then(Kind::delimiter)) {
+            (_, Some(delimiter)) => Self::Rows(RowSplitter::inside(delimiter)),
+            (Some(Kind::Array), _) => Self::Values(Nesting::inside()),
+            _ => Self::Lines(Rows::inside(kind == Some(Kind::Ndjson))),
+        }
+    }
+
+    fn count(&mut self, isa: Isa, bytes: &[u8]) -> u64 {
+        match self {
+            Self::Values(nesting) => nesting.close(isa, bytes).commas,
+            Self::Lines(rows) => rows.count(isa, bytes),
+            Self::Rows(splitter) => splitter.count(bytes),
+        }
+    }
 }
 
 impl<'a> ItemFinder<'a> {
     pub(crate) fn new(data: &'a [u8], index: &'a ItemIndex) -> Self {
         let at = Entry { offset: 0, number: 0 };
-        Self { data, index, isa: Isa::detect(), at, nesting: Nesting::inside(), rows: Self::rows(index) }
-    }
-
-    fn rows(index: &ItemIndex) -> Rows {
-        Rows::inside(index.kind() == Some(Kind::Ndjson))
+        Self { data, index, isa: Isa::detect(), at, counter: Counter::new(index.kind()) }
     }
 
     /// Returns the number of the item that the byte at `offset` belongs to; `None` outside the items. A comma
@@ -36,19 +58,18 @@ impl<'a> ItemFinder<'a> {
         }
         if entry.offset >= self.at.offset {
             self.at = *entry;
-            self.nesting = Nesting::inside();
-            self.rows = Self::rows(self.index);
+            self.counter = Counter::new(self.index.kind());
         }
         let skipped = usize::try_from(self.at.offset).ok()?..usize::try_from(offset).ok()?;
-        let skipped = self.data.get(skipped)?;
-        self.at.number += match self.index.kind()? {
-            Kind::Array => self.nesting.close(self.isa, skipped).commas,
-            // Counts the lines before `offset`; one that starts at `offset` itself is added below.
-            Kind::Ndjson | Kind::Lines => self.rows.count(self.isa, skipped),
-        };
+        // Counts the items that begin before `offset`; a line or row that begins at `offset` itself is added below.
+        self.at.number += self.counter.count(self.isa, self.data.get(skipped)?);
         self.at.offset = offset;
         let byte = self.data.get(usize::try_from(offset).ok()?..)?.first()?;
-        Some(self.at.number + { self.rows }.count(self.isa, &[*byte]))
+        match self.counter {
+            // A comma belongs to the item before it.
+            Counter::Values(_) => Some(self.at.number),
+            mut counter => Some(self.at.number + counter.count(self.isa, &[*byte])),
+        }
     }
 }
 

@@ -16,6 +16,8 @@ impl ItemIndex {
             Some(Kind::Array) => 1,
             Some(Kind::Ndjson) => 2,
             Some(Kind::Lines) => 3,
+            Some(Kind::Csv) => 4,
+            Some(Kind::Tsv) => 5,
         });
         // The length is stored plus one; 0 means no path, which is not the same as the empty path.
         push_number(&mut out, self.path.as_ref().map_or(0, |path| path.len() as u64 + 1));
@@ -30,6 +32,7 @@ impl ItemIndex {
             push_number(&mut out, entry.number - number);
             (block, number) = (entry.offset / BLOCK_BYTES, entry.number);
         }
+        out.extend_from_slice(&self.header);
         out
     }
 
@@ -44,6 +47,8 @@ impl ItemIndex {
             1 => Some(Kind::Array),
             2 => Some(Kind::Ndjson),
             3 => Some(Kind::Lines),
+            4 => Some(Kind::Csv),
+            5 => Some(Kind::Tsv),
             _ => return Err(Error::index("unknown kind")),
         };
         let path = match take_number(&mut rest)? {
@@ -57,10 +62,11 @@ impl ItemIndex {
         let end = add(start, take_number(&mut rest)?)?;
         let count = take_number(&mut rest)?;
         let entries = take_entries(&mut rest, start)?;
-        if !rest.is_empty() {
+        // The header of rows takes the rest.
+        if !rest.is_empty() && kind.and_then(Kind::delimiter).is_none() {
             return Err(Error::index("more bytes than entries"));
         }
-        let index = Self { kind, path, start, end, count, entries }.validate()?;
+        let index = Self { kind, path, start, end, count, entries, header: rest.to_vec() }.validate()?;
         // A number has several encodings; only the one that `to_bytes` writes is accepted.
         if index.to_bytes() != bytes {
             return Err(Error::index("not as it was written"));

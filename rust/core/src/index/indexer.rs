@@ -3,6 +3,7 @@
 use super::builder::IndexBuilder;
 use super::locator::Locator;
 use super::{BLOCK_BYTES, ItemIndex, Kind};
+use crate::csv::RowSplitter;
 use crate::error::Result;
 use crate::pointer::Pointer;
 use crate::scan::Isa;
@@ -115,6 +116,58 @@ impl LineIndexer {
     #[must_use]
     pub fn finish(self) -> ItemIndex {
         self.items.into_index(Kind::Lines, None, 0, self.pos)
+    }
+}
+
+/// Maximum bytes before the first row of CSV or TSV. The index holds a copy of them.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+
+/// Indexes the rows of CSV or TSV that arrives in pieces. The result does not depend on where it is cut.
+#[derive(Debug, Clone)]
+pub(crate) struct RowIndexer {
+    kind: Kind,
+    splitter: RowSplitter,
+    items: IndexBuilder,
+    /// Everything before the first row; `None` if that is too long.
+    header: Option<Vec<u8>>,
+    pos: u64,
+}
+
+impl RowIndexer {
+    /// Creates an indexer; `None` unless items of this kind are rows.
+    pub(crate) fn new(kind: Kind) -> Option<Self> {
+        let splitter = RowSplitter::new(kind.delimiter()?);
+        Some(Self { kind, splitter, items: IndexBuilder::default(), header: Some(Vec::new()), pos: 0 })
+    }
+
+    /// Feeds the next piece of the payload.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        if self.header.is_none() {
+            return;
+        }
+        let (mut pos, is_header) = (0, self.items.is_empty());
+        let mut header_end = bytes.len();
+        while let Some(start) = self.splitter.next_start(&bytes[pos..]) {
+            pos += start;
+            if self.items.is_empty() {
+                header_end = pos;
+            }
+            self.items.push(self.pos + pos as u64);
+        }
+        self.pos += bytes.len() as u64;
+        if let (true, Some(header)) = (is_header, &mut self.header) {
+            header.extend_from_slice(&bytes[..header_end]);
+            if header.len() > MAX_HEADER_BYTES {
+                self.header = None;
+            }
+        }
+    }
+
+    /// Returns the index of everything that was fed; `None` if the header is longer than 64 KiB.
+    pub(crate) fn finish(self) -> Option<ItemIndex> {
+        let header = self.header?;
+        let index = self.items.into_index(self.kind, Some(String::new()), 0, self.pos);
+        Some(ItemIndex { header, ..index })
     }
 }
 

@@ -8,10 +8,12 @@ mod indexer;
 mod keys;
 mod locator;
 
+use crate::csv::Columns;
 use crate::error::{Error, Result};
 use crate::range::Range;
 
 pub(crate) use finder::ItemFinder;
+pub(crate) use indexer::RowIndexer;
 pub use indexer::{ItemIndexer, LineIndexer, index_items, index_lines};
 
 /// Bytes of the payload per entry.
@@ -26,12 +28,27 @@ pub enum Kind {
     Ndjson,
     /// A line of text.
     Lines,
+    /// A row of CSV, without the header.
+    Csv,
+    /// A row of TSV, without the header.
+    Tsv,
+}
+
+impl Kind {
+    /// Returns the byte between two fields of a row; `None` unless the items are rows.
+    pub(crate) fn delimiter(self) -> Option<u8> {
+        match self {
+            Self::Csv => Some(b','),
+            Self::Tsv => Some(b'\t'),
+            Self::Array | Self::Ndjson | Self::Lines => None,
+        }
+    }
 }
 
 /// The first item of a block.
 ///
 /// An array item begins right after the bracket or comma before it, leading white space included; an NDJSON
-/// value begins at its first byte that is not white space; a line begins at its first byte.
+/// value begins at its first byte that is not white space; a line or row begins at its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) offset: u64,
@@ -47,6 +64,8 @@ pub struct ItemIndex {
     end: u64,
     count: u64,
     entries: Vec<Entry>,
+    /// Everything before the first row of CSV or TSV; empty for other items.
+    header: Vec<u8>,
 }
 
 /// Bytes that contain the requested items, and possibly others around them.
@@ -69,17 +88,34 @@ impl ItemIndex {
         self.kind
     }
 
+    /// Returns the byte between two fields of a row; `None` unless the items are rows of CSV or TSV.
+    pub(crate) fn delimiter(&self) -> Option<u8> {
+        self.kind.and_then(Kind::delimiter)
+    }
+
+    /// Returns the columns of CSV or TSV; `None` for other items.
+    pub(crate) fn columns(&self) -> Option<Columns> {
+        Some(Columns::parse(&self.header, self.delimiter()?))
+    }
+
+    /// Returns the names of the columns, which are the keys of each item; `None` unless the items are rows of CSV or
+    /// TSV.
+    #[must_use]
+    pub fn column_names(&self) -> Option<Vec<String>> {
+        self.columns().map(Columns::into_names)
+    }
+
     pub(crate) fn is_ndjson(&self) -> bool {
         self.kind == Some(Kind::Ndjson)
     }
 
-    /// Returns the JSON Pointer of the items' array; empty for a top-level array and for NDJSON.
+    /// Returns the JSON Pointer of the items' array; empty for a top-level array, NDJSON and rows.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
 
-    /// Returns the offset of the array's opening bracket, or of the first line.
+    /// Returns the offset of the array's opening bracket or of the first line; 0 for rows.
     #[must_use]
     pub fn start(&self) -> u64 {
         self.start
@@ -149,7 +185,8 @@ impl ItemIndex {
         }
         let is_kind_right = match (self.kind, self.path.as_deref()) {
             (None, None) => self.end == 0 && self.count == 0,
-            (Some(Kind::Array), Some(_)) | (Some(Kind::Ndjson), Some("")) | (Some(Kind::Lines), None) => true,
+            (Some(Kind::Array), Some(_)) | (Some(Kind::Lines), None) => true,
+            (Some(Kind::Ndjson | Kind::Csv | Kind::Tsv), Some("")) => true,
             _ => false,
         };
         if !is_kind_right {

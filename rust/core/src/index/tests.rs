@@ -129,7 +129,15 @@ mod naive {
             count += 1;
         }
         let path = path.map(str::to_owned);
-        ItemIndex { kind: Some(kind), path, start: start as u64, end: end as u64, count, entries }
+        ItemIndex {
+            kind: Some(kind),
+            path,
+            start: start as u64,
+            end: end as u64,
+            count,
+            entries,
+            header: Vec::new(),
+        }
     }
 }
 
@@ -393,6 +401,7 @@ fn counts_and_offsets_beyond_32_bits_round_trip() {
         end: 70_000 * BLOCK_BYTES,
         count: 70_000 << 16,
         entries,
+        header: Vec::new(),
     };
     assert!(index.end > 1 << 32 && index.count > 1 << 32);
     let bytes = index.to_bytes();
@@ -414,6 +423,7 @@ fn a_forged_index_is_rejected() {
         end: 3 * BLOCK_BYTES,
         count: 10,
         entries: vec![Entry { offset: 1, number: 0 }, Entry { offset: BLOCK_BYTES + 5, number: 4 }],
+        header: Vec::new(),
     };
     assert_eq!(ItemIndex::from_bytes(&good.to_bytes()).as_ref(), Ok(&good));
     let after_end = Entry { offset: 3 * BLOCK_BYTES, number: 7 };
@@ -430,9 +440,13 @@ fn a_forged_index_is_rejected() {
     let no_kind = ItemIndex { kind: None, ..good.clone() };
     let no_path = ItemIndex { path: None, ..good.clone() };
     let rows_inside = ItemIndex { kind: Some(Kind::Ndjson), path: Some("/a".to_owned()), ..good.clone() };
+    let csv_inside = ItemIndex { kind: Some(Kind::Csv), path: Some("/a".to_owned()), ..good.clone() };
+    let header_of_array = ItemIndex { header: b"a".to_vec(), ..good.clone() };
     let lines_inside = ItemIndex { kind: Some(Kind::Lines), ..good.clone() };
     let empty_with_a_span = ItemIndex { start: 1, end: 2, ..ItemIndex::default() };
-    for forged in [no_kind, no_path, rows_inside, lines_inside, empty_with_a_span] {
+    for forged in
+        [no_kind, no_path, rows_inside, csv_inside, header_of_array, lines_inside, empty_with_a_span]
+    {
         assert!(ItemIndex::from_bytes(&forged.to_bytes()).is_err(), "{forged:?}");
     }
 

@@ -17,7 +17,9 @@ use crate::reader::check_json;
 use crate::scan::Isa;
 use encoded::Base64Text;
 pub use patterns::Redactor;
-use tokens::{Token, Tokens, push_string};
+use tokens::{Token, Tokens};
+
+use crate::escaping::push_string;
 
 /// Maximum number of JSON and base64 texts inside each other. Each base64 layer adds a third to the size, so 64
 /// of them do not fit into a payload of 100 MB that starts from one word.

@@ -86,7 +86,7 @@ impl<'a> Numbering<'a> {
         match index.and_then(|index| Some((index, index.kind()?))) {
             None => Self::Lines(Lines::new(data)),
             Some((index, Kind::Lines)) => Self::IndexedLines(ItemFinder::new(data, index)),
-            Some((index, Kind::Array | Kind::Ndjson)) => Self::Items(ItemFinder::new(data, index)),
+            Some((index, _)) => Self::Items(ItemFinder::new(data, index)),
         }
     }
 
