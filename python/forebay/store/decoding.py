@@ -120,9 +120,10 @@ def _decode_charset(chunks: Iterator[bytes], charset: str) -> Iterator[bytes]:
 
 
 def _iter_steps(chunks: Iterable[Buffer]) -> Iterator[bytes]:
-    for chunk in map(memoryview, chunks):
-        for start in range(0, len(chunk), _GZIP_STEP_BYTES):
-            yield bytes(chunk[start : start + _GZIP_STEP_BYTES])
+    for chunk in chunks:
+        view = memoryview(chunk)
+        for start in range(0, len(view), _GZIP_STEP_BYTES):
+            yield bytes(view[start : start + _GZIP_STEP_BYTES])
 
 
 def _gunzip(chunks: Iterable[Buffer]) -> Iterator[bytes]:
