@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from forebay import InvalidFormat, RedactionFailed, Store
 from forebay.outputs.contract import retrieve_artifact, store_artifact
-from forebay.store import decoding
+from forebay.store import decoding, redaction
 from forebay.store.payload import CHUNK_BYTES
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,7 +110,35 @@ def test_all_members_of_a_gzip_file_are_read(store: Store) -> None:
     assert read_text(store, store.put(b"".join(members)).output_handle) == "one\ntwo\n"
 
 
-@pytest.mark.parametrize("data", [gzip.compress(b""), b"\xff\xfe"])
+def test_many_members_are_not_copied_again_and_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed_bytes = 0
+
+    class CountingZlib:
+        error = zlib.error
+
+        def decompressobj(self, window_bits: int) -> Any:
+            decompressor = zlib.decompressobj(window_bits)
+
+            class Counting:
+                def decompress(self, data: bytes, max_length: int) -> bytes:
+                    nonlocal fed_bytes
+                    fed_bytes += len(data)
+                    return decompressor.decompress(data, max_length)
+
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(decompressor, name)
+
+            return Counting()
+
+    monkeypatch.setattr(decoding, "zlib", CountingZlib())
+    count = 4000
+    member = gzip.compress(b"a")
+    assert read_text(store, store.put(member * count).output_handle) == "a" * count
+    # The payload is read twice: to find out what it is, and to store its text.
+    assert fed_bytes <= 2 * count * (16 << 10)
+
+
+@pytest.mark.parametrize("data", [gzip.compress(b"", mtime=0), b"\xff\xfe"])
 def test_no_text_at_all(data: bytes, store: Store) -> None:
     descriptor = store.put(data)
     assert (descriptor.line_count, descriptor.preview) == (0, "")
@@ -131,7 +159,7 @@ def test_no_text_at_all(data: bytes, store: Store) -> None:
         "日本語の文章です".encode("shift_jis"),
         "broken UTF-8 stays binary: naïve ".encode() + b"\xc3",
         b"\x1b[1mcaf\xe9\x1b[0m",
-        gzip.compress(bytes(range(256)) * 100),
+        gzip.compress(bytes(range(256)) * 100, mtime=0),
     ],
 )
 def test_anything_else_stays_binary(data: bytes, store: Store) -> None:
@@ -175,6 +203,16 @@ def test_the_size_of_the_text_is_limited(store: Store, monkeypatch: pytest.Monke
     monkeypatch.setattr(decoding, "_MAX_DECODED_BYTES", 5000)
     assert store.put(gzip.compress(b"x\n" * 2500)).decoded_from == "gzip"
     assert "more than 5,000 bytes" in str(store.put(gzip.compress(b"x\n" * 2501)).note)
+
+
+def test_text_is_redacted_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_MAX_UNZIPPED_BYTES", 5000)
+    with store_at(tmp_path, redact="secret") as store:
+        assert store.put(gzip.compress(b"x\n" * 2500)).decoded_from == "gzip"
+        with pytest.raises(RedactionFailed, match="more than 5,000 bytes"):
+            store.put(gzip.compress(b"x\n" * 2501))
+        # The limit is for what a small payload expands to.
+        assert store.put(("x\n" * 9000).encode("utf-16")).decoded_from == "utf-16-le"
 
 
 SECRET = b"hunter2-correct-horse".decode()

@@ -29,6 +29,9 @@ _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_WINDOW_BITS = 31
 """Tells zlib to expect the header and checksum of gzip."""
 
+_GZIP_STEP_BYTES = 16 << 10
+"""Bytes that are decompressed in one step. After each member of a gzip file, zlib copies those that remain."""
+
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 _CHARSET_PATTERN = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
@@ -116,12 +119,18 @@ def _decode_charset(chunks: Iterator[bytes], charset: str) -> Iterator[bytes]:
     yield decoder.decode(b"", True).encode()
 
 
+def _iter_steps(chunks: Iterable[Buffer]) -> Iterator[bytes]:
+    for chunk in chunks:
+        view = memoryview(chunk)
+        for start in range(0, len(view), _GZIP_STEP_BYTES):
+            yield bytes(view[start : start + _GZIP_STEP_BYTES])
+
+
 def _gunzip(chunks: Iterable[Buffer]) -> Iterator[bytes]:
     """Decompress all members of a gzip file. Raises `CannotOpen` if it is damaged or expands too much."""
     decompressor = None
     read, written = 0, 0
-    for chunk in chunks:
-        data = bytes(chunk)
+    for data in _iter_steps(chunks):
         read += len(data)
         while data or decompressor is not None:
             if decompressor is None:

@@ -11,6 +11,9 @@ from forebay.store.payload import Payload, iter_chunks, read_all
 
 __all__ = ["PayloadRedaction", "TextRedaction", "apply_redactions", "make_redactions"]
 
+_MAX_UNZIPPED_BYTES = 128 << 20
+"""Maximum size of the text in a gzip payload, because it is redacted in memory."""
+
 TextRedaction: TypeAlias = Callable[[bytes], bytes]
 """A function that returns a text without its secrets."""
 
@@ -67,7 +70,14 @@ def _decode(data: bytes, mime_type: str | None) -> bytes | None:
         return None
     try:
         decoding = find_decoding(lambda: iter_chunks(data), mime_type)
-        return None if decoding is None else b"".join(decoding.decode(iter_chunks(data)))
+        if decoding is None:
+            return None
+        text = bytearray()
+        for chunk in decoding.decode(iter_chunks(data)):
+            text += chunk
+            if decoding.is_gzip and len(text) > _MAX_UNZIPPED_BYTES:
+                raise CannotOpen(f"holds more than {_MAX_UNZIPPED_BYTES:,} bytes")
+        return bytes(text)
     except CannotOpen as error:
         raise RedactionFailed(
             f"this gzip payload {error}, so secrets cannot be removed from it; nothing was stored"
