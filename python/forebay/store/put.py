@@ -5,9 +5,9 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import Buffer
 
@@ -170,44 +170,30 @@ class PayloadWriter:
             write_frames, upload=upload, compress=self._options.compression == "zstd", get_pool=self._get_pool
         )
         try:
-            written, findings, parts = write(
-                iter_chunks(payload if data is None else data),
-                Survey(is_json_mime_type(mime_type), get_row_format(mime_type)),
-                on_progress=on_progress,
+            original = content = _Content(
+                *write(
+                    iter_chunks(payload if data is None else data),
+                    Survey(is_json_mime_type(mime_type), get_row_format(mime_type)),
+                    on_progress=on_progress,
+                )
             )
-            if parts and request.progress is not None:
-                request.progress(written.payload_bytes)
-            size, frames, stored_bytes = written.payload_bytes, written.frames, written.stored_bytes
+            if original.parts and request.progress is not None:
+                request.progress(original.progress.payload_bytes)
+            frames, stored_bytes = original.progress.frames, original.progress.stored_bytes
             decoding_meta: dict[str, Any] = {}
-            if findings.nature == "binary":
-                read_chunks = functools.partial(_read_again, written, parts, upload)
-                try:
-                    decoding = find_decoding(read_chunks, mime_type)
-                except CannotOpen as error:
-                    decoding, decoding_meta = None, {"note": f"not opened: this gzip payload {error}"}
-                if decoding is not None:
-                    if parts:
-                        upload.write(parts)
-                    original_bytes = stored_bytes
-                    mime_type = None if mime_type in _OPAQUE_MIME_TYPES else mime_type
-                    written, findings, parts = write(
-                        rechunk(decoding.decode(read_chunks())),
-                        Survey(is_json_mime_type(mime_type), get_row_format(mime_type)),
-                        on_progress=lambda text: self._check_quota(
-                            request.principal, original_bytes + text.stored_bytes
-                        ),
-                        is_text=True,
-                    )
-                    frames, stored_bytes = frames + written.frames, stored_bytes + written.stored_bytes
-                    data = None
-                    decoding_meta = {"decoded_from": decoding.name, "text_bytes": written.payload_bytes}
+            if original.findings.nature == "binary":
+                content, decoding_meta = self._write_text(write, original, upload, mime_type, request.principal)
+            if content is not original:
+                frames, stored_bytes = frames + content.progress.frames, stored_bytes + content.progress.stored_bytes
+                mime_type, data = _get_text_mime_type(mime_type), None
+            written, findings, parts = content
             items = findings.items if is_mostly_items(findings.items, written.payload_bytes) else None
             head = bytes(memoryview(written.first_chunk)[:_SNIFFED_BYTES])
             created_at, expires_at = self._get_lifetime(request.ttl)
             meta: dict[str, Any] = {
                 "handle": handle,
                 "mime_type": _resolve_mime_type(mime_type, findings.nature, head),
-                "size_bytes": size,
+                "size_bytes": original.progress.payload_bytes,
                 "nature": findings.nature,
                 "item_count": None if items is None else len(items),
                 "items_path": None if items is None else items.path,
@@ -229,6 +215,40 @@ class PayloadWriter:
         finally:
             upload.abort()
         return _make_descriptor(meta, findings.lines, written.first_chunk)
+
+    def _write_text(
+        self,
+        write: "Callable[..., tuple[WriteProgress, Findings, list[Buffer]]]",
+        original: "_Content",
+        upload: Upload,
+        mime_type: str | None,
+        principal: str | None,
+    ) -> "tuple[_Content, dict[str, Any]]":
+        """Write the text in a payload that is not UTF-8 behind it. Return the text and its metadata.
+
+        If there is no text, the original is returned.
+        """
+        read_chunks = functools.partial(_read_again, original, upload)
+        try:
+            decoding = find_decoding(read_chunks, mime_type)
+        except CannotOpen as error:
+            return original, {"note": f"not opened: this gzip payload {error}"}
+        if decoding is None:
+            return original, {}
+        if original.parts:
+            upload.write(original.parts)
+        mime_type = _get_text_mime_type(mime_type)
+        text = _Content(
+            *write(
+                rechunk(decoding.decode(read_chunks())),
+                Survey(is_json_mime_type(mime_type), get_row_format(mime_type)),
+                on_progress=lambda progress: self._check_quota(
+                    principal, original.progress.stored_bytes + progress.stored_bytes
+                ),
+                is_text=True,
+            )
+        )
+        return text, {"decoded_from": decoding.name, "text_bytes": text.progress.payload_bytes}
 
     def _get_lifetime(self, ttl: float | None) -> tuple[float, float]:
         """Return the times at which a payload is created and expires."""
@@ -296,11 +316,26 @@ class PayloadWriter:
                 self._pool.shutdown()
 
 
-def _read_again(written: WriteProgress, parts: Sequence[Buffer], upload: Upload) -> Iterator[Buffer]:
-    """Return the chunks of a payload that was just written, or is about to be: `parts` are those of a short one."""
-    if parts or not written.frames:
-        return iter([written.first_chunk] if written.frames else [])
-    return rechunk(read_written(written.frames, upload))
+class _Content(NamedTuple):
+    """What `write_frames` returns for a payload, or for its text."""
+
+    progress: WriteProgress
+    findings: Findings
+    parts: list[Buffer]
+    """Parts of a short payload, which are written later."""
+
+
+def _read_again(original: _Content, upload: Upload) -> Iterator[Buffer]:
+    """Return the chunks of a payload that was just written, or is about to be."""
+    progress = original.progress
+    if original.parts or not progress.frames:
+        return iter([progress.first_chunk] if progress.frames else [])
+    return rechunk(read_written(progress.frames, upload))
+
+
+def _get_text_mime_type(mime_type: str | None) -> str | None:
+    """Return the MIME type of the text in a payload, or `None` to detect it."""
+    return None if mime_type in _OPAQUE_MIME_TYPES else mime_type
 
 
 def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, head: Buffer) -> Descriptor:
