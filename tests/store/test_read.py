@@ -111,7 +111,7 @@ def test_outline_and_get(store: Store) -> None:
     assert len(store.outline(records, 40).encode()) <= 40
     assert json.loads(store.get(records, "/rows/77777")) == rows[77777]
     text = store.put("text").output_handle
-    with pytest.raises(InvalidFormat, match="only JSON has an outline"):
+    with pytest.raises(InvalidFormat, match="only JSON, CSV and TSV have an outline"):
         store.outline(text)
     with pytest.raises(InvalidFormat, match="a path leads into JSON"):
         store.get(text, "/a")
