@@ -142,3 +142,9 @@ def test_a_call_that_asks_for_its_result_is_bounded_unless_the_server_stores_not
         assert policy.pipeline.is_inline(result, mode) is not is_bounded
         listed = policy.rewrite_tools([definition])[0]["inputSchema"]["properties"]["output_mode"]
         assert ("1,000,000 bytes" in listed.get("description", "")) is is_bounded
+
+
+def test_a_server_name_that_no_descriptor_could_repeat_is_refused(tmp_path: Path) -> None:
+    OutputPolicy(tmp_path.as_uri(), server_name="s" * 256, sweep_interval=0).close()
+    with pytest.raises(InvalidArgument, match="server_name is at most 256 characters"):
+        OutputPolicy(tmp_path.as_uri(), server_name="s" * 257)

@@ -51,6 +51,8 @@ _NO_META: Mapping[str, Any] = {}
 _has_suggested_auto = threading.Event()
 """Set once this process has logged that `output_mode="auto"` exists."""
 
+_MAX_SERVER_NAME_LENGTH = 256
+
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
 _P = ParamSpec("_P")
@@ -98,6 +100,9 @@ class OutputPolicy:
             raise InvalidArgument(f"no such option: {', '.join(sorted(unknown))}; there are {known}")
         if not _PREFIX_PATTERN.fullmatch(prefix):
             raise InvalidArgument(f"a prefix is letters, digits, dots, dashes or underscores, not {short_repr(prefix)}")
+        if server_name is not None and len(server_name) > _MAX_SERVER_NAME_LENGTH:
+            # Every descriptor repeats it.
+            raise InvalidArgument(f"server_name is at most {_MAX_SERVER_NAME_LENGTH} characters; pass a shorter one")
         if handle_length is not None:
             check_handle_length(handle_length)
         if page_limit_bytes is not None:
