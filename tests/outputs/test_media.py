@@ -90,6 +90,16 @@ def test_every_kind_of_image_is_scaled_down(make_policy: Any, image_format: str,
     assert len(image["data"]) <= MAX_MEDIA_BYTES
 
 
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP"])
+def test_a_picture_of_a_turned_camera_is_shown_upright(image_format: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    buffer = io.BytesIO()
+    Image.open(io.BytesIO(LARGE)).save(buffer, image_format, exif=exif)
+    (block,) = select_media([make_block(buffer.getvalue())], must_reencode=True)
+    assert Image.open(io.BytesIO(base64.b64decode(block["data"]))).size == (784, 1568)
+
+
 def test_an_image_stays_visible_beside_a_text_that_is_stored(make_policy: Any) -> None:
     policy = make_policy()
     result = {"content": [{"type": "text", "text": "words " * 20_000}, make_block(SMALL)]}

@@ -151,7 +151,11 @@ def _encode_image(image: "Image", max_bytes: int) -> tuple[bytes, str] | None:
 
     An image that is not a JPEG becomes a PNG if that fits, otherwise a JPEG.
     """
+    from PIL import ImageOps
+
     has_alpha = "transparency" in image.info or image.mode in ("RGBA", "LA", "PA")
+    # Cameras save a picture as the sensor sees it, with a note how to turn it.
+    ImageOps.exif_transpose(image, in_place=True)
     scaled = image.convert("RGBA" if has_alpha else "RGB")
     # Otherwise comments and color profiles are saved with the pixels. They may hold anything.
     scaled.info = {}
