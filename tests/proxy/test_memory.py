@@ -25,12 +25,14 @@ UNSPOOLED = 8_000_000
 
 
 @contextmanager
-def bounded(tmp_path: Path, *options: str, server: list[str] = SHAPE, message_bytes: int = 0) -> Iterator[StdioClient]:
-    """Yield a client of a gateway whose memory must stay within its bound."""
+def bounded(
+    tmp_path: Path, *options: str, server: list[str] = SHAPE, message_bytes: int = 0, message_count: int = 1
+) -> Iterator[StdioClient]:
+    """Yield a client of a gateway whose memory must stay within its bound, besides that of some messages."""
     with connect(*wrap(tmp_path, *options, server=server)) as talk:
         if not options:
             assert talk.call("measure")["content"]
-        with bounded_growth(talk.process.pid, min(message_bytes, MAX_IN_MEMORY_BYTES)):
+        with bounded_growth(talk.process.pid, message_count * min(message_bytes, MAX_IN_MEMORY_BYTES)):
             yield talk
 
 
@@ -239,8 +241,8 @@ def test_an_open_request_does_not_keep_its_message(kind: str, tmp_path: Path) ->
         fields = {"cursor": b'"cursor":"%s",', "token": b'"_meta":{"progressToken":"%s"},'}
         return make_line(number, b'"x":1', fields[kind] % large)
 
-    # While one message is handled, the next is read.
-    with bounded(tmp_path, message_bytes=2 * 7_000_000) as talk:
+    # Besides the messages that wait for the server, one is read, one handled and one written.
+    with bounded(tmp_path, message_bytes=7_000_000, message_count=3) as talk:
         send_all(talk, (make(number) for number in range(100, 120))).join()
         assert talk.call("shape")["content"]
 
