@@ -84,7 +84,8 @@ def test_requests_wait_while_the_client_does_not_read_answers(era: str, tmp_path
         numbers = sorted(json.loads(client.read_line())["id"] for _ in range(count))
         assert numbers == [*range(numbers[0], numbers[0] + count)]
         sending.join()
-        assert get_peak_bytes(client.process.pid) - start <= MAX_GROWTH_BYTES
+        # Each of the 128 calls in flight takes some hundred kilobytes in the SDK.
+        assert get_peak_bytes(client.process.pid) - start <= MAX_GROWTH_BYTES + (32 << 20)
 
 
 def test_requests_wait_while_the_client_does_not_read_errors(tmp_path: Path) -> None:
@@ -153,8 +154,8 @@ def test_requests_of_a_server_that_the_client_does_not_answer_are_limited(tmp_pa
 
 
 def test_answers_and_cancellations_pass_requests_that_wait(tmp_path: Path) -> None:
-    """With 256 unanswered requests, further ones wait. If all of them wait for the client, it must be heard."""
-    count, waiting_count = 256, 3000
+    """With 128 unanswered requests, further ones wait. If all of them wait for the client, it must be heard."""
+    count, waiting_count = 128, 3000
     params = {"name": "asks", "arguments": {"method": "roots/list", "params": {}}}
     path = write_config(tmp_path, {"one": upstream_command("asking_server.py")})
     with serving(path, LEGACY, capabilities={"roots": {}}) as client:

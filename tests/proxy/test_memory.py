@@ -173,9 +173,10 @@ def test_hidden_tools_are_expanded(tmp_path: Path) -> None:
     with bounded(tmp_path, "--hidden-tools", "shape-*", server=server, message_bytes=4_000_000) as talk:
         meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
         params = {"name": "expand_tools", "arguments": {"capability": "core"}, "_meta": meta}
-        numbers = [talk.send_request("tools/call", params) for _ in range(4)]
-        for number in numbers:
-            assert parse_text(talk.read_response(number)["result"])["size_bytes"] > 3_000_000
+        numbers = {talk.send_request("tools/call", params) for _ in range(4)}
+        responses = [json.loads(talk.read_line()) for _ in numbers]
+        assert {response["id"] for response in responses} == numbers
+        assert all(parse_text(response["result"])["size_bytes"] > 3_000_000 for response in responses)
 
 
 @pytest.mark.parametrize("shape", ["lists", "members", "text"])
@@ -225,7 +226,7 @@ def make_line(number: int | bytes, arguments: bytes, params: bytes = b"") -> byt
 @pytest.mark.parametrize("shape", ["lists", "text"])
 def test_calls_that_are_prepared_at_once_wait_in_the_pipe(shape: str, tmp_path: Path) -> None:
     value = {"lists": b"[" + b"[]," * 2_300_000 + b"[]]", "text": b'"' + b"x" * 7_000_000 + b'"'}[shape]
-    with bounded(tmp_path, "--per-call", message_bytes=7_000_000) as talk:
+    with bounded(tmp_path, "--per-call", message_bytes=7_000_000, message_count=3) as talk:
         sending = send_all(talk, (make_line(number, b'"x":' + value) for number in range(100, 120)))
         sending.join()
         assert talk.call("shape")["content"]

@@ -59,7 +59,7 @@ _FLUSH_TIMEOUT_SECONDS = 2.0
 """How long the last messages may take to be written. After that, the process may take as long again to exit."""
 
 
-_MAX_UNANSWERED_REQUESTS = 256
+_MAX_UNANSWERED_REQUESTS = 128
 """Number of unanswered requests at which further ones of a client on stdio wait."""
 
 _MAX_WAITING_BYTES = 16 << 20
