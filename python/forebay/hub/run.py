@@ -265,9 +265,12 @@ class WaitingMessages:
     Responses and cancellations do not wait, because requests may be unanswered for lack of them.
     """
 
-    def __init__(self, send: "Callable[[Message], None]", unanswered: UnansweredRequests) -> None:
+    def __init__(
+        self, send: "Callable[[Message], None]", unanswered: UnansweredRequests, outgoing: OutgoingStream
+    ) -> None:
         self._send = send
         self._unanswered = unanswered
+        self._outgoing = outgoing
         self._messages: collections.deque[tuple[Message, bytes | None]] = collections.deque()
         """Messages with the keys of their ids, if they are requests. The first one is about to be sent."""
         self._size = 0
@@ -320,14 +323,21 @@ class WaitingMessages:
                 line, key = self._messages[0]
             if key is not None:
                 self._unanswered.wait_for_room()
+                # The response would need memory while the client does not read.
+                self._outgoing.wait_for_room()
             self._send(line)
             with self._has_changed:
                 self._remove(0)
 
-    def wait_until_empty(self) -> None:
-        """Wait, in a thread, until all messages are sent."""
+    def drain(self, stall_seconds: float) -> None:
+        """Wait, in a thread, until all messages are sent, or none is sent for `stall_seconds`."""
         with self._has_changed:
-            self._has_changed.wait_for(lambda: not self._messages)
+            is_moving = True
+            while is_moving and (count := len(self._messages)):
+                is_moving = self._has_changed.wait_for(partial(self._is_shorter, count), stall_seconds)
+
+    def _is_shorter(self, count: int) -> bool:
+        return len(self._messages) < count
 
 
 def _reject_unreadable(line: Message, outgoing: OutgoingStream) -> None:
@@ -357,7 +367,7 @@ async def _run_stdio(settings: "Settings") -> int:
     client = StdioClient(claim_stdout(), on_client_gone)
     outgoing = OutgoingStream(client.send, unanswered.on_server_message, reader="the client")
     incoming = IncomingStream(unanswered.on_client_message, lambda line: _reject_unreadable(line, outgoing))
-    waiting = WaitingMessages(incoming.send, unanswered)
+    waiting = WaitingMessages(incoming.send, unanswered, outgoing)
     lines = LineReader(
         sys.stdin.fileno(),
         spool_above_bytes=settings.spool_above_bytes,
@@ -372,7 +382,7 @@ async def _run_stdio(settings: "Settings") -> int:
                 _log.error("forebay: a message of %d bytes from the client is lost: %s", line.size, line.error)
             else:
                 waiting.put(line)
-        waiting.wait_until_empty()
+        waiting.drain(hub.grace.seconds / 2)
         on_client_gone()
 
     server = hub.server
