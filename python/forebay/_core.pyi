@@ -8,7 +8,7 @@ The memory behind a read-only buffer must not change during a call: the result w
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, final
+from typing import Any, Literal, final
 
 from typing_extensions import Buffer
 
@@ -30,6 +30,28 @@ class Span:
         """How many of the requested items exist."""
 
 @final
+class Chunk:
+    """A part of a payload, `data[start:end]`, that holds whole items: some blocks of its index."""
+
+    @property
+    def start(self) -> int:
+        """Offset of the first byte, which begins an item."""
+    @property
+    def end(self) -> int: ...
+    @property
+    def first(self) -> int:
+        """Number of the first item."""
+    @property
+    def count(self) -> int:
+        """How many items the chunk holds."""
+    @property
+    def block(self) -> int:
+        """Number of the first block."""
+    @property
+    def block_count(self) -> int:
+        """How many blocks the chunk has."""
+
+@final
 class ItemIndex:
     """Locations of the items of a payload: one entry per 64 KiB block, whatever the size of the items."""
 
@@ -42,24 +64,30 @@ class ItemIndex:
     def __len__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
     @property
-    def kind(self) -> Literal["array", "ndjson", "lines", "csv", "tsv"] | None:
-        """Kind of items: "array", "ndjson", "lines", "csv" or "tsv"; `None` if the payload has no items."""
+    def kind(self) -> Literal["array", "map", "ndjson", "lines", "csv", "tsv"] | None:
+        """Kind of items: "array", "map", "ndjson", "lines", "csv" or "tsv"; `None` if the payload has no items."""
     @property
     def columns(self) -> list[str] | None:
         """Names of the columns, which are the keys of each item; `None` unless the items are rows of CSV or TSV."""
     @property
     def path(self) -> str | None:
-        """JSON Pointer of the items' array; `""` for a top-level array, NDJSON and rows."""
+        """JSON Pointer of the items' array or map; `""` if it is the whole document, and for NDJSON and rows."""
     @property
     def start(self) -> int:
-        """Offset of the array's opening bracket or of the first line; 0 for rows."""
+        """Offset of the array's or map's opening bracket, or of the first line; 0 for rows."""
     @property
     def end(self) -> int:
-        """Offset after the array's closing bracket, or after the last line."""
+        """Offset after the array's or map's closing bracket, or after the last line."""
     def span(self, offset: int, limit: int) -> Span:
         """Return a byte range that contains `limit` complete items, the first of which is item `offset`.
 
         The index only knows blocks, so the range may be larger than the items; `read_items` finds their exact bytes.
+        """
+    def chunk(self, block: int, max_bytes: int) -> Chunk | None:
+        """Return the chunk that begins with block number `block`, or `None` after the last block.
+
+        It has as many blocks as fit into `max_bytes`, but at least one. A block is about 64 KiB, or as large as its
+        last item.
         """
 
 @final
@@ -81,15 +109,18 @@ class ItemIndexer:
         """Return the index of all pieces. After this, `feed` raises `InvalidArgument`."""
 
 def index_items(data: Buffer | str, path: str | None = None, *, validate: bool = True) -> ItemIndex:
-    """Index the items of a top-level array, of the array at `path` (a JSON Pointer), or of NDJSON.
+    """Index the items of a top-level array, of the array or object at `path` (a JSON Pointer), or of NDJSON.
 
-    Without a `path`, the items of an object are those of its *main* array. The main array is chosen among the arrays
-    that are at most four object keys deep and not inside another array: it is the one with the most bytes, or the first
-    of several. Any other array needs a `path`. A key of more than 4096 bytes is not followed. A document without a main
-    array has no items: the length of the index is 0, `path` and `kind` are `None`.
+    Without a `path`, the items are those of the document's *main* collection: the one with the most bytes, or the first
+    of several, among those that are at most four object keys deep and not inside an array. A collection is an array, or
+    a map of like values: an object that has no collection inside with more than half of its bytes, and whose first 8
+    values are objects with similar keys (on average at least a quarter of all their keys together), or the first 32
+    arrays, or the first 100 scalars of one type. Nulls are not counted, and of each value the first 32 keys are
+    compared. Any other array or object needs a `path`. A key of more than 4096 bytes is not followed. A document
+    without a main collection has no items: the length of the index is 0, `path` and `kind` are `None`.
 
-    If a key is repeated in an object, each of its values may hold the main array, but a `path` follows the first value,
-    as in `get` and `project`. `start` and `end` of the index tell which array was indexed.
+    If a key is repeated in an object, each of its values may hold the main collection, but a `path` follows the first
+    value, as in `get` and `project`. `start` and `end` of the index tell which one was indexed.
 
     Several values, one per line, are NDJSON: every value is an item, and blank lines are ignored. Unlike in `get`, a
     `path` cannot lead into NDJSON.
@@ -144,10 +175,13 @@ class Cut:
         """Number of the item or line."""
     @property
     def size_bytes(self) -> int:
-        """Full size of the item or line in bytes."""
+        """Full size of the item or line in bytes; of an entry of a map, the size of its value."""
     @property
     def byte_offset(self) -> int:
-        """Offset to continue reading at: an item's first byte, or the byte after the shown part of a line."""
+        """Offset to continue reading at: an item's first byte, or the byte after the shown part of a line.
+
+        Of an entry of a map, it is the first byte of the value.
+        """
 
 @final
 class ItemPage:
@@ -155,7 +189,11 @@ class ItemPage:
 
     @property
     def content(self) -> bytes:
-        """A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings."""
+        """A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings.
+
+        An entry of a map is its value with the key as a first member `_key`. If the value is not an object, or has a
+        member `_key` itself, the item is `{"_key": …, "_value": …}`.
+        """
     @property
     def offset(self) -> int: ...
     @property
@@ -173,6 +211,9 @@ class ItemPage:
         """Offset of the byte after the last item."""
     @property
     def truncated(self) -> list[Cut]: ...
+    @property
+    def truncated_key(self) -> str | None:
+        """Key of the truncated item, if it is an entry of a map and its key is text (has no lone surrogate)."""
 
 @final
 class TextPage:
@@ -213,6 +254,30 @@ class LinePage:
     def truncated(self) -> list[Cut]: ...
 
 @final
+class Feed:
+    """Writer of items as lines of JSON for DuckDB.
+
+    Only the fields `names` are kept. They are compared without regard to case; `None` keeps all fields. Chunks may be
+    written in several threads.
+    """
+
+    def __new__(cls, names: Iterable[str] | None = None) -> Feed: ...
+    def write(self, data: Buffer | str, index: ItemIndex, offset: int) -> bytes:
+        """Return the lines of a chunk's items, the first of which is item `offset`.
+
+        Raise `InvalidArgument` if the items have too many different keys for a table.
+        """
+    def finish(self, index: ItemIndex) -> list[tuple[str, str, str, str]] | None:
+        """Return name, type, key and read type of each column; `None` if all chunks must be written again.
+
+        The key is that in the lines. A column is read with its read type, and then cast to its type. The columns are in
+        the order in which they first occur. All chunks are written again if a column needs its values as strings; then
+        call `finish` again.
+        """
+    def skipped(self) -> list[str] | None:
+        """Return the names of the fields that were not kept, in lower case; `None` if there were too many."""
+
+@final
 class Redactor:
     """Regular expressions whose matches are replaced by `[redacted]`.
 
@@ -245,8 +310,14 @@ class Match:
     def item(self) -> int | None:
         """Number of the item in which the match starts; `None` without an item index, or outside the items."""
     @property
+    def path(self) -> str | None:
+        """JSON Pointer of the value in which the match starts.
+
+        `None` without `paths`, outside of all values, or if it would cost too much to find.
+        """
+    @property
     def context(self) -> str | None:
-        """The match and the text around it, in whole characters; `None` if the match is not text."""
+        """The match and the text around it, in whole characters and within its item; `None` if it is not text."""
     @property
     def context_start(self) -> int:
         """Offset of the context's first byte."""
@@ -258,8 +329,32 @@ class SearchResult:
     @property
     def matches(self) -> list[Match]: ...
     @property
-    def next_start(self) -> int | None:
-        """The `start` of the next page; `None` if the payload was searched to its end."""
+    def next_offset(self) -> int | None:
+        """The `offset` of the next page; `None` if the payload was searched to its end."""
+
+@final
+class MatchCount:
+    """Number of matches in a payload."""
+
+    @property
+    def matches(self) -> int: ...
+    @property
+    def items(self) -> int | None:
+        """How many items have a match that begins in them; `None` without an item index."""
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the payload was searched. If not, there may be more matches."""
+
+@final
+class LiteralCounter:
+    """Counter of a literal in a payload that arrives in pieces. A piece may end anywhere, even inside a match."""
+
+    def __new__(cls, pattern: str) -> LiteralCounter: ...
+    def feed(self, data: Buffer | str) -> None:
+        """Count the matches that end in the next piece."""
+    @property
+    def matches(self) -> int:
+        """How many matches there are in all pieces."""
 
 def preview(
     data: Buffer | str,
@@ -267,6 +362,7 @@ def preview(
     *,
     max_escaped_bytes: int | None = None,
     escape_levels: int = 1,
+    whole: Literal["lines", "csv", "tsv"] | None = None,
 ) -> str | None:
     """Return the longest whole prefix of at most `max_bytes`; `None` for binary data.
 
@@ -275,7 +371,27 @@ def preview(
     of the prefix after JSON-escaping it `escape_levels` times (1 or 2), without the quotes around it. If not even one
     character fits, the preview is `""`.
 
+    With `whole`, the prefix ends after a whole line, or a whole row of CSV or TSV, without the line break. It ends
+    inside a line if whole lines would fill less than half of it.
+
     "Binary" means that the bytes within the budget are not UTF-8, or contain a NUL.
+    """
+
+def preview_items(
+    data: Buffer | str,
+    items_start: int | None,
+    max_bytes: int = 2048,
+    *,
+    max_escaped_bytes: int | None = None,
+    escape_levels: int = 1,
+) -> str:
+    """Return a preview of a document with items: as many whole items from the first on as fit.
+
+    The items are those of the array or object at byte `items_start`, or the lines of NDJSON if that is `None`. An item
+    that alone does not fit is truncated as by `truncate`. The members of the objects around the items stay beside them,
+    scalars first, each truncated to 96 bytes; all of them take at most half of the budget, and those left out are
+    counted by a last member with the key `...`. The preview is valid JSON (or NDJSON), or `""` if nothing fits. For the
+    budgets see `preview`.
     """
 
 def read_items(
@@ -366,19 +482,21 @@ def truncate_lines(data: Buffer | str, head: int = 10, tail: int = 10, *, max_by
     are left out from the middle. A budget under 64 is rejected.
     """
 
-def outline(data: Buffer | str, max_bytes: int = 512) -> str:
+def outline(data: Buffer | str, max_bytes: int = 512, *, items: tuple[int, int] | None = None) -> str:
     """Return the shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`.
 
     `int`, `float`, `str`, `bool` and `null` are joined by `|` where several occur; integers among floats are floats.
     `key?` marks a key that some objects lack. `[T] ×100` is an array of 100 items, `×0-3` stands for arrays of none to
     three. `{<138586341>: T} ×184` is a map of 184 keys such as `138586341`: an object whose keys are ids, or that has
-    more than 20 keys (more than 100 if the values are scalars) with values of one shape. A key that is not a plain word
-    is quoted as JSON, a long key is cut. `ndjson [T] ×n` stands for n values, one per line.
+    many keys with values of one shape: 8 if they are objects, 21 if arrays, 100 if scalars. A key that is not a plain
+    word is quoted as JSON, a long key is cut. `ndjson [T] ×n` stands for n values, one per line.
 
     The shapes of the first 100 items of an array are merged, or of fewer if they are very large. Other items are only
     counted, and do not contribute to ranges such as `×0-3`. `…` stands for parts that did not fit into `max_bytes` (at
     least 8): keys are added level by level and in turns among siblings, and a larger budget never shows less. Values
     deeper than 32 levels are shown as `{…}` or `[…]`.
+
+    `items` is the start of an array and its number of items, if `data` has only the first of them.
 
     Only the values that are merged are validated.
     """
@@ -393,6 +511,40 @@ def get(data: Buffer | str, pointer: str) -> bytes:
 
 def locate(data: Buffer | str, pointer: str) -> tuple[int, int]:
     """Return the span of the value that `get` returns, `data[start:end]`."""
+
+def patch(data: Buffer | str, operations: list[Any] | Buffer | str, *, max_bytes: int = ...) -> bytes:
+    """Return a JSON document with the operations of a JSON Patch (RFC 6902) applied to it.
+
+    The operations are a list such as `[{"op": "replace", "path": "/title", "value": "New"}]`, or that list as JSON. An
+    `op` is `add`, `remove`, `replace`, `move`, `copy` or `test`. Whatever they do not name keeps its bytes: order of
+    keys, spelling of numbers, white space. A new member or item is spaced like its neighbours. `test` compares
+    numbers by their exact value. If a key is repeated, the first one counts, and a change of it removes the others.
+
+    Raise `InvalidArgument` for a malformed patch or more than 1,000 operations, and `PatchFailed` if an operation does
+    not fit the document or makes it larger than `max_bytes` (1 GiB). Then no operation was applied.
+    """
+
+def to_ndjson(items: Buffer | str) -> bytes:
+    """Return the items of a JSON array as NDJSON. An item that has line breaks is written without white space."""
+
+def csv_columns(items: Buffer | str, limit: int) -> list[str]:
+    """Return the keys of the objects in a JSON array, each once, in the order in which they are first seen.
+
+    Items that are not objects have the key `_value`. Raise `InvalidArgument` for more than `limit` keys.
+    """
+
+def to_csv(items: Buffer | str, columns: Sequence[str]) -> bytes:
+    """Return the items of a JSON array as rows of CSV with these columns, without a header.
+
+    Texts are decoded, numbers are as they were spelled, nested values are JSON. A null or missing field is empty, and
+    an empty text is `""`. If a key is repeated, the first one counts. A lone surrogate becomes U+FFFD.
+    """
+
+def name_rows(rows: Buffer | str, names: Sequence[str], max_bytes: int) -> bytes:
+    """Return rows, a JSON array of arrays, as a JSON array of objects with these names as keys.
+
+    Raise `InvalidArgument` if that takes more than `max_bytes`.
+    """
 
 def project(data: Buffer | str, fields: Iterable[str]) -> bytes:
     r"""Return the items of an array, an object or NDJSON with the named fields only.
@@ -409,6 +561,51 @@ def project(data: Buffer | str, fields: Iterable[str]) -> bytes:
 def has_fields(data: Buffer | str, fields: Iterable[str]) -> bool:
     """Return whether any item has any of the fields that `project` would keep."""
 
+@final
+class Selection:
+    """Items of a chunk that match a filter."""
+
+    @property
+    def content(self) -> bytes:
+        """A JSON array of the items. A row of CSV or TSV is an object of strings."""
+    @property
+    def numbers(self) -> list[int]:
+        """The number of each item."""
+
+@final
+class Filter:
+    """Conditions on the fields of an item, from a JSON object. Threads may share a filter.
+
+    `{"status": "failed", "customer.country": {"in": ["DE", "FR"]}, "total": {">": 200, "<=": 500}}`: all conditions
+    must hold. A field is named as in `project`. Arrays on the way to it are mapped over, and so is a field that is an
+    array itself. It then has several values, and a condition holds if any of them passes. If a key is repeated, the
+    first one counts.
+
+    - `=` (or just a value) and `in` compare scalars: numbers by value and exactly, text by code points. Values of
+      different types are never equal. `!=` is the negation of `=`, so it holds for items that lack the field.
+    - `<`, `<=`, `>` and `>=` compare numbers with numbers and text with text.
+    - `contains` finds a part of a text, or an element of an array.
+    - `matches` finds a regular expression, written as for `search`, in a text.
+    - `exists` tells whether the field is there, even if it is null.
+
+    Fields of CSV and TSV are text, but one that is written like a JSON number compares with a number as a number.
+    `columns` are the names of the columns: a field that is one of them is not a path.
+
+    Raise `InvalidArgument` for a condition that is not understood.
+    """
+
+    def __new__(cls, conditions: str, columns: Sequence[str]) -> Filter: ...
+    @property
+    def fields(self) -> list[tuple[str, bool]]:
+        """The fields that conditions are on, and whether an item must have the field to match.
+
+        Fields that must not exist are not listed.
+        """
+    def count(self, data: Buffer | str, index: ItemIndex, chunk: Chunk) -> list[int]:
+        """Return how many items match in each block of a chunk. `data` are the bytes of the chunk."""
+    def select(self, data: Buffer | str, index: ItemIndex, chunk: Chunk, skip: int, limit: int) -> Selection:
+        """Return the items of a chunk that match, without the first `skip` ones, at most `limit`."""
+
 def replace_texts(data: Buffer | str, function: Callable[[bytes], bytes]) -> bytes | None:
     """Return a payload with each of its texts replaced by what `function` returns for it, or `None` if all stay.
 
@@ -421,14 +618,16 @@ def search(
     *,
     regex: bool = False,
     ignore_case: bool = False,
-    start: int = 0,
+    mode: Literal["text", "values"] = "text",
+    offset: int = 0,
     limit: int = 50,
     context: int = 80,
     index: ItemIndex | None = None,
+    paths: bool = False,
 ) -> SearchResult:
     r"""Find a literal or a regular expression, a page of `limit` matches at a time.
 
-    Matches do not overlap, and empty ones are not reported. Following `next_start` gives exactly the matches of one
+    Matches do not overlap, and empty ones are not reported. Following `next_offset` gives exactly the matches of one
     unlimited search.
 
     Finding one match takes at most linear time in the size of the payload, whatever the pattern. In the worst case each
@@ -441,7 +640,30 @@ def search(
     compiles to something too large, or repeats a part that can match nothing (`(?:a*)*`).
 
     `context` is the number of bytes of text to show on each side of a match. The text is cut between characters and
-    between JSON escapes, and ends before a byte that is not UTF-8. Only the first 256 bytes of a match are shown.
+    between JSON escapes, and ends before a byte that is not UTF-8. Only the first 256 bytes of a match are shown. With
+    an item index, the text ends with the item.
+
+    `mode="values"` searches JSON or NDJSON as a reader reads it: keys, strings, numbers, `true`, `false` and `null`,
+    each by itself and with its escapes decoded. `^` and `$` are then the ends of the value. Offsets stay those of the
+    payload.
+
+    `paths` gives each match the JSON Pointer of the value that it starts in; the payload must be JSON, NDJSON, CSV or
+    TSV.
+    """
+
+def count_matches(
+    data: Buffer | str,
+    pattern: str,
+    *,
+    regex: bool = False,
+    ignore_case: bool = False,
+    mode: Literal["text", "values"] = "text",
+    index: ItemIndex | None = None,
+    max_seconds: float | None = None,
+) -> MatchCount:
+    """Count the matches that `search` would find in a whole payload, and with an item index the items that have any.
+
+    Counting an expression stops at the first match after `max_seconds`.
     """
 
 @final

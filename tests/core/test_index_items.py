@@ -52,13 +52,14 @@ def test_finds_the_main_array(value: Any, form: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @given(documents, forms)
-def test_finds_the_array_at_a_path(value: Any, form: dict[str, Any]) -> None:
+def test_finds_the_array_or_object_at_a_path(value: Any, form: dict[str, Any]) -> None:
     data = json.dumps(value, **form).encode()
     for path, expected in pointers(value):
         for validate in (True, False):
-            if isinstance(expected, list):
+            if isinstance(expected, list | dict):
                 index = index_items(data, path, validate=validate)
-                assert (index.kind, index.path, len(index)) == ("array", path, len(expected))
+                kind = "array" if isinstance(expected, list) else "map"
+                assert (index.kind, index.path, len(index)) == (kind, path, len(expected))
                 assert json.loads(data[index.start : index.end]) == expected
             else:
                 with pytest.raises(PathNotFound, match="outline"):

@@ -22,7 +22,8 @@ VERBS: dict[str, tuple[Callable[..., Any], list[str]]] = {
     ),
     "truncate_lines": (partial(forebay.truncate_lines, DATA), ["head", "tail", "max_bytes"]),
     "outline": (partial(forebay.outline, DATA), ["max_bytes"]),
-    "search": (partial(forebay.search, DATA, "1"), ["start", "limit", "context"]),
+    "patch": (partial(forebay.patch, DATA, "[]"), ["max_bytes"]),
+    "search": (partial(forebay.search, DATA, "1"), ["offset", "limit", "context"]),
 }
 ARGUMENTS = [pytest.param(verb, name, id=f"{key}-{name}") for key, (verb, names) in VERBS.items() for name in names]
 

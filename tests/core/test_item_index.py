@@ -6,7 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from forebay import CorruptIndex, ItemIndex, index_items, index_lines
+from forebay import CorruptIndex, InvalidArgument, ItemIndex, index_items, index_lines
 
 INDEXES = [
     index_items('{"a": {"b": [1, 2, 3]}}'),
@@ -47,3 +47,20 @@ def test_pickles(index: ItemIndex, protocol: int) -> None:
 def test_copies() -> None:
     assert [copy.copy(index) for index in INDEXES] == INDEXES
     assert copy.deepcopy(INDEXES) == INDEXES
+
+
+@pytest.mark.parametrize("index", INDEXES, ids=repr)
+@pytest.mark.parametrize("max_bytes", [0, 100_000, 1 << 70])
+def test_chunks_hold_every_item_once(index: ItemIndex, max_bytes: int) -> None:
+    block = first = start = 0
+    while (chunk := index.chunk(block, max_bytes)) is not None:
+        assert (chunk.block, chunk.first) == (block, first)
+        assert start == 0 or chunk.start == start
+        assert chunk.block_count == 1 or chunk.end - chunk.start <= max_bytes
+        assert chunk.start == index.span(first, 1).start
+        assert repr(chunk).startswith(f"Chunk(start={chunk.start}, end={chunk.end}, first={first}, ")
+        block, first, start = block + chunk.block_count, first + chunk.count, chunk.end
+    assert first == len(index)
+    assert start in (0, index.end)
+    with pytest.raises(InvalidArgument, match="block must not be negative"):
+        index.chunk(-1, 1)

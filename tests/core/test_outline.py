@@ -16,7 +16,7 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False,
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=6) | st.dictionaries(keys, inner, max_size=6), max_leaves=30
 )
-many_keys = st.integers(19, 110).map(lambda count: [f"k{i}" for i in range(count)])
+many_keys = st.integers(6, 110).map(lambda count: [f"k{i}" for i in range(count)])
 inside = st.sampled_from([1, "x", None, {"a": 1}, {"a": 1, "b": 2}, {"c": 3}, [1], []])
 maps = st.builds(dict.fromkeys, many_keys, inside) | st.builds(
     lambda keys, values: {key: values[i % len(values)] for i, key in enumerate(keys)},
@@ -79,10 +79,10 @@ def is_map(objects: list[dict[str, Any]], members: dict[str, list[Any]]) -> bool
         inside = [[value for value in values if value is not None] for values in members.values()]
         keys = [{key for value in values for key in value} for values in inside if values]
         is_similar = 4 * sum(map(len, keys)) >= len(set().union(*keys)) * len(keys)
-        return is_similar and len(members) > 20
+        return is_similar and len(members) >= (21 if len(objects) > 1 else 8)
     if len(kinds) != 1:
         return False
-    return len(members) > (20 if kinds == {list} or len(objects) > 1 else 100)
+    return len(members) >= (21 if kinds == {list} or len(objects) > 1 else 100)
 
 
 def shown_paths(text: str) -> Counter[tuple[str, ...]]:

@@ -69,6 +69,7 @@ VERBS: dict[str, Callable[[memoryview], object]] = {
     "outline": forebay.outline,
     "get": lambda data: forebay.get(data, "/kkkk"),
     "project": lambda data: forebay.project(data, ["kkkk"]),
+    "patch": lambda data: forebay.patch(data, [{"op": "remove", "path": "/kkkk"}]),
     "index_items": forebay.index_items,
     "search": lambda data: forebay.search(data, "é"),
 }

@@ -108,6 +108,27 @@ def test_a_payload_that_fits_is_shown_whole() -> None:
     assert preview(b"\xff", 0) == ""
 
 
+@given(st.lists(st.text(alphabet='ab\r\n"é,', max_size=30), max_size=6).map("\n".join), st.integers(0, 100))
+def test_whole_lines_unless_they_fill_less_than_half(text: str, max_bytes: int) -> None:
+    plain = preview(text, max_bytes)
+    shown = preview(text, max_bytes, whole="lines")
+    assert plain is not None
+    if plain == text:
+        assert shown == text
+        return
+    lines = text[: len(plain) + 1].rpartition("\n")[0]
+    lines = lines.removesuffix("\r")
+    assert shown == (lines if 2 * len(lines.encode()) >= len(plain.encode()) > 0 else plain)
+
+
+def test_whole_rows() -> None:
+    text = 'id,text\r\n1,"a\nb"\r\n2,"c\nd"\r\n'
+    assert preview(text, len(text) - 3, whole="csv") == 'id,text\r\n1,"a\nb"'
+    assert preview(text.replace(",", "\t"), len(text) - 3, whole="tsv") == 'id\ttext\r\n1\t"a\nb"'
+    with pytest.raises(InvalidArgument, match="whole must be"):
+        preview(text, whole="rows")  # type: ignore[arg-type]
+
+
 def test_takes_every_payload(tmp_path: Path) -> None:
     with every_payload("héllo\n" * 9, tmp_path) as payloads:
         assert [preview(payload, 8) for payload in payloads] == ["héllo\nh"] * len(payloads)

@@ -6,35 +6,10 @@ from typing import Any
 
 import pytest
 from documents import documents, forms, main_array, values
-from forebay import CorruptIndex, InvalidArgument, ItemIndex, ItemPage, get, index_items, read_items
+from forebay import CorruptIndex, InvalidArgument, ItemIndex, get, index_items, read_items
 from hypothesis import given
 from hypothesis import strategies as st
-
-MIN_BYTES = 15
-
-
-def as_list(page: ItemPage) -> list[object]:
-    names = ("content", "offset", "returned", "total", "next_offset", "start", "end")
-    return [*(getattr(page, name) for name in names), repr(page.truncated)]
-
-
-def read_pages(data: bytes, index: ItemIndex, limit: int, max_bytes: int) -> list[ItemPage]:
-    """Return all pages by following `next_offset`; check that each can be read from its span alone."""
-    found = []
-    offset: int | None = 0
-    while offset is not None:
-        page = read_items(data, index, offset, limit, max_bytes)
-        assert page.offset == offset
-        assert page.total == len(index)
-        assert page.returned <= limit
-        assert len(page.content) <= max_bytes
-        span = index.span(offset, limit)
-        window = data[span.start : span.end]
-        assert as_list(read_items(window, index, offset, limit, max_bytes, base=span.start)) == as_list(page)
-        found.append(page)
-        offset = page.next_offset
-        assert offset is None or offset == page.offset + page.returned > page.offset
-    return found
+from item_pages import MIN_BYTES, read_pages
 
 
 def check_pages(data: bytes, index: ItemIndex, items: list[Any], limit: int, max_bytes: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import forebay
 import pytest
 from forebay import InvalidArgument, InvalidPattern, search
+from forebay._core import LiteralCounter, count_matches
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ Spans = list[tuple[int, int]]
 
 def find_spans(data: bytes | str, pattern: str, **options: Any) -> Spans:
     found = search(data, pattern, **{"limit": 10**9, **options})
-    assert found.next_start is None
+    assert found.next_offset is None
     return [(match.start, match.end) for match in found.matches]
 
 
@@ -75,10 +76,10 @@ def test_pages_tile(data: bytes, pattern: str, limit: int) -> None:
     paged: Spans = []
     start: int | None = 0
     while start is not None:
-        page = search(data, pattern, regex=True, start=start, limit=limit)
-        assert len(page.matches) == limit or page.next_start is None
+        page = search(data, pattern, regex=True, offset=start, limit=limit)
+        assert len(page.matches) == limit or page.next_offset is None
         paged += [(match.start, match.end) for match in page.matches]
-        start = page.next_start
+        start = page.next_offset
     assert paged == find_spans(data, pattern, regex=True)
 
 
@@ -144,14 +145,14 @@ def test_every_kind_of_payload(tmp_path: Path) -> None:
 
 def test_the_end() -> None:
     data = b"x a x a"
-    assert search(data, "a", limit=1).next_start == 3
-    assert search(data, "a", limit=2).next_start is None
+    assert search(data, "a", limit=1).next_offset == 3
+    assert search(data, "a", limit=2).next_offset is None
     for start in (len(data), 10**12):
-        found = search(data, "a", start=start)
-        assert (found.matches, found.next_start) == ([], None)
+        found = search(data, "a", offset=start)
+        assert (found.matches, found.next_offset) == ([], None)
 
 
-@pytest.mark.parametrize("options", [{"start": -1}, {"limit": 0}, {"limit": -5}, {"context": -1}])
+@pytest.mark.parametrize("options", [{"offset": -1}, {"limit": 0}, {"limit": -5}, {"context": -1}])
 def test_arguments_that_are_invalid_for_any_payload_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=r"must (be at least 1|not be negative)"):
         search(b"a", "a", **options)
@@ -191,6 +192,52 @@ def test_patterns_with_exponential_backtracking_are_fast() -> None:
 
 def test_repr() -> None:
     found = search(b"aa", "a", limit=1)
-    assert repr(found) == "SearchResult(1 matches, next_start=1)"
+    assert repr(found) == "SearchResult(1 matches, next_offset=1)"
     assert repr(found.matches) == "[Match(start=0, end=1, line=0, item=None)]"
     assert forebay.Match.__module__ == forebay.SearchResult.__module__ == "forebay._core"
+
+
+@pytest.mark.slow
+@given(payloads, patterns)
+def test_a_count_is_the_number_of_matches(data: bytes, pattern: str) -> None:
+    counted = count_matches(data, pattern, regex=True)
+    assert (counted.matches, counted.items, counted.is_complete) == (len(find_with_re(data, pattern)), None, True)
+
+
+@pytest.mark.parametrize("needle", ["a", "ab", "aba", "aaa", "é"])
+def test_pieces_are_counted_at_every_cut(needle: str) -> None:
+    data = "abaaababaaaé".encode() * 2
+    for first in range(len(data) + 1):
+        for second in range(first, len(data) + 1):
+            counter = LiteralCounter(needle)
+            for piece in (data[:first], data[first:second], data[second:]):
+                counter.feed(piece)
+            assert counter.matches == data.count(needle.encode()), (first, second)
+
+
+def test_items_with_matches_are_counted() -> None:
+    data = b'{"a":[["x","x"],"y","x",["x"]],"b":"x"}'
+    counted = count_matches(data, "x", index=forebay.index_items(data))
+    assert (counted.matches, counted.items) == (5, 3)
+
+
+def test_a_count_by_expression_stops_in_time() -> None:
+    counted = count_matches(b"a" * 1000, "a", regex=True, max_seconds=0)
+    assert 1 <= counted.matches <= 1000
+    assert not counted.is_complete
+    assert count_matches(b"a" * 1000, "a", regex=True, max_seconds=float("inf")).is_complete
+
+
+def test_modes() -> None:
+    data = rb'{"caf\u00e9": "caf\u00e9"}'
+    assert find_spans(data, "fé", mode="values") == [(4, 11), (17, 24)]
+    assert find_spans(data, "^café$", regex=True, mode="values") == [(2, 11), (15, 24)]
+    assert find_spans(data, "fé") == []
+    with pytest.raises(InvalidArgument, match='mode must be "text" or "values"'):
+        search(data, "a", mode="value")  # type: ignore[arg-type]
+
+
+def test_paths() -> None:
+    data = b'{"a": {"b~c": [1, "x"]}, "x": 2}'
+    assert [match.path for match in search(data, "x", paths=True).matches] == ["/a/b~0c/1", "/x"]
+    assert [match.path for match in search(data, "x").matches] == [None, None]

@@ -26,7 +26,7 @@ def read_page(offset: int) -> Any:
 
 def find_matches(pattern: str, regex: bool) -> Any:
     result = forebay.search(LOG, pattern, regex=regex)
-    return [(match.start, match.end, match.line, match.context) for match in result.matches], result.next_start
+    return [(match.start, match.end, match.line, match.context) for match in result.matches], result.next_offset
 
 
 def index_stream() -> bytes:
@@ -50,6 +50,7 @@ VERBS: dict[str, Callable[[int], Any]] = {
     "get": lambda n: forebay.get(DOCUMENT, f"/statuses/{n * 11}/name"),
     "locate": lambda n: forebay.locate(DOCUMENT, f"/statuses/{n}"),
     "project": lambda _: forebay.project(forebay.get(DOCUMENT, "/statuses"), ["id"]),
+    "patch": lambda n: forebay.patch(DOCUMENT, [{"op": "remove", "path": f"/statuses/{n}"}]),
     "search": lambda n: find_matches(f"{n} ms", regex=False),
     "search by expression": lambda n: find_matches(rf"\b{n}\d ERROR", regex=True),
 }

@@ -209,6 +209,22 @@ impl Columns {
         self.names
     }
 
+    /// Returns the name of the column that a byte of a row belongs to. A delimiter belongs to the field before it.
+    pub(crate) fn name_at(&self, row: &[u8], at: usize) -> Option<String> {
+        let mut fields = Fields { rest: Some(row), delimiter: self.delimiter };
+        let mut field = Vec::new();
+        let mut position = 0;
+        while fields.read(&mut field) {
+            if fields.rest.is_none_or(|rest| at < row.len() - rest.len()) {
+                return Some(
+                    self.names.get(position).cloned().unwrap_or_else(|| unnamed(position, &self.taken)),
+                );
+            }
+            position += 1;
+        }
+        None
+    }
+
     /// Appends a row as a JSON object of strings.
     ///
     /// The keys of missing fields are left out; a field beyond the header is called by its position: `column_3`.

@@ -16,8 +16,10 @@ pub enum ErrorKind {
     InvalidArgument(String),
     /// There is no value at this JSON Pointer.
     PathNotFound(String),
-    /// There is no array at this JSON Pointer, so there are no items to index.
-    NoArray(String),
+    /// There is no array or object at this JSON Pointer, so there are no items to index.
+    NoItems(String),
+    /// An operation of a patch that does not fit the document.
+    PatchFailed(String),
     /// A pattern that does not compile, or compiles to something too large.
     InvalidPattern(String),
     /// Bytes that are not a serialized index, or an index of another payload.
@@ -62,8 +64,12 @@ impl Error {
         Self { kind: ErrorKind::PathNotFound(pointer.to_owned()), index: 0 }
     }
 
-    pub(crate) fn no_array(pointer: &str) -> Self {
-        Self { kind: ErrorKind::NoArray(pointer.to_owned()), index: 0 }
+    pub(crate) fn no_items(pointer: &str) -> Self {
+        Self { kind: ErrorKind::NoItems(pointer.to_owned()), index: 0 }
+    }
+
+    pub(crate) fn patch(reason: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::PatchFailed(reason.into()), index: 0 }
     }
 
     pub(crate) fn pattern(reason: impl Into<String>) -> Self {
@@ -91,12 +97,16 @@ impl fmt::Display for Error {
             ErrorKind::InvalidText => {
                 write!(f, "not UTF-8 text at byte {}; read it as bytes instead", self.index)
             }
-            ErrorKind::InvalidArgument(reason) => f.write_str(reason),
+            ErrorKind::InvalidArgument(reason) | ErrorKind::PatchFailed(reason) => f.write_str(reason),
             ErrorKind::PathNotFound(pointer) => {
                 write!(f, "nothing at path {}; outline() shows which paths exist", quote(pointer))
             }
-            ErrorKind::NoArray(pointer) => {
-                write!(f, "no array at path {}; outline() shows which paths lead to one", quote(pointer))
+            ErrorKind::NoItems(pointer) => {
+                write!(
+                    f,
+                    "no array or object at path {}; outline() shows which paths lead to one",
+                    quote(pointer)
+                )
             }
             ErrorKind::InvalidPattern(reason) => write!(f, "pattern not usable: {reason}"),
             ErrorKind::CorruptIndex(reason) => {
@@ -131,7 +141,7 @@ mod tests {
         assert_eq!(quote("a\"b"), r#""a\"b""#);
         assert_eq!(quote(&"é".repeat(100)), format!("\"{}\"", "é".repeat(100)));
         assert_eq!(quote(&"é".repeat(101)), format!("\"{}…\"", "é".repeat(100)));
-        for error in [Error::path(&"/a".repeat(1 << 20)), Error::no_array(&"/\u{0}".repeat(1 << 20))] {
+        for error in [Error::path(&"/a".repeat(1 << 20)), Error::no_items(&"/\u{0}".repeat(1 << 20))] {
             assert!(error.to_string().len() < 1000);
         }
     }

@@ -3,6 +3,7 @@
 use crate::csv::{Columns, RowSplitter, count_line_breaks};
 use crate::error::{Error, Result};
 use crate::index::{Entry, ItemIndex, Kind};
+use crate::map_entry::MapEntry;
 use crate::ndjson::trim;
 use crate::page::Cut;
 use crate::range::Range;
@@ -14,7 +15,9 @@ use crate::truncate::{Limits, truncate};
 /// A page of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemPage {
-    /// A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings.
+    /// A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings. An entry of a
+    /// map is its value with the key as a first member `_key`; if the value is no object, or has a `_key` itself,
+    /// the item is `{"_key": …, "_value": …}`.
     pub content: Vec<u8>,
     /// Number of the first item.
     pub offset: u64,
@@ -30,6 +33,8 @@ pub struct ItemPage {
     pub end: u64,
     /// Set if the first item alone exceeds the budget. It is then the only item of the page.
     pub truncated: Option<Cut>,
+    /// Key of the truncated item, if it is an entry of a map and its key is text (has no lone surrogate).
+    pub truncated_key: Option<String>,
 }
 
 /// Reads a page of items. `data` is the part of the payload that starts at byte `base`.
@@ -69,6 +74,7 @@ pub fn read_items(
             start,
             end,
             truncated: None,
+            truncated_key: None,
         });
     }
     let window = Window { data, base, index, isa: Isa::detect() };
@@ -88,7 +94,20 @@ pub fn read_items(
         start: base + start as u64,
         end: base + end as u64,
         truncated: None,
+        truncated_key: None,
     })
+}
+
+/// Returns the bytes of an item, without white space around it; `None` if the index belongs to another payload. `data`
+/// may be the first part of the payload: an item that ends after it ends with it.
+pub(crate) fn item_span(data: &[u8], index: &ItemIndex, number: u64) -> Option<std::ops::Range<usize>> {
+    let window = Window { data, base: 0, index, isa: Isa::detect() };
+    let start = window.find(number).ok()?;
+    if index.delimiter().is_some() {
+        return Some(window.row(start).unwrap_or(start..data.len()));
+    }
+    let end = window.item_end(number, start).unwrap_or(data.len());
+    Some(trim(data, start..end))
 }
 
 const BRACKET_BYTES: usize = 2;
@@ -133,9 +152,11 @@ impl Window<'_> {
         match before {
             // The byte before the window is unknown.
             None => true,
-            Some(b'\n' | b'\r') => self.index.kind() != Some(Kind::Array),
+            Some(b'\n' | b'\r') => !self.index.is_container(),
             Some(b' ' | b'\t') => self.is_ndjson(),
-            Some(b'[' | b',') => self.index.kind() == Some(Kind::Array),
+            Some(b'[') => self.index.kind() == Some(Kind::Array),
+            Some(b'{') => self.index.is_map(),
+            Some(b',') => self.index.is_container(),
             Some(_) => false,
         }
     }
@@ -175,6 +196,8 @@ impl Window<'_> {
             Ok(self.whole_rows(&columns, start, limit, budget))
         } else if self.is_ndjson() {
             Ok(self.whole_lines(start, limit, budget))
+        } else if self.index.is_map() {
+            self.whole_entries(start, limit, budget)
         } else {
             self.whole_values(start, limit, budget)
         }
@@ -239,6 +262,42 @@ impl Window<'_> {
         Ok(Some((content, count, item.end)))
     }
 
+    fn whole_entries(&self, start: usize, limit: u64, budget: usize) -> Result<Option<WholeItems>> {
+        let mut content = vec![b'['];
+        let (mut count, mut end, mut pos) = (0, start, start);
+        while count < limit {
+            let rest = &self.data[pos..];
+            // One byte beyond the budget, for the comma after an entry that fits. An item is not shorter than its
+            // entry, except for white space.
+            let window = &rest[..rest.len().min(budget.saturating_add(2).saturating_sub(content.len()))];
+            let progress = Nesting::inside().seek(self.isa, window, 1);
+            if progress.stop == Stop::Exhausted {
+                if count == 0 && window.len() == rest.len() {
+                    return Err(Self::wrong_index());
+                }
+                break;
+            }
+            let span = trim(self.data, pos..pos + progress.consumed - 1);
+            let entry = self.entry(span.clone())?;
+            let fitting = content.len();
+            if count > 0 {
+                content.push(b',');
+            }
+            entry.push_item(self.isa, &mut content);
+            if content.len() - 1 > budget {
+                content.truncate(fitting);
+                break;
+            }
+            (count, end) = (count + 1, span.end);
+            pos += progress.consumed;
+            if progress.stop == Stop::Closed {
+                break;
+            }
+        }
+        content.push(b']');
+        Ok((count > 0).then_some((content, count, end)))
+    }
+
     fn whole_lines(&self, start: usize, limit: u64, budget: usize) -> Option<WholeItems> {
         let mut content = vec![b'['];
         let (mut count, mut end, mut pos) = (0, start, start);
@@ -278,18 +337,30 @@ impl Window<'_> {
             None => trim(self.data, start..self.item_end(number, start)?),
         };
         let mut object = Vec::new();
-        let value = match self.index.columns() {
-            Some(columns) => {
+        let entry = if self.index.is_map() { Some(self.entry(item.clone())?) } else { None };
+        let value = match (self.index.columns(), &entry) {
+            (Some(columns), _) => {
                 columns.push_object(&self.data[item.clone()], &mut object);
                 &object[..]
             }
-            None => &self.data[item.clone()],
+            (None, Some(entry)) => {
+                entry.push_item(self.isa, &mut object);
+                &object[..]
+            }
+            (None, None) => &self.data[item.clone()],
         };
         let total = self.index.len();
         let is_cut = value.len() + BRACKET_BYTES > max_bytes;
-        let shown =
-            if is_cut { truncate(value, &budget_only(max_bytes - BRACKET_BYTES))? } else { value.to_vec() };
+        let shown = if is_cut {
+            truncate(value, &Limits::of_bytes(max_bytes - BRACKET_BYTES))?
+        } else {
+            value.to_vec()
+        };
         let start = self.base + item.start as u64;
+        let (size_bytes, byte_offset) = match &entry {
+            Some(entry) => (entry.value().len(), start + (item.len() - entry.value().len()) as u64),
+            None => (value.len(), start),
+        };
         Ok(ItemPage {
             content: [b"[", &shown[..], b"]"].concat(),
             offset: number,
@@ -298,12 +369,14 @@ impl Window<'_> {
             next_offset: (number + 1 < total).then_some(number + 1),
             start,
             end: self.base + item.end as u64,
-            truncated: is_cut.then_some(Cut {
-                index: number,
-                size_bytes: value.len() as u64,
-                byte_offset: start,
-            }),
+            truncated: is_cut.then_some(Cut { index: number, size_bytes: size_bytes as u64, byte_offset }),
+            truncated_key: entry.filter(|_| is_cut).and_then(|entry| entry.key_text()),
         })
+    }
+
+    /// Returns the entry of a map at a span without white space around it.
+    fn entry(&self, span: std::ops::Range<usize>) -> Result<MapEntry<'_>> {
+        MapEntry::split(self.isa, &self.data[span]).ok_or_else(Self::wrong_index)
     }
 
     /// Returns where an item ends: at its comma, the closing bracket or the end of its line.
@@ -325,17 +398,5 @@ impl Window<'_> {
             progress if progress.stop == Stop::Exhausted => Err(Self::wrong_index()),
             progress => Ok(start + progress.consumed - 1),
         }
-    }
-}
-
-/// Limits for truncating one item: only the byte budget applies.
-fn budget_only(max_bytes: usize) -> Limits {
-    let unlimited = usize::MAX;
-    Limits {
-        max_bytes,
-        max_array_items: unlimited,
-        max_string_chars: unlimited,
-        max_depth: 64,
-        max_object_keys: unlimited,
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn expect_end(reader: &mut Reader<'_>) -> Result<()> {
     }
 }
 
-fn is_space(byte: u8) -> bool {
+pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 

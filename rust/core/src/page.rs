@@ -5,8 +5,9 @@
 pub struct Cut {
     /// Its number.
     pub index: u64,
-    /// Its full size in bytes.
+    /// Its full size in bytes; of an entry of a map, the size of its value.
     pub size_bytes: u64,
-    /// Where to continue reading: an item's first byte, or the byte after the shown part of a line.
+    /// Where to continue reading: an item's first byte (of an entry of a map, that of its value), or the byte after
+    /// the shown part of a line.
     pub byte_offset: u64,
 }

@@ -88,6 +88,12 @@ pub(crate) fn push_token(pointer: &mut String, raw_key: &[u8]) -> bool {
     let Some(key) = unescape(raw_key) else {
         return false;
     };
+    push_key(pointer, &key);
+    true
+}
+
+/// Appends a key to the text of a pointer.
+pub(crate) fn push_key(pointer: &mut String, key: &str) {
     pointer.push('/');
     for char in key.chars() {
         match char {
@@ -96,7 +102,6 @@ pub(crate) fn push_token(pointer: &mut String, raw_key: &[u8]) -> bool {
             _ => pointer.push(char),
         }
     }
-    true
 }
 
 /// Decodes the content of a JSON string; `None` for invalid UTF-8, a broken escape or a lone surrogate.
@@ -186,17 +191,22 @@ fn locate_root(isa: Isa, data: &[u8]) -> Result<Range<usize>> {
 }
 
 fn follow(mut reader: Reader<'_>, data: &[u8], tokens: &[Token]) -> Result<Option<Range<usize>>> {
+    if enter(&mut reader, data, tokens)? { reader.take_value().map(Some) } else { Ok(None) }
+}
+
+/// Moves from the start of a document to the value that the tokens lead to; `false` if there is none.
+pub(crate) fn enter(reader: &mut Reader<'_>, data: &[u8], tokens: &[Token]) -> Result<bool> {
     for token in tokens {
         let is_found = match reader.kind()? {
-            Kind::Object => enter_object(&mut reader, data, token)?,
-            Kind::Array => enter_array(&mut reader, token)?,
+            Kind::Object => enter_object(reader, data, token)?,
+            Kind::Array => enter_array(reader, token)?,
             _ => false,
         };
         if !is_found {
-            return Ok(None);
+            return Ok(false);
         }
     }
-    reader.take_value().map(Some)
+    Ok(true)
 }
 
 /// Moves to the value of a key; `false` if the object does not have it.

@@ -2,6 +2,7 @@
 
 use unicode_segmentation::GraphemeCursor;
 
+use crate::csv::RowSplitter;
 use crate::error::{Error, Result};
 use crate::escaping::Escaping;
 use crate::utf8::{ceil_boundary, floor_boundary, text_error, whole_end};
@@ -38,6 +39,45 @@ pub fn preview(
         end = cluster_end(data, whole_end(data, end));
     }
     Ok(Some(end))
+}
+
+/// Returns the end of a preview like [`preview`], but after a whole line, or a whole row if there is a delimiter.
+///
+/// If whole lines would fill less than half of the preview, it ends inside a line. The line break after the last line
+/// is left out.
+pub fn preview_lines(
+    data: &[u8],
+    max_bytes: u64,
+    max_escaped_bytes: Option<u64>,
+    escaping: Escaping,
+    delimiter: Option<u8>,
+) -> Result<Option<usize>> {
+    let Some(end) = preview(data, max_bytes, max_escaped_bytes, escaping)? else { return Ok(None) };
+    if end == data.len() {
+        return Ok(Some(end));
+    }
+    // A line is whole if its line break is right after the preview.
+    let window = &data[..=end];
+    let lines_end = match delimiter {
+        Some(delimiter) => rows_end(window, delimiter),
+        None => memchr::memrchr(b'\n', window).unwrap_or(0),
+    };
+    let lines_end = lines_end - usize::from(window[..lines_end].ends_with(b"\r"));
+    Ok(Some(if lines_end >= end.div_ceil(2) { lines_end } else { end }))
+}
+
+/// Returns the end of the last row that has a line break within `window`; 0 if there is none.
+fn rows_end(window: &[u8], delimiter: u8) -> usize {
+    let mut splitter = RowSplitter::new(delimiter);
+    let (mut start, mut end) = (0, 0);
+    while let Some(length) = splitter.row_end(&window[start..]) {
+        end = start + length;
+        match splitter.next_start(&window[end..]) {
+            Some(next) => start = end + next,
+            None => break,
+        }
+    }
+    end
 }
 
 /// Returns the end of the last character within `limit`; `None` if the bytes before it are not text.
@@ -178,7 +218,53 @@ mod tests {
         assert!(preview(b"", 1, None, Escaping::Never).is_err());
     }
 
+    fn lines_end(data: &str, max_bytes: usize, delimiter: Option<u8>) -> usize {
+        preview_lines(data.as_bytes(), max_bytes as u64, None, Escaping::Once, delimiter).unwrap().unwrap()
+    }
+
+    #[test]
+    fn rows_may_have_line_breaks_inside() {
+        let text = "id,text\r\n1,\"a\nb\"\r\n2,\"c\nd\"\r\n";
+        let shown = |max, delimiter| &text[..lines_end(text, max, delimiter)];
+        assert_eq!(shown(text.len() - 3, Some(b',')), "id,text\r\n1,\"a\nb\"");
+        assert_eq!(shown(text.len() - 3, None), "id,text\r\n1,\"a\nb\"\r\n2,\"c");
+        assert_eq!(shown(text.len(), None), text);
+        assert_eq!(shown(8, Some(b',')), "id,text");
+        // Nothing but a long line, or little before one.
+        assert_eq!(shown(6, Some(b',')), "id,tex");
+        let long = format!("a\n{}", "b".repeat(100));
+        assert_eq!(lines_end(&long, 50, None), 50);
+    }
+
     proptest! {
+        #[test]
+        fn lines_are_whole_or_fill_less_than_half(text in "[ab\r\né,\"]{0,60}", is_row in any::<bool>()) {
+            for max in 0..text.len() + 2 {
+                let end = preview_end(text.as_bytes(), max).unwrap();
+                let is_end = |at: usize| match is_row {
+                    // Rows end where Python's rules for quotes say so: compare with a splitter of the whole text.
+                    true => {
+                        let mut splitter = RowSplitter::new(b',');
+                        let (mut pos, mut ends) = (0, Vec::new());
+                        while let Some(length) = splitter.row_end(&text.as_bytes()[pos..]) {
+                            ends.push(pos + length);
+                            match splitter.next_start(&text.as_bytes()[pos + length..]) {
+                                Some(next) => pos += length + next,
+                                None => break,
+                            }
+                        }
+                        ends.contains(&at)
+                    }
+                    false => text[at..].starts_with('\n'),
+                };
+                let delimiter = is_row.then_some(b',');
+                let naive = (1..=end).rev().filter(|&at| text.is_char_boundary(at)).find(|&at| is_end(at));
+                let naive = naive.map(|at| at - usize::from(text[..at].ends_with('\r')));
+                let naive = naive.filter(|&at| at >= end.div_ceil(2) && end < text.len()).unwrap_or(end);
+                prop_assert_eq!(lines_end(&text, max, delimiter), naive, "{:?} to {}", text, max);
+            }
+        }
+
         #[test]
         fn matches_trying_every_prefix(text in clustered_text(), around in 0..400_usize) {
             let data = text.as_bytes();

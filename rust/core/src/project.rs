@@ -102,7 +102,7 @@ impl Fields {
 }
 
 /// Returns the key paths that a field may stand for.
-fn paths(field: &str) -> Result<Vec<Vec<String>>> {
+pub(crate) fn paths(field: &str) -> Result<Vec<Vec<String>>> {
     let reject = |reason| Error::argument(format!("field {} {reason}", quote(field)));
     let paths = if field.starts_with('/') {
         let pointer = Pointer::parse(field).map_err(|_| {

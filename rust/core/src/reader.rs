@@ -94,6 +94,14 @@ impl<'a> Reader<'a> {
         Ok(is_next)
     }
 
+    /// Takes `bytes` if they are next.
+    #[inline]
+    pub(crate) fn take_all(&mut self, bytes: &[u8]) -> bool {
+        let is_next = self.data[self.pos..].starts_with(bytes);
+        self.pos += if is_next { bytes.len() } else { 0 };
+        is_next
+    }
+
     /// Returns the kind of the next value, without taking any of it.
     pub(crate) fn kind(&mut self) -> Result<Kind> {
         let first = self.peek()?;

@@ -5,7 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use forebay_core::index::{index_items, index_lines};
+use forebay_core::index::{Kind, index_items, index_lines};
 use forebay_core::pointer::{Pointer, locate};
 use forebay_core::search::{Options, Pattern, search};
 use forebay_core::truncate::{Limits, truncate};
@@ -79,6 +79,19 @@ fn an_index_is_a_thousandth_of_its_payload() {
         let peak_bytes = peak(|| index_items(&data, Some("/items"), validate).unwrap());
         assert!(peak_bytes < SIZE / 1000, "{peak_bytes} bytes with a path, validate: {validate}");
     }
+    let map =
+        String::from_utf8(data.clone()).unwrap().replace("[{", "{\"k\":{").replace(",\n{", ",\n\"k\":{");
+    let map = map.replace("]}", "}}").into_bytes();
+    for path in [None, Some("/items")] {
+        let index = index_items(&map, path, true).unwrap();
+        assert_eq!(
+            (index.kind(), index.len()),
+            (Some(Kind::Map), index_items(&data, None, true).unwrap().len())
+        );
+        let peak_bytes = peak(|| index_items(&map, path, true).unwrap());
+        // The last entry is kept, to be read again if it turns out to be large.
+        assert!(peak_bytes < SIZE / 1000 + (16 << 10), "{peak_bytes} bytes for a map at {path:?}");
+    }
     let peak_bytes = peak(|| index_lines(&data));
     assert!(peak_bytes < SIZE / 1000, "{peak_bytes} bytes for lines");
 }
@@ -106,7 +119,7 @@ fn spans_need_almost_no_memory() {
 #[test]
 fn a_search_needs_memory_for_its_matches_only() {
     let data = payload();
-    let options = Options { start: 0, limit: 10, context: 80 };
+    let options = Options { offset: 0, limit: 10, context: 80, paths: false };
     for pattern in [Pattern::literal("nowhere", false).unwrap(), Pattern::literal("lorem", false).unwrap()] {
         let peak_bytes = peak(|| search(&data, &pattern, options, None).unwrap());
         assert!(peak_bytes < 16 << 10, "{peak_bytes} bytes");

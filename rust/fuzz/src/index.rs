@@ -1,9 +1,10 @@
-//! Indexing: compared with itself in pieces, and with the lengths that serde_json finds.
+//! Indexing: compared with itself in pieces, with the lengths that serde_json finds, and with a choice of the main
+//! collection that reads every value.
 
 use forebay_core::index::{ItemIndex, ItemIndexer, index_items, index_lines};
 use serde_json::Value;
 
-use crate::{Input, oracle};
+use crate::{Input, collections, oracle};
 
 pub fn compare(Input { knobs, data }: Input<'_>) {
     let step = usize::from(knobs[0]) + 1;
@@ -41,17 +42,26 @@ fn check_items(data: &[u8], index: &ItemIndex) {
         return;
     }
     let Some(value) = oracle::parse(data) else { return };
-    let array = index.path().map(|path| value.pointer(path).expect("the path leads somewhere"));
-    match array {
-        Some(Value::Array(items)) => {
-            assert_eq!(index.len(), items.len() as u64, "items at {:?}", index.path());
-            // The span is that of the array, so it has the same value as the pointer.
-            let span = index.start() as usize..index.end() as usize;
-            assert_eq!(oracle::parse(&data[span]).as_ref(), array);
-        }
+    let main = collections::find_main(data).map(|span| (span.start as u64, span.end as u64));
+    assert_eq!(index.kind().map(|_| (index.start(), index.end())), main, "the main collection");
+    let items = index.path().map(|path| value.pointer(path).expect("the path leads somewhere"));
+    let len = match items {
+        Some(Value::Array(items)) => items.len(),
+        Some(Value::Object(members)) => members.len(),
         Some(other) => panic!("items in {other}"),
-        None => assert!(index.is_empty() && !value.is_array(), "no items in {value}"),
-    }
+        None => return assert!(index.is_empty() && !value.is_array(), "no items in {value}"),
+    };
+    assert_eq!(index.len(), len as u64, "items at {:?}", index.path());
+    // The span is that of the collection, so it has the same value as the pointer.
+    let span = index.start() as usize..index.end() as usize;
+    assert_eq!(oracle::parse(&data[span]).as_ref(), items);
+    check_path(data, index, items);
+}
+
+/// Checks that the collection at a path has the items of the main one.
+fn check_path(data: &[u8], index: &ItemIndex, items: Option<&Value>) {
+    let again = index_items(data, index.path(), false).expect("the path leads to items");
+    assert_eq!(&again, index, "items of {items:?}");
 }
 
 fn check_lines(data: &[u8]) {

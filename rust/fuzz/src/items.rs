@@ -2,9 +2,9 @@
 //! no more than their span.
 
 use forebay_core::{ItemIndex, ItemPage, Range, index_items, read_items};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::{Input, oracle};
+use crate::{Input, collections, oracle};
 
 /// Smallest budget of a page.
 const MIN_BYTES: usize = 15;
@@ -44,7 +44,9 @@ fn check_content(data: &[u8], page: &ItemPage, items: &[Value]) {
         None => assert_eq!(oracle::parse(&page.content), Some(Value::from(items))),
         Some(cut) => {
             let start = cut.byte_offset as usize;
-            assert_eq!(oracle::parse(&data[start..start + cut.size_bytes as usize]).as_ref(), items.first());
+            let whole = oracle::parse(&data[start..start + cut.size_bytes as usize]).expect("a whole value");
+            let whole = page.truncated_key.as_ref().map_or(whole.clone(), |key| map_item(key, &whole));
+            assert_eq!(Some(&whole), items.first());
         }
     }
 }
@@ -61,10 +63,25 @@ fn items(data: &[u8], index: &ItemIndex) -> Option<Vec<Value>> {
         return oracle::rows(data)?.into_iter().map(oracle::parse).collect();
     }
     let value = oracle::parse(data)?;
-    Some(index.path().map_or_else(Vec::new, |path| {
-        let array = value.pointer(path).and_then(Value::as_array);
-        array.expect("the path leads to an array").clone()
-    }))
+    Some(match index.path().and_then(|path| value.pointer(path)) {
+        Some(Value::Array(items)) => items.clone(),
+        Some(Value::Object(members)) => {
+            let keys = collections::keys(&data[index.start() as usize..index.end() as usize]);
+            let keys = keys.into_iter().map(|key| serde_json::from_slice(key).expect("a key"));
+            keys.map(|key: String| map_item(&key, &members[&key])).collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// Returns an entry of a map as an item.
+fn map_item(key: &str, value: &Value) -> Value {
+    let mut item = Map::from_iter([("_key".to_owned(), Value::from(key))]);
+    match value {
+        Value::Object(members) if !members.contains_key("_key") => item.extend(members.clone()),
+        _ => _ = item.insert("_value".to_owned(), value.clone()),
+    }
+    Value::Object(item)
 }
 
 /// Checks that what is not JSON gives an error or pages within the budget, and that the pages end.

@@ -3,12 +3,15 @@
 //! A target panics if they differ. To add one, write a module with `compare`, list it in [`TARGETS`] and add
 //! a file to `fuzz_targets/`.
 
+pub mod collections;
+pub mod filter;
 pub mod index;
 pub mod items;
 pub mod message;
 pub mod oracle;
 pub mod outline;
 pub mod pages;
+pub mod patch;
 pub mod pointer;
 pub mod preview;
 pub mod project;
@@ -47,12 +50,14 @@ impl<'a> Input<'a> {
 /// A target's name and its function.
 pub type Target = (&'static str, fn(Input<'_>));
 
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 14] = [
+    ("filter", filter::compare),
     ("index", index::compare),
     ("items", items::compare),
     ("message", message::compare),
     ("outline", outline::compare),
     ("pages", pages::compare),
+    ("patch", patch::compare),
     ("pointer", pointer::compare),
     ("preview", preview::compare),
     ("project", project::compare),

@@ -52,10 +52,10 @@ const TOKENS: [&str; 26] = [
     "nul", "-", ".", "e+", "01", "...", "/", "~1", "漢", "\u{feff}",
 ];
 
-/// Generates a payload: a document, NDJSON or a log; sometimes longer than a block of the index.
+/// Generates a payload: a document, a map, NDJSON or a log; sometimes longer than a block of the index.
 pub fn payload(random: &mut Random) -> Vec<u8> {
     let mut text = String::new();
-    match random.below(8) {
+    match random.below(9) {
         0 => repeat(random, "\n", log_line, &mut text),
         1 => repeat(random, "\n", |random, out| value(random, 2, false, out), &mut text),
         2 => {
@@ -67,6 +67,13 @@ pub fn payload(random: &mut Random) -> Vec<u8> {
             text.push('[');
             repeat(random, ",", |random, out| value(random, 2, true, out), &mut text);
             text.push(']');
+        }
+        4 => {
+            let close = if random.below(2) == 0 { "" } else { "}" };
+            text.push_str(if close.is_empty() { "{" } else { "{\"meta\":[1],\"items\":{" });
+            repeat(random, ",", entry, &mut text);
+            text.push('}');
+            text.push_str(close);
         }
         _ => value(random, 5, true, &mut text),
     }
@@ -109,6 +116,31 @@ fn repeat(random: &mut Random, separator: &str, item: impl Fn(&mut Random, &mut 
             out.push_str(separator);
         }
         item(random, out);
+    }
+}
+
+/// Generates an entry of a map. Most values are objects with some of a few keys; now and then one is large.
+fn entry(random: &mut Random, out: &mut String) {
+    space(random, true, out);
+    out.push_str(&format!("\"{}{}\":", random.pick(&TEXTS), random.next()));
+    match random.below(300) {
+        0 => value(random, 3, true, out),
+        1 => {
+            out.push_str("{\"id\":{\"a\":[");
+            out.push_str(&"[1,\"]\"],".repeat(random.below(40_000)));
+            out.push_str("1]}}");
+        }
+        _ => {
+            out.push('{');
+            for (number, key) in ["id", "name", "a"].into_iter().enumerate() {
+                if number == 0 || random.below(2) == 0 {
+                    out.push_str(if number == 0 { "" } else { "," });
+                    out.push_str(&format!("\"{key}\":"));
+                    value(random, 1, true, out);
+                }
+            }
+            out.push('}');
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Previews: their sizes are compared with the escaping of serde_json.
 
-use forebay_core::{Escaping, preview};
+use forebay_core::{Escaping, index_items, preview, preview_items, preview_lines};
+
+use serde_json::Value;
 
 use crate::Input;
 
@@ -10,10 +12,14 @@ pub fn compare(input: Input<'_>) {
     let max_escaped = (knobs[2] % 2 == 1).then(|| data.len() as u64 * u64::from(knobs[3]) / 64);
     let twice = knobs[2] & 2 != 0;
     let escaping = if twice { Escaping::Twice } else { Escaping::Once };
+    compare_items(data, max_bytes, max_escaped, twice);
     let Some(end) = preview(data, max_bytes, max_escaped, escaping).expect("the arguments are right") else {
         check_binary(data, max_bytes, max_escaped);
         return;
     };
+    let lines = preview_lines(data, max_bytes, max_escaped, escaping, (knobs[2] & 4 != 0).then_some(b','));
+    let lines = lines.expect("the arguments are right").expect("text");
+    assert!(lines <= end && (2 * lines >= end || end == 0), "{lines} of {end}");
     let text = std::str::from_utf8(&data[..end]).expect("whole characters");
     assert!(end as u64 <= max_bytes);
     assert!(!text.contains('\0'));
@@ -22,6 +28,21 @@ pub fn compare(input: Input<'_>) {
     assert!(max_escaped.is_none_or(|max| size <= max), "{size} escaped bytes within {max_escaped:?}");
     if max_bytes >= data.len() as u64 && max_escaped.is_none() {
         assert_eq!(end, data.len(), "what fits is its own preview");
+    }
+}
+
+/// Compares the items in a preview with those that serde_json reads.
+fn compare_items(data: &[u8], max_bytes: u64, max_escaped: Option<u64>, twice: bool) {
+    let Ok(index) = index_items(data, Some(""), true) else { return };
+    let Ok(Value::Array(items)) = serde_json::from_slice::<Value>(data) else { return };
+    let escaping = if twice { Escaping::Twice } else { Escaping::Once };
+    let shown =
+        preview_items(data, Some(index.start()), max_bytes, max_escaped, escaping).expect("valid JSON");
+    assert!(shown.len() as u64 <= max_bytes);
+    assert!(max_escaped.is_none_or(|max| escaped_len(&shown, twice) <= max));
+    if !shown.is_empty() {
+        let found: Vec<Value> = serde_json::from_str(&shown).expect("an array");
+        assert!(found.len() == 1 || items.starts_with(&found), "{shown}");
     }
 }
 

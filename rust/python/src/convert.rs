@@ -23,11 +23,11 @@ macro_rules! converters {
 }
 
 converters! {
-    int -> i64: base context escape_levels head limit max_array_items max_bytes max_depth max_object_keys
-        max_string_chars offset start tail;
-    optional_int -> Option<i64>: last max_escaped_bytes;
-    text -> &'a str: pattern pointer;
-    optional_text -> Option<&'a str>: path rows;
+    int -> i64: base block context escape_levels head limit max_array_items max_bytes max_depth max_object_keys
+        max_string_chars offset skip tail;
+    optional_int -> Option<i64>: items_start last max_escaped_bytes;
+    text -> &'a str: conditions mode pattern pointer;
+    optional_text -> Option<&'a str>: path rows whole;
 }
 
 /// Converts an integer of any size. Beyond 64 bits it becomes the largest or smallest 64-bit integer.

@@ -8,7 +8,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{int, optional_text, page_range, repr};
+use crate::convert::{int, optional_text, page_range, repr, to_u64, to_usize};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
@@ -30,6 +30,40 @@ impl Span {
     fn __repr__(&self) -> String {
         let Self { start, end, first, count } = self;
         format!("Span(start={start}, end={end}, first={first}, count={count})")
+    }
+}
+
+/// A part of a payload, `data[start:end]`, that holds whole items: some blocks of its index.
+#[pyclass(frozen, get_all, module = "forebay._core")]
+pub struct Chunk {
+    /// Offset of the first byte, which begins an item.
+    start: u64,
+    /// Offset after the last byte.
+    end: u64,
+    /// Number of the first item.
+    first: u64,
+    /// How many items the chunk holds.
+    count: u64,
+    /// Number of the first block.
+    block: usize,
+    /// How many blocks the chunk has.
+    block_count: usize,
+}
+
+impl Chunk {
+    pub fn to_core(&self) -> index::Chunk {
+        let &Self { start, end, first, count, block, block_count } = self;
+        index::Chunk { start, end, first, count, block, block_count }
+    }
+}
+
+#[pymethods]
+impl Chunk {
+    fn __repr__(&self) -> String {
+        let Self { start, end, first, count, block, block_count } = self;
+        format!(
+            "Chunk(start={start}, end={end}, first={first}, count={count}, block={block}, block_count={block_count})"
+        )
     }
 }
 
@@ -65,7 +99,7 @@ impl ItemIndex {
         usize::try_from(self.0.len()).unwrap_or(usize::MAX)
     }
 
-    /// Kind of items: "array", "ndjson", "lines", "csv" or "tsv"; `None` if the payload has no items.
+    /// Kind of items: "array", "map", "ndjson", "lines", "csv" or "tsv"; `None` if the payload has no items.
     #[getter]
     fn kind(&self) -> Option<&'static str> {
         self.0.kind().map(|kind| match kind {
@@ -74,6 +108,7 @@ impl ItemIndex {
             Kind::Lines => "lines",
             Kind::Csv => "csv",
             Kind::Tsv => "tsv",
+            Kind::Map => "map",
         })
     }
 
@@ -83,19 +118,19 @@ impl ItemIndex {
         self.0.column_names()
     }
 
-    /// JSON Pointer of the items' array; `""` for a top-level array, NDJSON and rows.
+    /// JSON Pointer of the items' array or map; `""` if it is the whole document, and for NDJSON and rows.
     #[getter]
     fn path(&self) -> Option<&str> {
         self.0.path()
     }
 
-    /// Offset of the array's opening bracket or of the first line; 0 for rows.
+    /// Offset of the array's or map's opening bracket, or of the first line; 0 for rows.
     #[getter]
     fn start(&self) -> u64 {
         self.0.start()
     }
 
-    /// Offset after the array's closing bracket, or after the last line.
+    /// Offset after the array's or map's closing bracket, or after the last line.
     #[getter]
     fn end(&self) -> u64 {
         self.0.end()
@@ -109,6 +144,25 @@ impl ItemIndex {
     ) -> Result<Span, CoreError> {
         let index::Span { start, end, first, count } = self.0.span(page_range(offset, limit, None)?);
         Ok(Span { start, end, first, count })
+    }
+
+    /// Return the chunk that begins with block number `block`, or `None` after the last block.
+    ///
+    /// It has as many blocks as fit into `max_bytes`, but at least one.
+    fn chunk(
+        &self,
+        #[pyo3(from_py_with = int::block)] block: i64,
+        #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
+    ) -> Result<Option<Chunk>, CoreError> {
+        let chunk = self.0.chunk(to_usize("block", block)?, to_u64("max_bytes", max_bytes)?);
+        Ok(chunk.map(|index::Chunk { start, end, first, count, block, block_count }| Chunk {
+            start,
+            end,
+            first,
+            count,
+            block,
+            block_count,
+        }))
     }
 
     fn __repr__(&self) -> String {
@@ -164,10 +218,10 @@ fn finished_error() -> Error {
     Error { kind: ErrorKind::InvalidArgument(why.to_owned()), index: 0 }
 }
 
-/// Index the items of a top-level array, of the array at `path` (a JSON Pointer), or of NDJSON.
+/// Index the items of a top-level array, of the array or object at `path` (a JSON Pointer), or of NDJSON.
 ///
-/// Without a `path`, the items of an object are those of its *main* array: the one with the most bytes, at
-/// most four keys deep. `validate=True` checks the whole payload against RFC 8259 and raises `InvalidJSON`.
+/// Without a `path`, the items of an object are those of its *main* collection: the array or map of like values with
+/// the most bytes, at most four keys deep. `validate=True` checks the whole payload against RFC 8259 and raises `InvalidJSON`.
 #[pyfunction]
 #[pyo3(signature = (data, path = None, *, validate = true))]
 pub fn index_items(

@@ -13,7 +13,8 @@ use crate::payload::Payload;
 /// A page of whole items within a byte budget.
 #[pyclass(frozen, get_all, module = "forebay._core")]
 pub struct ItemPage {
-    /// A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings.
+    /// A JSON array of the items, each copied verbatim. A row of CSV or TSV is an object of strings, an entry of a
+    /// map an object with the key as `_key`.
     content: Py<PyBytes>,
     /// Number of the first item returned.
     offset: u64,
@@ -29,6 +30,8 @@ pub struct ItemPage {
     end: u64,
     /// The item that alone exceeded the budget, if there is one.
     truncated: Py<PyList>,
+    /// Key of the truncated item, if it is an entry of a map and its key is text (has no lone surrogate).
+    truncated_key: Option<String>,
 }
 
 #[pymethods]
@@ -72,5 +75,6 @@ pub fn read_items(
         start: page.start,
         end: page.end,
         truncated: PyList::new(py, page.truncated.map(Cut::from))?.unbind(),
+        truncated_key: page.truncated_key,
     })
 }

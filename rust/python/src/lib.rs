@@ -2,12 +2,16 @@
 
 mod convert;
 mod error;
+mod export;
+mod feed;
+mod filter;
 mod index;
 mod items;
 mod lines;
 mod message;
 mod outline;
 mod page;
+mod patch;
 mod payload;
 mod pointer;
 mod preview;
@@ -24,7 +28,13 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use super::index::{ItemIndex, ItemIndexer, Span, index_items, index_lines};
+    use super::export::{csv_columns, name_rows, to_csv, to_ndjson};
+    #[pymodule_export]
+    use super::feed::Feed;
+    #[pymodule_export]
+    use super::filter::{Filter, Selection};
+    #[pymodule_export]
+    use super::index::{Chunk, ItemIndex, ItemIndexer, Span, index_items, index_lines};
     #[pymodule_export]
     use super::items::{ItemPage, read_items};
     #[pymodule_export]
@@ -38,15 +48,17 @@ mod _core {
     #[pymodule_export]
     use super::page::Cut;
     #[pymodule_export]
+    use super::patch::patch;
+    #[pymodule_export]
     use super::pointer::{get, locate};
     #[pymodule_export]
-    use super::preview::preview;
+    use super::preview::{preview, preview_items};
     #[pymodule_export]
     use super::project::{has_fields, project};
     #[pymodule_export]
     use super::redact::{Redactor, replace_texts};
     #[pymodule_export]
-    use super::search::{Match, SearchResult, search};
+    use super::search::{LiteralCounter, Match, MatchCount, SearchResult, count_matches, search};
     #[pymodule_export]
     use super::survey::{Findings, Survey, checksum};
     #[pymodule_export]

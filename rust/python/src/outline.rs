@@ -9,14 +9,22 @@ use crate::payload::Payload;
 /// Return the shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`.
 ///
 /// The outline takes at most `max_bytes` (at least 8), and a larger budget never shows less. Only the values
-/// that are read are validated: the first 100 items of an array, 32 levels.
+/// that are read are validated: the first 100 items of an array, 32 levels. `items` is the start of an array
+/// and its number of items, if `data` has only the first of them.
 #[pyfunction]
-#[pyo3(signature = (data, max_bytes = 512))]
+#[pyo3(signature = (data, max_bytes = 512, *, items = None))]
 pub fn outline(
     py: Python<'_>,
     data: Payload,
     #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
+    items: Option<(u64, u64)>,
 ) -> PyResult<String> {
-    let outline = |data: &[u8]| forebay_core::outline(data, to_usize("max_bytes", max_bytes)?);
+    let outline = |data: &[u8]| {
+        let max_bytes = to_usize("max_bytes", max_bytes)?;
+        match items {
+            None => forebay_core::outline(data, max_bytes),
+            Some((start, count)) => forebay_core::outline_sample(data, max_bytes, start, count),
+        }
+    };
     Ok(data.detach(py, outline).map_err(CoreError::from)?)
 }

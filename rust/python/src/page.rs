@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 pub struct Cut {
     /// Number of the item or line.
     index: u64,
-    /// Full size of the item or line in bytes.
+    /// Full size of the item or line in bytes; of an entry of a map, the size of its value.
     size_bytes: u64,
     /// Offset to continue reading at: an item's first byte, or the byte after the shown part of a line.
     byte_offset: u64,

@@ -2,6 +2,7 @@
 
 use super::{BLOCK_BYTES, Entry, ItemIndex, Kind};
 use crate::scan::Isa;
+use crate::scan::nesting::{Nesting, Progress, Stop};
 use crate::scan::rows::Rows;
 
 /// Counts items, and records an entry for the first item of each block.
@@ -42,6 +43,29 @@ impl IndexBuilder {
 
     pub(super) fn add_count(&mut self, count: u64) {
         self.count += count;
+    }
+
+    /// Scans values inside an array or object, or some of them; the next call continues.
+    pub(super) fn scan_values(
+        &mut self,
+        nesting: &mut Nesting,
+        isa: Isa,
+        pos: u64,
+        bytes: &[u8],
+    ) -> Progress {
+        // A value begins right after its comma, so the comma of one that begins in the next block may be a byte
+        // before it.
+        let countable = self.countable(pos + 1, bytes.len());
+        if countable > 0 {
+            let progress = nesting.close(isa, &bytes[..countable]);
+            self.add_count(progress.commas);
+            return progress;
+        }
+        let progress = nesting.seek(isa, bytes, 1);
+        if progress.stop == Stop::Reached {
+            self.push(pos + progress.consumed as u64);
+        }
+        progress
     }
 
     /// Scans rows. Returns how many bytes were consumed; if none, the next call consumes some.

@@ -28,7 +28,7 @@ impl Counter {
     fn new(kind: Option<Kind>) -> Self {
         match (kind, kind.and_then(Kind::delimiter)) {
             (_, Some(delimiter)) => Self::Rows(RowSplitter::inside(delimiter)),
-            (Some(Kind::Array), _) => Self::Values(Nesting::inside()),
+            (Some(Kind::Array | Kind::Map), _) => Self::Values(Nesting::inside()),
             _ => Self::Lines(Rows::inside(kind == Some(Kind::Ndjson))),
         }
     }
@@ -51,13 +51,12 @@ impl<'a> ItemFinder<'a> {
     /// Returns the number of the item that the byte at `offset` belongs to; `None` outside the items. A comma
     /// belongs to the item before it.
     pub(crate) fn item_at(&mut self, offset: u64) -> Option<u64> {
-        let after = self.index.entries.partition_point(|entry| entry.offset <= offset);
-        let entry = self.index.entries[..after].last()?;
+        let entry = self.index.entry_at(offset)?;
         if offset >= self.index.end {
             return None;
         }
         if entry.offset >= self.at.offset {
-            self.at = *entry;
+            self.at = entry;
             self.counter = Counter::new(self.index.kind());
         }
         let skipped = usize::try_from(self.at.offset).ok()?..usize::try_from(offset).ok()?;
@@ -88,6 +87,22 @@ mod tests {
             for (number, item) in items.iter().enumerate() {
                 // The last item is followed by the bracket instead of a comma.
                 expected.extend(vec![Some(number as u64); item.len() + 1]);
+            }
+            expected.push(None);
+            let mut finder = ItemFinder::new(data.as_bytes(), &index);
+            for (offset, item) in expected.iter().enumerate().step_by(step) {
+                prop_assert_eq!(finder.item_at(offset as u64), *item, "{} of {}", offset, data);
+            }
+        }
+
+        #[test]
+        fn map_entries_end_after_their_comma(values in prop::collection::vec(prop_oneof![Just("1"), Just("[2, 3]"), Just(" \"a,b\" "), Just("{\"k,\": [0,0]}\n")], 1..40), step in 1..9_usize) {
+            let entries: Vec<String> = values.iter().map(|value| format!(" \"k,\\\"}}\" :{value}")).collect();
+            let data = format!("{{\"a\": {{{}}}}}", entries.join(","));
+            let index = index_items(data.as_bytes(), Some("/a"), true).unwrap();
+            let mut expected = vec![None; 7];
+            for (number, entry) in entries.iter().enumerate() {
+                expected.extend(vec![Some(number as u64); entry.len() + 1]);
             }
             expected.push(None);
             let mut finder = ItemFinder::new(data.as_bytes(), &index);

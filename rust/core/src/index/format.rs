@@ -18,6 +18,7 @@ impl ItemIndex {
             Some(Kind::Lines) => 3,
             Some(Kind::Csv) => 4,
             Some(Kind::Tsv) => 5,
+            Some(Kind::Map) => 6,
         });
         // The length is stored plus one; 0 means no path, which is not the same as the empty path.
         push_number(&mut out, self.path.as_ref().map_or(0, |path| path.len() as u64 + 1));
@@ -49,6 +50,7 @@ impl ItemIndex {
             3 => Some(Kind::Lines),
             4 => Some(Kind::Csv),
             5 => Some(Kind::Tsv),
+            6 => Some(Kind::Map),
             _ => return Err(Error::index("unknown kind")),
         };
         let path = match take_number(&mut rest)? {

@@ -18,7 +18,7 @@ pub struct ItemIndexer {
 }
 
 impl ItemIndexer {
-    /// Creates an indexer for the array at `path`, or for the main array if there is no path.
+    /// Creates an indexer for the array or object at `path`, or for the main collection if there is no path.
     ///
     /// # Errors
     /// `InvalidArgument` if `path` is not a JSON Pointer.
@@ -37,7 +37,7 @@ impl ItemIndexer {
         })
     }
 
-    /// Creates a validating indexer for the main array of a payload that is known to be UTF-8.
+    /// Creates a validating indexer for the main collection of a payload that is known to be UTF-8.
     pub(crate) fn for_utf8() -> Self {
         let isa = Isa::detect();
         Self { validator: Some(Validator::for_utf8(isa)), locator: Locator::new(None, isa) }
@@ -63,7 +63,7 @@ impl ItemIndexer {
     /// Returns the index of everything that was fed.
     ///
     /// # Errors
-    /// `InvalidJson` if the payload ends too early, `NoArray` if there is no array at the path.
+    /// `InvalidJson` if the payload ends too early, `NoItems` if there is no array or object at the path.
     pub fn finish(self) -> Result<ItemIndex> {
         if let Some(validator) = self.validator {
             validator.finish()?;
@@ -72,8 +72,8 @@ impl ItemIndexer {
     }
 }
 
-/// Indexes the items of a top-level array, of the array at `path`, of NDJSON, or of the main array of an
-/// object.
+/// Indexes the items of a top-level array, of the array or object at `path`, of NDJSON, or of the main collection of
+/// a document: its largest array or map of like values.
 ///
 /// # Errors
 /// Those of [`ItemIndexer`].

@@ -1,9 +1,17 @@
 //! Finds the items of a streamed payload, without validating its structure.
 //!
 //! Object keys are read byte by byte. Arrays are counted, and everything else is skipped, in blocks.
+//!
+//! The main collection is chosen among those that are at most four object keys deep and not inside an array: it is
+//! the one with the most bytes, the first of several. A collection is an array, or a map of like values (see
+//! [`Likeness`](super::likeness::Likeness)) that has no collection inside with more than half of its bytes.
+//!
+//! Once a map is large, its entries are counted in blocks, too. Only an entry that turns out to be large is read key by
+//! key, from its start: the collection inside may be the main one.
 
 use super::builder::IndexBuilder;
-use super::keys::Keys;
+use super::objects::OpenObjects;
+use super::tail::{MIN_MAP_BYTES, SEGMENT_BYTES, Tail};
 use super::{ItemIndex, Kind};
 use crate::error::{Error, Result};
 use crate::pointer::Pointer;
@@ -11,7 +19,7 @@ use crate::scan::Isa;
 use crate::scan::nesting::{Nesting, Stop};
 use crate::scan::rows::Rows;
 
-/// Maximum number of object keys on the path of the main array.
+/// Maximum number of object keys on the path of the main collection.
 const MAX_MAIN_DEPTH: usize = 4;
 
 #[derive(Debug, Clone)]
@@ -19,28 +27,33 @@ pub(super) struct Locator {
     isa: Isa,
     pos: u64,
     state: State,
-    /// Path of the requested array; `None` for the main one.
+    /// Path of the requested collection; `None` for the main one.
     pointer: Option<Pointer>,
     /// How many tokens of the pointer are matched.
     matched: usize,
-    keys: Keys,
+    objects: OpenObjects,
     /// Offset of the first top-level value.
     root: Option<u64>,
-    /// Items of the array that starts at `array`, the one being counted.
+    /// Items of the collection that starts at `start`, the one being counted.
     items: IndexBuilder,
-    array: u64,
+    start: u64,
+    kind: Kind,
+    /// The last bytes of the map whose entries are counted.
+    tail: Tail,
     found: Option<ItemIndex>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before a value. `wanted`: it may be or contain the requested array.
+    /// Before a value. `wanted`: it may be or contain the requested collection.
     Value {
         wanted: bool,
     },
-    /// After the opening bracket of an array whose items are counted.
+    /// After the opening bracket of a collection whose items are counted.
     FirstItem,
     Items(Nesting),
+    /// In a large map whose entries are counted.
+    Entries(Nesting),
     /// In an array on the pointer's path: this many commas before the item to enter.
     SeekItem(Nesting, u64),
     Key,
@@ -74,10 +87,12 @@ impl Locator {
             state: State::Value { wanted: true },
             pointer,
             matched: 0,
-            keys: Keys::default(),
+            objects: OpenObjects::default(),
             root: None,
             items: IndexBuilder::default(),
-            array: 0,
+            start: 0,
+            kind: Kind::Array,
+            tail: Tail::new(),
             found: None,
         }
     }
@@ -93,7 +108,7 @@ impl Locator {
 
     pub(super) fn finish(mut self) -> Result<ItemIndex> {
         let is_incomplete = match self.state {
-            State::Scalar | State::AfterRoot { .. } => self.keys.depth() > 0,
+            State::Scalar | State::AfterRoot { .. } => self.objects.depth() > 0,
             State::Rows(_) | State::Done => false,
             _ => true,
         };
@@ -108,7 +123,7 @@ impl Locator {
         match (self.found.take(), &self.pointer) {
             (Some(found), _) => Ok(found),
             (None, None) => Ok(ItemIndex::default()),
-            (None, Some(pointer)) => Err(Error::no_array(pointer.as_str())),
+            (None, Some(pointer)) => Err(Error::no_items(pointer.as_str())),
         }
     }
 
@@ -116,6 +131,7 @@ impl Locator {
     fn step(&mut self, bytes: &[u8]) -> usize {
         match self.state {
             State::Items(nesting) => self.count_items(nesting, bytes),
+            State::Entries(nesting) => self.count_entries(nesting, bytes),
             State::SkipValue(mut nesting) => {
                 let progress = nesting.close(self.isa, bytes);
                 self.state = State::SkipValue(nesting);
@@ -149,7 +165,7 @@ impl Locator {
             State::KeyText { escaped } => {
                 let text = text_end(escaped, bytes);
                 self.state = State::KeyText { escaped: text.escaped };
-                self.keys.push_text(&bytes[..text.len - usize::from(text.is_closed)]);
+                self.objects.push_key(&bytes[..text.len - usize::from(text.is_closed)]);
                 if text.is_closed {
                     self.end_key();
                 }
@@ -177,23 +193,29 @@ impl Locator {
     fn token(&mut self, byte: u8, pos: u64) -> usize {
         match (self.state, byte) {
             (State::Value { wanted }, _) => return self.begin_value(byte, wanted, pos),
-            (State::FirstItem, b']') => self.end_array(pos + 1),
+            (State::FirstItem, b']' | b'}') => self.end_counted(pos + 1),
             (State::FirstItem, _) => {
-                self.items.push(self.array + 1);
+                self.items.push(self.start + 1);
                 self.state = State::Items(Nesting::inside());
                 return 0;
             }
             (State::Key, b'"') => {
-                self.keys.begin_text();
+                self.objects.begin_key();
                 self.state = State::KeyText { escaped: false };
             }
-            (State::Key | State::AfterMember, b'}') => {
-                self.keys.leave();
-                // An object on the pointer's path has ended without the key.
-                if self.follows_pointer() { self.state = State::Done } else { self.end_value() }
-            }
+            (State::Key | State::AfterMember, b'}') => self.end_object(pos + 1),
             (State::Colon { wanted }, b':') => self.state = State::Value { wanted },
-            (State::AfterMember, b',') => self.state = State::Key,
+            (State::AfterMember, b',') => {
+                self.state = State::Key;
+                if let Some(object) = self.objects.last_mut() {
+                    object.next_entry = pos + 1;
+                    if object.likeness.is_map() && pos - object.start >= MIN_MAP_BYTES {
+                        object.entries.push(pos + 1);
+                        self.tail.clear();
+                        self.state = State::Entries(Nesting::inside());
+                    }
+                }
+            }
             // Not JSON, which is for the validator to report.
             _ => {}
         }
@@ -207,14 +229,14 @@ impl Locator {
 
     fn begin_value(&mut self, first: u8, wanted: bool, pos: u64) -> usize {
         self.root.get_or_insert(pos);
-        let token = self.pointer.as_ref().and_then(|pointer| pointer.tokens().get(self.matched));
-        self.state = match first {
-            b'[' if wanted && token.is_none() => {
-                self.array = pos;
-                self.items.clear();
-                State::FirstItem
-            }
-            b'[' if wanted => match token.and_then(|token| token.index()) {
+        let depth = self.objects.depth();
+        let Some(pointer) = &self.pointer else {
+            self.state = self.begin_member(first, depth, pos);
+            return 1;
+        };
+        self.state = match (first, pointer.tokens().get(self.matched)) {
+            (b'[' | b'{', None) if wanted => self.begin_counting(first, pos),
+            (b'[', Some(token)) if wanted => match token.index() {
                 Some(index) => {
                     self.matched += 1;
                     if index == 0 {
@@ -225,28 +247,51 @@ impl Locator {
                 }
                 None => State::Done,
             },
-            b'{' if wanted
-                && (token.is_some() || self.pointer.is_none() && self.keys.depth() < MAX_MAIN_DEPTH) =>
-            {
-                self.keys.enter();
+            (b'{', Some(_)) if wanted => {
+                self.objects.enter(pos);
                 State::Key
             }
             _ if wanted && self.follows_pointer() => State::Done,
-            b'[' | b'{' => State::SkipValue(Nesting::inside()),
-            b'"' => State::Text { escaped: false },
-            // Any other byte starts a scalar, which may be that byte alone; the next step finds its end.
-            _ => State::Scalar,
+            _ => skip(first),
         };
         1
     }
 
+    /// Begins a value that may be or contain the main collection.
+    fn begin_member(&mut self, first: u8, depth: usize, pos: u64) -> State {
+        let mut is_compared = false;
+        if let Some(object) = self.objects.last_mut() {
+            object.likeness.begin_value(first);
+            is_compared = object.likeness.is_open();
+        }
+        match first {
+            b'[' if depth <= MAX_MAIN_DEPTH => self.begin_counting(first, pos),
+            // One level deeper, only the keys matter: they tell whether the object around them is a map.
+            b'{' if depth <= MAX_MAIN_DEPTH || depth == MAX_MAIN_DEPTH + 1 && is_compared => {
+                self.objects.enter(pos);
+                State::Key
+            }
+            _ => skip(first),
+        }
+    }
+
+    /// Begins a collection whose items are counted in blocks.
+    fn begin_counting(&mut self, first: u8, pos: u64) -> State {
+        (self.start, self.kind) = (pos, if first == b'[' { Kind::Array } else { Kind::Map });
+        self.items.clear();
+        State::FirstItem
+    }
+
     fn end_key(&mut self) {
         let wanted = match &self.pointer {
-            None => true,
+            None => {
+                self.objects.end_key();
+                true
+            }
             Some(pointer) => {
                 let token = pointer.tokens().get(self.matched);
                 let is_match =
-                    token.is_some_and(|token| self.keys.last().is_some_and(|key| token.matches_key(key)));
+                    token.is_some_and(|token| self.objects.key().is_some_and(|key| token.matches_key(key)));
                 self.matched += usize::from(is_match);
                 is_match
             }
@@ -255,45 +300,95 @@ impl Locator {
     }
 
     fn end_value(&mut self) {
-        self.state =
-            if self.keys.depth() == 0 { State::AfterRoot { newline: false } } else { State::AfterMember };
+        self.state = match self.objects.last_mut() {
+            Some(object) => {
+                object.likeness.end_value();
+                State::AfterMember
+            }
+            None => State::AfterRoot { newline: false },
+        };
+    }
+
+    /// Ends an object that was entered, and records it if it is a map and the largest collection so far.
+    fn end_object(&mut self, end: u64) {
+        if self.follows_pointer() {
+            // An object on the pointer's path has ended without the key.
+            self.state = State::Done;
+            return;
+        }
+        let Some(object) = self.objects.leave() else { return };
+        let (start, size, mut largest) = (object.start, end - object.start, object.largest_inside);
+        if object.likeness.is_map() && size / 2 >= largest {
+            let entries = std::mem::take(&mut object.entries);
+            if self.objects.depth() <= MAX_MAIN_DEPTH {
+                largest = size;
+                self.record(Kind::Map, entries, start, end);
+            }
+        }
+        if let Some(outer) = self.objects.last_mut() {
+            outer.largest_inside = outer.largest_inside.max(largest);
+        }
+        self.end_value();
     }
 
     fn count_items(&mut self, mut nesting: Nesting, bytes: &[u8]) -> usize {
-        // An item begins right after its comma, so the comma of one that begins in the next block may be a
-        // byte before it.
-        let countable = self.items.countable(self.pos + 1, bytes.len());
-        let progress = if countable > 0 {
-            let progress = nesting.close(self.isa, &bytes[..countable]);
-            self.items.add_count(progress.commas);
-            progress
-        } else {
-            let progress = nesting.seek(self.isa, bytes, 1);
-            if progress.stop == Stop::Reached {
-                self.items.push(self.pos + progress.consumed as u64);
-            }
-            progress
-        };
+        let progress = self.items.scan_values(&mut nesting, self.isa, self.pos, bytes);
         self.state = State::Items(nesting);
         if progress.stop == Stop::Closed {
-            self.end_array(self.pos + progress.consumed as u64);
+            self.end_counted(self.pos + progress.consumed as u64);
         }
         progress.consumed
     }
 
-    /// Records the array that ends here, if it is the requested one or the largest so far.
-    fn end_array(&mut self, end: u64) {
-        let is_better = self.found.as_ref().is_none_or(|best| end - self.array > best.end - best.start);
+    fn count_entries(&mut self, mut nesting: Nesting, bytes: &[u8]) -> usize {
+        let Some(object) = self.objects.last_mut() else { return bytes.len() };
+        let segment = usize::try_from(SEGMENT_BYTES - self.pos % SEGMENT_BYTES).unwrap_or(bytes.len());
+        let bytes = &bytes[..bytes.len().min(segment)];
+        let progress = object.entries.scan_values(&mut nesting, self.isa, self.pos, bytes);
+        self.state = State::Entries(nesting);
+        let end = self.pos + progress.consumed as u64;
+        if progress.stop == Stop::Closed {
+            self.end_object(end);
+            return progress.consumed;
+        }
+        self.tail.push(&bytes[..progress.consumed], progress.commas);
+        if end.is_multiple_of(SEGMENT_BYTES) {
+            self.tail.end_segment(nesting);
+            if let Some(entry) = self.tail.take_large_entry(self.isa) {
+                object.is_next_counted = true;
+                self.state = State::Key;
+                self.pos = end - entry.len() as u64;
+                self.feed(&entry);
+                self.pos -= progress.consumed as u64;
+            }
+        }
+        progress.consumed
+    }
+
+    /// Ends a collection whose items were counted.
+    fn end_counted(&mut self, end: u64) {
+        if let Some(object) = self.objects.last_mut() {
+            object.largest_inside = object.largest_inside.max(end - self.start);
+        }
+        let items = std::mem::take(&mut self.items);
+        self.items = self.record(self.kind, items, self.start, end);
+        if self.follows_pointer() { self.state = State::Done } else { self.end_value() }
+    }
+
+    /// Records a collection if it is the requested one, or the largest so far that has a path. Otherwise returns
+    /// the builder, whose memory is used again.
+    fn record(&mut self, kind: Kind, items: IndexBuilder, start: u64, end: u64) -> IndexBuilder {
+        let is_better = self.found.as_ref().is_none_or(|best| end - start > best.end - best.start);
         let path = match &self.pointer {
             Some(pointer) => Some(pointer.as_str().to_owned()),
-            None if is_better => self.keys.pointer(),
+            None if is_better => self.objects.pointer(),
             None => None,
         };
-        if path.is_some() {
-            let items = std::mem::take(&mut self.items);
-            self.found = Some(items.into_index(Kind::Array, path, self.array, end));
+        if path.is_none() {
+            return items;
         }
-        if self.follows_pointer() { self.state = State::Done } else { self.end_value() }
+        self.found = Some(items.into_index(kind, path, start, end));
+        IndexBuilder::default()
     }
 
     /// Handles what follows the first top-level value: another value on a new line makes both rows of NDJSON.
@@ -312,6 +407,16 @@ impl Locator {
             }
         }
         white.len()
+    }
+}
+
+/// Returns the state that skips a value.
+fn skip(first: u8) -> State {
+    match first {
+        b'[' | b'{' => State::SkipValue(Nesting::inside()),
+        b'"' => State::Text { escaped: false },
+        // Any other byte starts a scalar, which may be that byte alone; the next step finds its end.
+        _ => State::Scalar,
     }
 }
 

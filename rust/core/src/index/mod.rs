@@ -2,19 +2,24 @@
 //! items.
 
 mod builder;
+mod chunks;
 mod finder;
 mod format;
 mod indexer;
-mod keys;
+mod likeness;
 mod locator;
+mod objects;
+mod tail;
 
 use crate::csv::Columns;
 use crate::error::{Error, Result};
 use crate::range::Range;
 
+pub use chunks::Chunk;
 pub(crate) use finder::ItemFinder;
 pub(crate) use indexer::RowIndexer;
 pub use indexer::{ItemIndexer, LineIndexer, index_items, index_lines};
+pub(crate) use likeness::{MAP_OBJECTS, MAP_SCALARS};
 
 /// Bytes of the payload per entry.
 pub(crate) const BLOCK_BYTES: u64 = 64 * 1024;
@@ -32,6 +37,8 @@ pub enum Kind {
     Csv,
     /// A row of TSV, without the header.
     Tsv,
+    /// An entry of an object: its value with the key as `_key`.
+    Map,
 }
 
 impl Kind {
@@ -40,15 +47,15 @@ impl Kind {
         match self {
             Self::Csv => Some(b','),
             Self::Tsv => Some(b'\t'),
-            Self::Array | Self::Ndjson | Self::Lines => None,
+            Self::Array | Self::Map | Self::Ndjson | Self::Lines => None,
         }
     }
 }
 
 /// The first item of a block.
 ///
-/// An array item begins right after the bracket or comma before it, leading white space included; an NDJSON
-/// value begins at its first byte that is not white space; a line or row begins at its first byte.
+/// An item of an array or map begins right after the bracket or comma before it, leading white space included; an
+/// NDJSON value begins at its first byte that is not white space; a line or row begins at its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) offset: u64,
@@ -109,19 +116,30 @@ impl ItemIndex {
         self.kind == Some(Kind::Ndjson)
     }
 
-    /// Returns the JSON Pointer of the items' array; empty for a top-level array, NDJSON and rows.
+    /// Whether the items are values directly inside an array or object.
+    pub(crate) fn is_container(&self) -> bool {
+        matches!(self.kind, Some(Kind::Array | Kind::Map))
+    }
+
+    /// Whether the items are entries of an object.
+    pub(crate) fn is_map(&self) -> bool {
+        self.kind == Some(Kind::Map)
+    }
+
+    /// Returns the JSON Pointer of the items' array or map; empty if it is the whole document, and for NDJSON and
+    /// rows.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
 
-    /// Returns the offset of the array's opening bracket or of the first line; 0 for rows.
+    /// Returns the offset of the array's or map's opening bracket, or of the first line; 0 for rows.
     #[must_use]
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Returns the offset after the array's closing bracket, or after the last line.
+    /// Returns the offset after the array's or map's closing bracket, or after the last line.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end
@@ -160,6 +178,12 @@ impl ItemIndex {
         after.checked_sub(1).map_or(Entry { offset: self.start, number: 0 }, |last| self.entries[last])
     }
 
+    /// Returns the last entry at or before a byte.
+    pub(crate) fn entry_at(&self, offset: u64) -> Option<Entry> {
+        let after = self.entries.partition_point(|entry| entry.offset <= offset);
+        self.entries[..after].last().copied()
+    }
+
     /// Returns the first entry after an item.
     pub(crate) fn entry_after(&self, number: u64) -> Option<Entry> {
         let after = self.entries.partition_point(|entry| entry.number <= number);
@@ -185,7 +209,7 @@ impl ItemIndex {
         }
         let is_kind_right = match (self.kind, self.path.as_deref()) {
             (None, None) => self.end == 0 && self.count == 0,
-            (Some(Kind::Array), Some(_)) | (Some(Kind::Lines), None) => true,
+            (Some(Kind::Array | Kind::Map), Some(_)) | (Some(Kind::Lines), None) => true,
             (Some(Kind::Ndjson | Kind::Csv | Kind::Tsv), Some("")) => true,
             _ => false,
         };

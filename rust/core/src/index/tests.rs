@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::testing::json;
+use crate::testing::{json, maps};
 
 /// Reference: reads the whole payload byte by byte.
 mod naive {
@@ -12,6 +12,7 @@ mod naive {
     pub(super) struct Node {
         pub(super) start: usize,
         pub(super) end: usize,
+        pub(super) first: u8,
         pub(super) content: Content,
     }
 
@@ -19,7 +20,16 @@ mod naive {
         Scalar,
         /// Items, and where each begins: right after the bracket or comma before it.
         Array(Vec<(usize, Node)>),
-        Object(Vec<(String, Node)>),
+        Object(Vec<Member>),
+    }
+
+    /// An entry of an object, and where it begins: right after the brace or comma before it.
+    pub(super) struct Member {
+        pub(super) start: usize,
+        /// Without its quotes.
+        pub(super) raw_key: Vec<u8>,
+        pub(super) key: Option<String>,
+        pub(super) value: Node,
     }
 
     pub(super) fn skip_white(data: &[u8], mut at: usize) -> usize {
@@ -59,7 +69,12 @@ mod naive {
                     let key_end = text_end(data, key);
                     let node = read(data, skip_white(data, key_end) + 1);
                     let end = skip_white(data, node.end);
-                    members.push((serde_json::from_slice(&data[key..key_end]).unwrap(), node));
+                    members.push(Member {
+                        start: at,
+                        raw_key: data[key + 1..key_end - 1].to_vec(),
+                        key: serde_json::from_slice(&data[key..key_end]).ok(),
+                        value: node,
+                    });
                     at = end + usize::from(data[end] == b',');
                 }
                 at = skip_white(data, at) + 1;
@@ -78,39 +93,104 @@ mod naive {
                 Content::Scalar
             }
         };
-        Node { start, end: at, content }
+        Node { start, end: at, first: data[start], content }
     }
 
     fn escape(key: &str) -> String {
         key.replace('~', "~0").replace('/', "~1")
     }
 
-    /// Collects all arrays that object keys lead to.
-    pub(super) fn arrays<'a>(node: &'a Node, path: &str, depth: usize, found: &mut Vec<(String, &'a Node)>) {
+    type Collections<'a> = Vec<(Option<String>, &'a Node)>;
+
+    /// Returns the arrays and maps that at most four object keys lead to, each after those inside of it, with their
+    /// paths if they have one.
+    pub(super) fn collections<'a>(node: &'a Node, path: Option<&str>, depth: usize) -> Collections<'a> {
+        let mut found = Vec::new();
         match &node.content {
-            Content::Array(_) => found.push((path.to_owned(), node)),
-            Content::Object(members) if depth < 4 => {
-                for (key, member) in members {
-                    arrays(member, &format!("{path}/{}", escape(key)), depth + 1, found);
+            _ if depth > 4 => {}
+            Content::Scalar => {}
+            Content::Array(_) => found.push((path.map(str::to_owned), node)),
+            Content::Object(members) => {
+                for member in members {
+                    let key = member.key.as_ref().filter(|_| member.raw_key.len() <= 4096);
+                    let path = path.and_then(|path| Some(format!("{path}/{}", escape(key?))));
+                    found.extend(collections(&member.value, path.as_deref(), depth + 1));
+                }
+                let size = |node: &Node| node.end - node.start;
+                if is_map(members) && found.iter().all(|(_, inner)| 2 * size(inner) <= size(node)) {
+                    found.push((path.map(str::to_owned), node));
                 }
             }
-            _ => {}
         }
+        found
+    }
+
+    /// Whether the values of an object are alike.
+    fn is_map(members: &[Member]) -> bool {
+        let kind = |node: &Node| match (&node.content, node.first) {
+            (_, b'-') => b'0',
+            (_, b't') => b'f',
+            (_, digit) if digit.is_ascii_digit() => b'0',
+            (_, first) => first,
+        };
+        let values: Vec<&Node> =
+            members.iter().map(|member| &member.value).filter(|node| node.first != b'n').collect();
+        let Some(first) = values.first().map(|node| kind(node)) else { return false };
+        let needed = match first {
+            b'{' => 8,
+            b'[' => 32,
+            _ => 100,
+        };
+        let Some(values) = values.get(..needed) else { return false };
+        if values.iter().any(|node| kind(node) != first) {
+            return false;
+        }
+        let keys: Vec<Vec<&[u8]>> = values
+            .iter()
+            .map(|node| match &node.content {
+                Content::Object(members) => {
+                    let keys = members.iter().map(|member| &member.raw_key[..]);
+                    keys.filter(|key| key.len() <= 4096).take(32).collect()
+                }
+                _ => Vec::new(),
+            })
+            .collect();
+        let all = keys.concat();
+        let distinct: std::collections::HashSet<&[u8]> = all.iter().copied().collect();
+        4 * all.len() >= distinct.len() * needed
+    }
+
+    /// Returns the index of the main collection: the largest, the first of several.
+    pub(super) fn main(root: &Node) -> ItemIndex {
+        let mut best: Option<(String, &Node)> = None;
+        for (path, node) in collections(root, Some(""), 0) {
+            let is_better =
+                best.as_ref().is_none_or(|(_, best)| node.end - node.start > best.end - best.start);
+            if let (Some(path), true) = (path, is_better) {
+                best = Some((path, node));
+            }
+        }
+        best.map_or_else(ItemIndex::default, |(path, node)| index(node, &path).unwrap())
     }
 
     pub(super) fn find<'a>(node: &'a Node, tokens: &[String]) -> Option<&'a Node> {
         let Some((token, rest)) = tokens.split_first() else { return Some(node) };
         match &node.content {
             Content::Array(items) => find(&items.get(token.parse::<usize>().ok()?)?.1, rest),
-            Content::Object(members) => find(&members.iter().find(|(key, _)| key == token)?.1, rest),
+            Content::Object(members) => {
+                find(&members.iter().find(|member| member.key.as_ref() == Some(token))?.value, rest)
+            }
             Content::Scalar => None,
         }
     }
 
     pub(super) fn index(node: &Node, path: &str) -> Option<ItemIndex> {
-        let Content::Array(items) = &node.content else { return None };
-        let starts = items.iter().map(|(start, _)| *start);
-        Some(build(Kind::Array, Some(path), node.start, node.end, starts))
+        let (kind, starts): (_, Vec<usize>) = match &node.content {
+            Content::Scalar => return None,
+            Content::Array(items) => (Kind::Array, items.iter().map(|(start, _)| *start).collect()),
+            Content::Object(members) => (Kind::Map, members.iter().map(|member| member.start).collect()),
+        };
+        Some(build(kind, Some(path), node.start, node.end, starts.into_iter()))
     }
 
     pub(super) fn build(
@@ -198,14 +278,9 @@ fn cuts() -> impl Strategy<Value = Vec<usize>> {
 
 proptest! {
     #[test]
-    fn finds_the_main_array(value in json(), pretty in any::<bool>(), cuts in cuts()) {
+    fn finds_the_main_collection(value in prop_oneof![json(), maps()], pretty in any::<bool>(), cuts in cuts()) {
         let data = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
-        let root = naive::read(&data, 0);
-        let mut arrays = Vec::new();
-        naive::arrays(&root, "", 0, &mut arrays);
-        let largest = arrays.iter().map(|(_, node)| node.end - node.start).max();
-        let main = arrays.iter().find(|(_, node)| Some(node.end - node.start) == largest);
-        let expected = main.map_or_else(ItemIndex::default, |(path, node)| naive::index(node, path).unwrap());
+        let expected = naive::main(&naive::read(&data, 0));
         compare(&data, &cuts, None, &Ok(expected))?;
     }
 
@@ -236,7 +311,7 @@ proptest! {
         let root = naive::read(&data, 0);
         let expected = naive::find(&root, &tokens)
             .and_then(|node| naive::index(node, &path))
-            .ok_or_else(|| Error::no_array(&path));
+            .ok_or_else(|| Error::no_items(&path));
         compare(&data, &cuts, Some(&path), &expected)?;
     }
 
@@ -279,7 +354,7 @@ proptest! {
     /// Every index has exactly one encoding, so equal indexes are equal bytes.
     #[test]
     fn loaded_indexes_serialize_to_the_same_bytes(
-        which in 0..5_usize,
+        which in 0..6_usize,
         edits in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(vec![]), Just(vec![0x80, 0]), prop::collection::vec(any::<u8>(), 1..3)]), 1..4),
     ) {
         let lines = "x\n".repeat(100_000);
@@ -288,6 +363,7 @@ proptest! {
             1 => index_lines(b""),
             2 => index_lines(lines.as_bytes()),
             3 => index_items(b"1\n2\n", None, true).unwrap(),
+            4 => index_items(br#"{"a": {"b": 1, "c": 2}}"#, Some("/a"), true).unwrap(),
             _ => index_items(br#"{"a": {"b": [1, 2, 3]}}"#, None, true).unwrap(),
         };
         let mut bytes = index.to_bytes();
@@ -351,6 +427,57 @@ fn each_block_has_one_entry() {
         }
     }
     assert!(expected.to_bytes().len() < data.len() / 2000 + 32);
+}
+
+/// A map of `len` small entries, before, between and after which there are others.
+fn large_map(len: usize, others: &[String]) -> String {
+    let mut data = String::from("{");
+    for i in 0..len {
+        if let Some(other) =
+            others.get(i * others.len() / len).filter(|_| i * others.len() % len < others.len())
+        {
+            data.push_str(&format!("\"o,{i}\" : {other} ,"));
+        }
+        let text = "x\\\"}".repeat(i % 50);
+        data.push_str(&format!("\n\"k{i}\":{{\"id\": {i}, \"t\": [\"{text}\", {{}}]}},"));
+    }
+    data + "\"z\": null}"
+}
+
+#[test]
+fn entries_of_large_maps_are_counted() {
+    let array = |len: usize| format!("[{}]", vec!["{\"a\": [1, 2]}"; len].join(", "));
+    let map = |len: usize| large_map(len, &[]);
+    let text = |len: usize| format!("\"{}\"", "y,\\\\".repeat(len));
+    let inside = |value: String| format!("{{\"id\": {{\"b\": {value}}}, \"t\": {}}}", text(9));
+    let mut paths = Vec::new();
+    for others in [
+        vec![],
+        vec![text(40_000), "7".to_owned(), array(9_000), text(400_000)],
+        vec![inside(array(3_000)), inside(array(9_000)), inside(array(40_000)), inside(text(50_000))],
+        vec![inside(array(90_000)), inside(map(3_000))],
+        vec![map(1_000), inside(map(1_500)), inside(map(30_000)), inside(text(50_000))],
+        vec![inside(inside(map(30_000))), array(2_000)],
+    ] {
+        for len in [1_500, 6_000] {
+            for (open, close) in [("", ""), ("{\"n\": 1, \"at\": {\"x\": ", "}}")] {
+                let data = [open, &large_map(len, &others), close].concat().into_bytes();
+                let expected = naive::main(&naive::read(&data, 0));
+                paths.push(expected.path.clone().unwrap());
+                for isa in Isa::available() {
+                    for step in [data.len(), 1_000_003, 65_536, 32_768 + 3, 4_096, 997] {
+                        let cuts: Vec<_> = (0..data.len()).step_by(step).collect();
+                        let index = index_in_pieces(&data, &cuts, None, step == 65_536, isa);
+                        assert_eq!(index.as_ref(), Ok(&expected), "{isa:?} {step} {len}");
+                    }
+                }
+            }
+        }
+    }
+    // The map itself, and each kind of collection inside.
+    paths.sort();
+    paths.dedup();
+    assert!(paths.len() > 8, "{paths:?}");
 }
 
 #[test]
@@ -437,6 +564,10 @@ fn a_forged_index_is_rejected() {
     let too_large = [&b"hgi1\x01\x00"[..], &[0xff; 9], &[0x7f, 0, 0, 0]].concat();
     assert!(ItemIndex::from_bytes(&too_large).is_err());
 
+    let map = ItemIndex { kind: Some(Kind::Map), ..good.clone() };
+    assert_eq!(map.to_bytes()[..5], *b"hgi1\x06");
+    assert_eq!(ItemIndex::from_bytes(&map.to_bytes()).as_ref(), Ok(&map));
+    assert!(ItemIndex::from_bytes(&ItemIndex { path: None, ..map }.to_bytes()).is_err());
     let no_kind = ItemIndex { kind: None, ..good.clone() };
     let no_path = ItemIndex { path: None, ..good.clone() };
     let rows_inside = ItemIndex { kind: Some(Kind::Ndjson), path: Some("/a".to_owned()), ..good.clone() };

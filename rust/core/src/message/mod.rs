@@ -15,4 +15,5 @@ pub use compare::{only_member, same_json, same_text, text_matches, texts_match_i
 pub use dissect::{Dissection, Limits, dissect};
 pub use members::{items, members};
 pub use source::{Source, Value};
+pub(crate) use unescape::measure_escape;
 pub use unescape::{Unescaper, unescape};

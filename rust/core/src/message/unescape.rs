@@ -13,6 +13,19 @@ pub fn unescape(content: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Returns the length of the escape that `content` starts with, and of what [`unescape`] makes of it.
+pub(crate) fn measure_escape(content: &[u8]) -> (usize, usize) {
+    if let Some(&letter) = content.get(1)
+        && SHORT_ESCAPES[letter as usize] != 0
+    {
+        return (2, 1);
+    }
+    match decode_unicode(content, true) {
+        Escape::Decoded(len, character) => (len, encode(character, &mut [0; 4])),
+        Escape::Invalid | Escape::Incomplete => (1, 1),
+    }
+}
+
 /// [`unescape`] for content that arrives in pieces, cut anywhere.
 #[derive(Debug, Clone)]
 pub struct Unescaper {

@@ -31,16 +31,22 @@ pub const MIN_BYTES: usize = 8;
 ///
 /// Keys are revealed level by level, and in turns among siblings. A larger budget never shows less.
 pub fn outline(data: &[u8], max_bytes: usize) -> Result<String> {
-    outline_with(Isa::detect(), data, max_bytes)
+    outline_with(Isa::detect(), data, max_bytes, None)
 }
 
-fn outline_with(isa: Isa, data: &[u8], max_bytes: usize) -> Result<String> {
+/// Returns the shape of a document of which only the first items are known: the array or object at byte
+/// `items_start` has `item_count` items.
+pub fn outline_sample(data: &[u8], max_bytes: usize, items_start: u64, item_count: u64) -> Result<String> {
+    outline_with(Isa::detect(), data, max_bytes, Some((items_start, item_count)))
+}
+
+fn outline_with(isa: Isa, data: &[u8], max_bytes: usize, known: Option<(u64, u64)>) -> Result<String> {
     if max_bytes < MIN_BYTES {
         return Err(Error::argument(format!(
             "an outline needs at least {MIN_BYTES} bytes, e.g. max_bytes=512"
         )));
     }
-    let mut document = read::read(isa, data)?;
+    let mut document = read::read(isa, data, known)?;
     document.shape.find_maps();
     Ok(fit::fit(&document, max_bytes))
 }

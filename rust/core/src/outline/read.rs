@@ -27,10 +27,11 @@ pub(super) struct Document<'a> {
     pub(super) is_ndjson: bool,
 }
 
-pub(super) fn read(isa: Isa, data: &[u8]) -> Result<Document<'_>> {
+/// Reads a document. `known` is the start of an array or object and its number of items, if not all of them are in `data`.
+pub(super) fn read(isa: Isa, data: &[u8], known: Option<(u64, u64)>) -> Result<Document<'_>> {
     let mut reader = Reader::new(data, isa);
     let mut shape = Shape::default();
-    Merger::new(data).merge_value(&mut reader, &mut shape, 0)?;
+    Merger { known, ..Merger::new(data) }.merge_value(&mut reader, &mut shape, 0)?;
     let is_ndjson = is_first_line(&mut reader, data, isa)?;
     if is_ndjson {
         shape = Shape::default();
@@ -45,11 +46,13 @@ struct Merger<'a> {
     values: usize,
     /// How many fields there are in the whole tree.
     fields: usize,
+    /// Start and number of items of the array or object that has more items than the data.
+    known: Option<(u64, u64)>,
 }
 
 impl<'a> Merger<'a> {
     fn new(data: &'a [u8]) -> Self {
-        Self { data, values: 0, fields: 0 }
+        Self { data, values: 0, fields: 0, known: None }
     }
 
     fn merge_lines(&mut self, isa: Isa, shape: &mut Shape<'a>) -> Result<()> {
@@ -74,6 +77,7 @@ impl<'a> Merger<'a> {
         let may_enter = depth < MAX_DEPTH && self.values < MAX_VALUES;
         match reader.kind()? {
             Kind::Object => {
+                let known = self.known.filter(|(start, _)| *start == reader.pos() as u64);
                 reader.open();
                 let object = shape.object.get_or_insert_default();
                 object.count += 1;
@@ -83,9 +87,10 @@ impl<'a> Merger<'a> {
                     count_children(reader, b'}')?
                 };
                 object.is_cut |= !may_enter && keys > 0;
-                object.keys.add(keys);
+                object.keys.add(known.map_or(keys, |(_, count)| count));
             }
             Kind::Array => {
+                let known = self.known.filter(|(start, _)| *start == reader.pos() as u64);
                 reader.open();
                 let array = shape.array.get_or_insert_default();
                 let len = if may_enter {
@@ -93,7 +98,7 @@ impl<'a> Merger<'a> {
                 } else {
                     count_children(reader, b']')?
                 };
-                array.len.add(len);
+                array.len.add(known.map_or(len, |(_, count)| count));
             }
             // An outline shows no string contents, so they are not read.
             Kind::String => {

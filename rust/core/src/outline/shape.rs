@@ -3,15 +3,21 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use crate::index::{MAP_OBJECTS, MAP_SCALARS};
+
 /// Distinct keys that are recorded of one object.
 pub(super) const MAX_KEYS: usize = 256;
 
-/// An object with more keys than this is a map, if its values are similar.
-const MAP_KEYS: usize = 20;
+/// An object with as many keys is a map, if its values are similar.
+const MAP_KEYS: usize = 21;
 
-/// An object with more keys than this is a map, if its values are scalars of one type and only one such
-/// object was seen: a record of settings may look the same.
-const MAP_KEYS_OF_SCALARS: usize = 100;
+/// An object with as many keys is a map, if its values are similar objects and only one such object was seen. The
+/// items of a document are found by the same number.
+const MAP_KEYS_OF_OBJECTS: usize = MAP_OBJECTS as usize;
+
+/// An object with as many keys is a map, if its values are scalars of one type and only one such object was seen: a
+/// record of settings may look the same.
+const MAP_KEYS_OF_SCALARS: usize = MAP_SCALARS as usize;
 
 pub(super) const STR: u8 = 1;
 pub(super) const INT: u8 = 2;
@@ -113,14 +119,15 @@ impl<'a> Object<'a> {
             return false;
         }
         let kinds = self.fields.iter().fold(0, |kinds, field| kinds | field.shape.kinds());
-        let (is_alike, max_names) = match kinds {
+        let (is_alike, min_keys) = match kinds {
+            OBJECT if self.count == 1 => (self.has_similar_objects(), MAP_KEYS_OF_OBJECTS),
             OBJECT => (self.has_similar_objects(), MAP_KEYS),
             ARRAY => (true, MAP_KEYS),
             STR | FLOAT | BOOL if self.count > 1 => (true, MAP_KEYS),
             STR | FLOAT | BOOL => (true, MAP_KEYS_OF_SCALARS),
             _ => (false, 0),
         };
-        is_alike && self.fields.len() > max_names
+        is_alike && self.fields.len() >= min_keys
     }
 
     /// Whether the objects inside have, on average, at least a quarter of all their keys together.

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 fn run(data: &[u8], max_bytes: usize) -> Result<String> {
-    let all: Vec<_> = Isa::available().into_iter().map(|isa| outline_with(isa, data, max_bytes)).collect();
+    let all: Vec<_> =
+        Isa::available().into_iter().map(|isa| outline_with(isa, data, max_bytes, None)).collect();
     assert!(all.iter().all(|result| *result == all[0]), "{all:?}");
     outline(data, max_bytes)
 }
@@ -61,12 +62,14 @@ fn keys_that_are_data_make_a_map() {
     assert_eq!(full(r#"{"17": 1, "total": 2}"#), "{17: int, total: int}");
 
     let alike = |i| format!(r#""k{i}": {{"a": 1, "b": 2}}"#);
-    assert_eq!(full(&object(21, alike)), "{<k0>: {a: int, b: int}} ×21");
-    assert!(full(&object(20, alike)).starts_with("{k0: {a: int, b: int}, k1: "));
+    assert_eq!(full(&object(8, alike)), "{<k0>: {a: int, b: int}} ×8");
+    assert!(full(&object(7, alike)).starts_with("{k0: {a: int, b: int}, k1: "));
     assert!(full(&object(21, |i| format!(r#""k{i}": {{"a{i}": 1}}"#))).starts_with("{k0: {a0: int}, k1: "));
 
-    assert_eq!(full(&object(101, |i| format!(r#""k{i}": {i}"#))), "{<k0>: int} ×101");
-    assert!(full(&object(100, |i| format!(r#""k{i}": {i}"#))).starts_with("{k0: int, k1: int"));
+    assert_eq!(full(&object(21, |i| format!(r#""k{i}": [{i}]"#))), "{<k0>: [int] ×1} ×21");
+    assert!(full(&object(20, |i| format!(r#""k{i}": [{i}]"#))).starts_with("{k0: [int] ×1, k1: "));
+    assert_eq!(full(&object(100, |i| format!(r#""k{i}": {i}"#))), "{<k0>: int} ×100");
+    assert!(full(&object(99, |i| format!(r#""k{i}": {i}"#))).starts_with("{k0: int, k1: int"));
     let sparse: Vec<String> = (0..30).map(|i| format!(r#"{{"k{i}": 1}}"#)).collect();
     assert_eq!(full(&format!("[{}]", sparse.join(","))), "[{<k0>: int} ×1] ×30");
     let rows = vec![object(200, |i| format!(r#""k{i}": {i}"#)); 2];
@@ -109,6 +112,15 @@ fn counts_include_items_beyond_the_sample() {
 }
 
 #[test]
+fn a_sample_has_the_count_of_all_items() {
+    let data = br#"{"page": 1, "rows": [{"tags": [1]}, {"tags": []}], "total": 3}"#;
+    let expected = "{page: int, rows: [{tags: [int] \u{d7}0-1}] \u{d7}5000, total: int}";
+    assert_eq!(outline_sample(data, 512, 20, 5000).unwrap(), expected);
+    assert_eq!(outline_sample(br#"{"17": 1}"#, 512, 0, 9).unwrap(), "{<17>: int} \u{d7}9");
+    assert_eq!(outline_sample(b"[1]", 512, 0, 7).unwrap(), "[int] \u{d7}7");
+}
+
+#[test]
 fn a_large_array_leaves_a_share_to_later_fields() {
     let hundred = |item: &str| format!("[{}]", vec![item; 100].join(","));
     let data = format!(r#"{{"a": {}, "b": {{"c": 1}}}}"#, hundred(&hundred(&hundred("1"))));
@@ -139,7 +151,7 @@ fn hostile_shapes_stay_small() {
     let items: Vec<String> =
         (0..500).map(|i| format!(r#""o{i}": {}"#, object(200, |j| member(i * 200 + j)))).collect();
     let data = format!("{{{}}}", items.join(","));
-    let document = read::read(Isa::detect(), data.as_bytes()).unwrap();
+    let document = read::read(Isa::detect(), data.as_bytes(), None).unwrap();
     assert!(Layout::new(&document).steps().len() <= read::MAX_FIELDS);
 }
 
@@ -164,7 +176,7 @@ proptest! {
     #[test]
     fn sizes_match_the_rendered_text(value in documents()) {
         let data = value.to_string();
-        let mut document = read::read(Isa::detect(), data.as_bytes()).unwrap();
+        let mut document = read::read(Isa::detect(), data.as_bytes(), None).unwrap();
         document.shape.find_maps();
         let layout = Layout::new(&document);
         let steps = layout.steps();

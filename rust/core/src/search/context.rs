@@ -11,17 +11,24 @@ const MAX_MATCH_BYTES: usize = 256;
 /// Backslashes before a cut that are examined, so that no match costs more than its context.
 const MAX_BACKSLASHES: usize = 4096;
 
-/// Returns where the context starts, and its text: the match and up to `context` bytes on either side.
+/// Returns where the context starts, and its text: the match and up to `context` bytes on either side, within `bounds`,
+/// which must hold the match.
 ///
 /// The text is whole characters, and is cut neither inside a JSON escape nor inside an escaped surrogate
 /// pair, except where the match itself begins or ends there. It stops before bytes that are not UTF-8; `None`
 /// if the match itself is not. Only the first 256 bytes of a longer match are shown.
-pub(super) fn around(data: &[u8], at: &Range<usize>, context: usize) -> (usize, Option<String>) {
+pub(super) fn around(
+    data: &[u8],
+    at: &Range<usize>,
+    context: usize,
+    bounds: &Range<usize>,
+) -> (usize, Option<String>) {
+    let data = data.get(..bounds.end).unwrap_or(data);
     let shown = at.start..at.end.min(at.start.saturating_add(MAX_MATCH_BYTES));
     if !is_text(data.get(shown.clone()).unwrap_or_default(), shown.end < at.end) {
         return (at.start, None);
     }
-    let start = start_of_text(data, shown.start, context);
+    let start = start_of_text(data, shown.start, context.min(shown.start.saturating_sub(bounds.start)));
     let end = end_of_text(data, &shown, at.end, context);
     let text = data.get(start..end).and_then(|bytes| str::from_utf8(bytes).ok());
     (start, text.map(str::to_owned))
@@ -146,7 +153,7 @@ mod tests {
             for start in 0..data.len() {
                 for end in start + 1..=data.len() {
                     let at = start..end;
-                    prop_assert_eq!(around(&data, &at, context), naive(&data, &at, context), "{:?}", at);
+                    prop_assert_eq!(around(&data, &at, context, &(0..data.len())), naive(&data, &at, context), "{:?}", at);
                 }
             }
         }
@@ -157,7 +164,7 @@ mod tests {
             let filler = MAX_MATCH_BYTES - 20 + before;
             let data = [&b"x".repeat(filler), &data[..], &b"y".repeat(600)].concat();
             let at = 5..data.len() - 5;
-            let (start, text) = around(&data, &at, context);
+            let (start, text) = around(&data, &at, context, &(0..data.len()));
             let shown = at.start..at.start + MAX_MATCH_BYTES;
             if let Some(text) = &text {
                 prop_assert!(text.len() <= 5 + MAX_MATCH_BYTES + context);
@@ -169,8 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn stays_within_bounds() {
+        for start in 0..=3 {
+            for end in 4..=7 {
+                let expected = "abcdefg"[start..end].to_owned();
+                assert_eq!(around(b"abcdefg", &(3..4), 9, &(start..end)), (start, Some(expected)));
+            }
+        }
+    }
+
+    #[test]
     fn takes_any_context() {
-        assert_eq!(around(b"abc", &(1..2), usize::MAX), (0, Some("abc".to_owned())));
-        assert_eq!(around(b"abc", &(1..2), 0), (1, Some("b".to_owned())));
+        assert_eq!(around(b"abc", &(1..2), usize::MAX, &(0..3)), (0, Some("abc".to_owned())));
+        assert_eq!(around(b"abc", &(1..2), 0, &(0..3)), (1, Some("b".to_owned())));
     }
 }

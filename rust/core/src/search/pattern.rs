@@ -27,10 +27,20 @@ const MAX_COMPILED_BYTES: usize = 1 << 18;
 /// Size of the lazy DFA's cache: large enough that patterns over all of Unicode rarely fill it.
 const DFA_CACHE_BYTES: usize = 8 << 20;
 
+/// What a pattern is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The bytes of a payload.
+    Text,
+    /// The keys, strings, numbers and literals of JSON or NDJSON, each by itself and with its escapes decoded.
+    Values,
+}
+
 /// A literal or a regular expression, compiled.
 #[derive(Debug)]
 pub struct Pattern {
     engine: Engine,
+    pub(super) mode: Mode,
 }
 
 #[derive(Debug)]
@@ -46,17 +56,38 @@ impl Pattern {
             return Self::regex(&regex_syntax::escape(text), true);
         }
         reject_empty(text)?;
-        Ok(Self { engine: Engine::Literal(Box::new(Finder::new(text).into_owned())) })
+        let engine = Engine::Literal(Box::new(Finder::new(text).into_owned()));
+        Ok(Self { engine, mode: Mode::Text })
     }
 
     /// Compiles a regular expression. It has the syntax of the `regex` crate, except that `\w`, `\d`, `\s`
     /// and `\b` are ASCII and that `^` and `$` match at line ends. Bytes that are not UTF-8 match nothing but
     /// `(?-u)` sets.
     pub fn regex(text: &str, ignore_case: bool) -> Result<Self> {
+        Self::compile_regex(text, ignore_case, Mode::Text)
+    }
+
+    /// Compiles a literal or regular expression for the values of JSON. `^` and `$` match at the ends of a value.
+    pub fn in_values(text: &str, is_regex: bool, ignore_case: bool) -> Result<Self> {
+        if is_regex {
+            return Self::compile_regex(text, ignore_case, Mode::Values);
+        }
+        Ok(Self { mode: Mode::Values, ..Self::literal(text, ignore_case)? })
+    }
+
+    fn compile_regex(text: &str, ignore_case: bool, mode: Mode) -> Result<Self> {
         reject_empty(text)?;
-        let hir = parse(text, ignore_case)?;
+        let hir = parse(text, ignore_case, mode)?;
         let prefilter = Prefilter::new(&hir, text.len());
-        Ok(Self { engine: Engine::Regex { regex: compile(&hir)?, prefilter } })
+        Ok(Self { engine: Engine::Regex { regex: compile(&hir)?, prefilter }, mode })
+    }
+
+    /// Returns the literal; `None` for a regular expression.
+    pub(super) fn literal_finder(&self) -> Option<&Finder<'static>> {
+        match &self.engine {
+            Engine::Literal(finder) => Some(finder),
+            Engine::Regex { .. } => None,
+        }
     }
 
     /// Returns a searcher for many small texts.
@@ -69,7 +100,8 @@ impl Pattern {
         }
     }
 
-    /// Returns the matches from `start` on: leftmost first, then by preference, none of them empty.
+    /// Returns the matches in the bytes of a payload from `start` on: leftmost first, then by preference, none of them
+    /// empty.
     pub(crate) fn matches<'a>(&'a self, data: &'a [u8], start: usize) -> Matches<'a> {
         let searcher = match &self.engine {
             Engine::Literal(finder) => Searcher::Literal(finder),
@@ -99,7 +131,7 @@ fn reject_empty(text: &str) -> Result<()> {
     }
 }
 
-fn parse(text: &str, ignore_case: bool) -> Result<Hir> {
+fn parse(text: &str, ignore_case: bool, mode: Mode) -> Result<Hir> {
     if text.len() > MAX_REGEX_BYTES {
         return Err(Error::pattern(format!(
             "it has {} bytes, and {MAX_REGEX_BYTES} are allowed; search for a shorter part of it, or for a literal with case",
@@ -117,7 +149,7 @@ fn parse(text: &str, ignore_case: bool) -> Result<Hir> {
     ascii::restrict(&mut ast);
     let hir = TranslatorBuilder::new()
         .utf8(false)
-        .multi_line(true)
+        .multi_line(mode == Mode::Text)
         .case_insensitive(ignore_case)
         .build()
         .translate(text, &ast)

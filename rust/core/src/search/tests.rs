@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ErrorKind;
 
-const ALL: Options = Options { start: 0, limit: usize::MAX, context: 0 };
+const ALL: Options = Options { offset: 0, limit: usize::MAX, context: 0, paths: false };
 
 fn regex(pattern: &str) -> Pattern {
     Pattern::regex(pattern, false).unwrap()
@@ -107,9 +107,9 @@ proptest! {
         let mut paged = Vec::new();
         let mut start = Some(0);
         while let Some(from) = start {
-            let page = search(&data, &pattern, Options { start: from, limit, ..ALL }, None).unwrap();
-            prop_assert!(page.matches.len() == limit || page.next_start.is_none());
-            start = page.next_start;
+            let page = search(&data, &pattern, Options { offset: from, limit, ..ALL }, None).unwrap();
+            prop_assert!(page.matches.len() == limit || page.next_offset.is_none());
+            start = page.next_offset;
             paged.extend(page.matches);
         }
         prop_assert_eq!(paged, search(&data, &pattern, ALL, None).unwrap().matches);
@@ -139,7 +139,7 @@ proptest! {
 
     #[test]
     fn lines_are_numbered_from_0(pattern in expression(), data in haystack(), start in 0..80_usize) {
-        for found in search(&data, &regex(&pattern), Options { start, ..ALL }, None).unwrap().matches {
+        for found in search(&data, &regex(&pattern), Options { offset: start, ..ALL }, None).unwrap().matches {
             let naive = data[..found.start].iter().filter(|&&byte| byte == b'\n').count();
             prop_assert_eq!((found.line, found.item), (Some(naive as u64), None));
         }
@@ -197,7 +197,7 @@ fn anchors_see_the_bytes_before_the_start() {
     assert_eq!(spans(data, &regex("^ab")), [0..2, 3..5, 9..11]);
     assert_eq!(spans(data, &regex(r"\Aab|b$")), [0..2, 7..8, 10..11]);
     for start in 1..data.len() {
-        let page = search(data, &regex(r"^ab|\bb"), Options { start, ..ALL }, None).unwrap();
+        let page = search(data, &regex(r"^ab|\bb"), Options { offset: start, ..ALL }, None).unwrap();
         assert_eq!(page.matches.len(), usize::from(start <= 3) + usize::from(start <= 9), "{start}");
     }
 }
@@ -210,14 +210,14 @@ fn bytes_that_are_not_utf8_are_searched_too() {
 }
 
 #[test]
-fn next_start_is_none_at_the_end() {
+fn next_offset_is_none_at_the_end() {
     let page =
-        |start, limit| search(b"xaxa", &regex("a"), Options { start, limit, context: 0 }, None).unwrap();
-    assert_eq!(page(0, 1).next_start, Some(2));
-    assert_eq!(page(0, 2).next_start, None);
-    assert_eq!(page(2, 1).next_start, None);
+        |start, limit| search(b"xaxa", &regex("a"), Options { offset: start, limit, ..ALL }, None).unwrap();
+    assert_eq!(page(0, 1).next_offset, Some(2));
+    assert_eq!(page(0, 2).next_offset, None);
+    assert_eq!(page(2, 1).next_offset, None);
     for start in [4, 5, usize::MAX] {
-        assert_eq!(page(start, 1), Page { matches: vec![], next_start: None });
+        assert_eq!(page(start, 1), Page { matches: vec![], next_offset: None });
     }
 }
 

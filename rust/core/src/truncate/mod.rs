@@ -12,6 +12,8 @@ mod text;
 mod tree;
 mod walk;
 
+pub(crate) use render::push_minified;
+
 use crate::error::{Error, Result};
 use crate::scan::Isa;
 
@@ -32,6 +34,20 @@ pub struct Limits {
     pub max_depth: usize,
     /// Members per object.
     pub max_object_keys: usize,
+}
+
+impl Limits {
+    /// Returns limits of which only the total size applies.
+    pub(crate) fn of_bytes(max_bytes: usize) -> Self {
+        let unlimited = usize::MAX;
+        Self {
+            max_bytes,
+            max_array_items: unlimited,
+            max_string_chars: unlimited,
+            max_depth: MAX_DEPTH,
+            max_object_keys: unlimited,
+        }
+    }
 }
 
 impl Default for Limits {

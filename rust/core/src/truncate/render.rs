@@ -78,18 +78,22 @@ impl Renderer<'_> {
         self.out.push(b'"');
     }
 
-    /// Writes a value as it is in the payload, without white space between its tokens.
     fn write_whole(&mut self, value: &[u8], size: usize) {
         if value.len() == size {
             return self.out.extend_from_slice(value);
         }
-        let (mut inside, mut escaped) = (false, false);
-        for &byte in value {
-            inside ^= byte == b'"' && !escaped;
-            escaped = byte == b'\\' && !escaped;
-            if inside || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
-                self.out.push(byte);
-            }
+        push_minified(value, &mut self.out);
+    }
+}
+
+/// Appends a valid value as it is in the payload, without white space between its tokens.
+pub(crate) fn push_minified(value: &[u8], out: &mut Vec<u8>) {
+    let (mut inside, mut escaped) = (false, false);
+    for &byte in value {
+        inside ^= byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        if inside || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+            out.push(byte);
         }
     }
 }

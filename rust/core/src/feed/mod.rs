@@ -1,0 +1,465 @@
+//! Feeds items to DuckDB: lines of JSON that hold the named fields only, and the columns that they make up.
+//!
+//! The type of a column is inferred from every value. A column holds what Python's `json` would read: numbers are
+//! exact, the last of equal keys counts, missing values are `NULL`, and values of different types are JSON. Only a lone
+//! surrogate, which no database holds, becomes U+FFFD.
+//!
+//! Values are copied while their types are still unknown. For a few types DuckDB's reader must get them as strings: then
+//! [`Feed::finish`] asks for a second pass.
+
+mod clean;
+mod number;
+mod shape;
+mod walk;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::index::{self, ItemIndex};
+use crate::reader::{Kind, Reader};
+use crate::scan::Isa;
+use crate::split::ItemSplitter;
+use clean::{key_bytes, last_members};
+use shape::{Shape, is_identifier};
+use walk::{Counters, Traits, Walk, next_member, take_key, usual_key};
+
+/// Maximum number of columns of a table.
+const MAX_COLUMNS: usize = 1000;
+
+/// Maximum number of keys that a thread knows; beyond it, keys that are not kept are not recorded.
+const MAX_SKIPPED_KEYS: usize = 1000;
+
+/// Name of the column for items that are not objects.
+const ITEM_NAME: &str = "value";
+
+/// Name of the column for an empty key.
+const EMPTY_NAME: &str = "_";
+
+/// A column of the table that the lines make up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Name of the column: the key, with a number if another column has the same name but for its case.
+    pub name: String,
+    /// Type of the column in DuckDB.
+    pub sql_type: String,
+    /// Key of the values in the lines.
+    pub key: String,
+    /// Type to read the values with, before they are cast to `sql_type`.
+    pub read_type: String,
+}
+
+/// Writer of lines for DuckDB. Chunks may be written in several threads.
+#[derive(Debug)]
+pub struct Feed {
+    /// Names of the fields to keep, in lower case; `None` for all.
+    names: Option<HashSet<String>>,
+    /// Whether items that are not objects are kept.
+    keeps_items: bool,
+    shared: Mutex<Shared>,
+    /// State of the threads that are not writing now.
+    idle: Mutex<Vec<Local>>,
+    isa: Isa,
+}
+
+/// What all threads agree on.
+#[derive(Debug, Default)]
+struct Shared {
+    slots: HashMap<Box<[u8]>, Slot>,
+    /// Columns to write as strings, by the key in the lines.
+    as_text: HashSet<usize>,
+    /// Counts the passes, so that no thread goes on with the columns of the one before.
+    pass: u64,
+}
+
+/// Number of a column, which is its key in the lines; `None` if the field is not kept.
+type Slot = Option<usize>;
+
+/// Slot of the items that are not objects.
+const ITEM_SLOT: usize = 0;
+
+/// The columns as one thread knows them.
+#[derive(Debug, Default)]
+struct Local {
+    fields: Vec<Field>,
+    places: HashMap<Box<[u8]>, usize>,
+    item: Field,
+    counters: Counters,
+    pass: u64,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Field {
+    name: Box<[u8]>,
+    slot: Slot,
+    /// The key as it is usually written in the items.
+    usual_key: Box<[u8]>,
+    /// The key in the lines, with its quotes and colon.
+    key: Vec<u8>,
+    as_text: bool,
+    needs_text: bool,
+    shape: Shape,
+    /// Where the field was seen first: number of the item, and position in it.
+    first: Option<(u64, usize)>,
+    /// Number of the last object that had it.
+    object: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Feed {
+    /// Creates a feed of the fields with these names, in any case; `None` for all fields.
+    #[must_use]
+    pub fn new<S: AsRef<str>>(names: Option<&[S]>) -> Self {
+        let names = names.map(|names| names.iter().map(|name| name.as_ref().to_lowercase()).collect());
+        let keeps_items = keeps(names.as_ref(), ITEM_NAME);
+        Self { names, keeps_items, shared: Mutex::default(), idle: Mutex::default(), isa: Isa::detect() }
+    }
+
+    /// Returns the lines of a chunk's items. `first` is the number of the first item.
+    ///
+    /// # Errors
+    /// `InvalidJson` if an item is not JSON; `InvalidArgument` for an index without items, or too many columns.
+    pub fn write(&self, chunk: &[u8], index: &ItemIndex, first: u64) -> Result<Vec<u8>> {
+        let splitter = ItemSplitter::new(index)?;
+        let mut local = lock(&self.idle).pop().unwrap_or_default();
+        local.start_pass(&lock(&self.shared));
+        let mut writer = ItemWriter {
+            feed: self,
+            local: &mut local,
+            number: first,
+            is_row: splitter.has_rows(),
+            out: Vec::with_capacity(chunk.len() / 4),
+        };
+        let result = if index.kind() == Some(index::Kind::Array) {
+            writer.write_array(chunk)
+        } else {
+            let mut buffer = Vec::new();
+            let mut items = splitter.spans(chunk);
+            items.try_for_each(|span| {
+                let item = splitter.json(&chunk[span], &mut buffer);
+                writer.write(item, &mut Reader::new(item, self.isa))
+            })
+        };
+        let out = writer.out;
+        lock(&self.idle).push(local);
+        result.map(|()| out)
+    }
+
+    /// Returns the columns in the order in which they first occur; `None` if all chunks must be written again, because
+    /// some column needs its values as strings.
+    #[must_use]
+    pub fn finish(&self, index: &ItemIndex) -> Option<Vec<Column>> {
+        let is_rows = index.delimiter().is_some();
+        let mut fields: HashMap<usize, Field> = HashMap::new();
+        let mut taken = HashSet::new();
+        for local in lock(&self.idle).iter() {
+            for field in std::iter::once(&local.item).chain(&local.fields) {
+                taken.insert(String::from_utf8_lossy(&field.name).to_lowercase());
+                let Some((slot, first)) = field.slot.zip(field.first) else { continue };
+                let merged =
+                    fields.entry(slot).or_insert_with(|| Field { shape: Shape::default(), ..field.clone() });
+                merged.first = merged.first.map(|other| other.min(first));
+                merged.needs_text |= field.needs_text;
+                merged.shape.merge(field.shape.clone());
+            }
+        }
+        let mut shared = lock(&self.shared);
+        let needs_text: Vec<usize> = fields
+            .iter()
+            .filter(|(slot, field)| field.needs_text && !is_rows && !shared.as_text.contains(slot))
+            .map(|(slot, _)| *slot)
+            .collect();
+        if !needs_text.is_empty() {
+            shared.as_text.extend(needs_text);
+            shared.pass += 1;
+            return None;
+        }
+        let mut fields: Vec<Field> = fields.into_values().collect();
+        for field in &mut fields {
+            field.as_text = field.slot.is_some_and(|slot| shared.as_text.contains(&slot));
+        }
+        fields.sort_by_key(|field| field.first);
+        let names = name_columns(&fields, &taken);
+        Some(fields.iter().zip(names).map(|(field, name)| field.column(name, is_rows)).collect())
+    }
+
+    /// Returns the names of the fields that were not kept, in lower case; `None` if there were too many to remember.
+    #[must_use]
+    pub fn skipped(&self) -> Option<Vec<String>> {
+        let mut names = HashSet::new();
+        for local in lock(&self.idle).iter() {
+            let skipped = local.fields.iter().filter(|field| field.slot.is_none());
+            names.extend(
+                skipped.map(|field| column_name(&String::from_utf8_lossy(&field.name)).to_lowercase()),
+            );
+            if local.fields.len() >= MAX_SKIPPED_KEYS {
+                return None;
+            }
+        }
+        if !self.keeps_items {
+            names.insert(ITEM_NAME.to_owned());
+        }
+        Some(names.into_iter().collect())
+    }
+
+    /// Returns the slot of a field, the same in all threads.
+    fn slot(&self, name: &[u8]) -> Result<(Slot, bool)> {
+        let mut shared = lock(&self.shared);
+        if let Some(&slot) = shared.slots.get(name) {
+            return Ok((slot, slot.is_some_and(|slot| shared.as_text.contains(&slot))));
+        }
+        if !keeps(self.names.as_ref(), &String::from_utf8_lossy(name)) {
+            return Ok((None, false));
+        }
+        let slot = shared.slots.len() + 1;
+        if slot > MAX_COLUMNS {
+            return Err(Error::argument(format!(
+                "the items have more than {MAX_COLUMNS} different keys; name the fields that you need instead of *"
+            )));
+        }
+        shared.slots.insert(name.into(), Some(slot));
+        Ok((Some(slot), false))
+    }
+}
+
+impl Local {
+    /// Updates which columns to write as strings, if a new pass has begun.
+    fn start_pass(&mut self, shared: &Shared) {
+        if self.item.key.is_empty() {
+            self.item = Field::new(ITEM_NAME.as_bytes(), Some(ITEM_SLOT), false);
+        }
+        if self.pass != shared.pass {
+            self.pass = shared.pass;
+            for field in std::iter::once(&mut self.item).chain(&mut self.fields) {
+                field.as_text = field.slot.is_some_and(|slot| shared.as_text.contains(&slot));
+            }
+        }
+    }
+
+    /// Returns the position of a field; `None` if it is not kept and too many keys are known already.
+    fn place(&mut self, feed: &Feed, name: &[u8]) -> Result<Option<usize>> {
+        if let Some(&place) = self.places.get(name) {
+            return Ok(Some(place));
+        }
+        let (slot, as_text) = feed.slot(name)?;
+        if slot.is_none() && self.fields.len() >= MAX_SKIPPED_KEYS {
+            return Ok(None);
+        }
+        let place = self.fields.len();
+        self.fields.push(Field::new(name, slot, as_text));
+        self.places.insert(name.into(), place);
+        Ok(Some(place))
+    }
+}
+
+impl Field {
+    fn new(name: &[u8], slot: Slot, as_text: bool) -> Self {
+        let key = slot.map(|slot| format!("\"{slot}\":").into_bytes()).unwrap_or_default();
+        Self { name: name.into(), slot, usual_key: usual_key(name), key, as_text, ..Self::default() }
+    }
+
+    /// Remembers where the field was seen first. A thread does not always get chunks in order.
+    #[inline]
+    fn note_position(&mut self, position: (u64, usize)) {
+        if self.first.is_none_or(|first| position < first) {
+            self.first = Some(position);
+        }
+    }
+
+    fn column(&self, name: String, is_rows: bool) -> Column {
+        let key = self.slot.unwrap_or_default().to_string();
+        let (sql_type, read_type) = if is_rows {
+            (self.shape.cell_type(), "VARCHAR".to_owned())
+        } else if !self.as_text {
+            (self.shape.sql_type(), self.shape.sql_type())
+        } else if self.shape.is_number() {
+            // A number that is too long for any type is JSON.
+            let sql_type = self.shape.sql_type();
+            let read_type = if sql_type == "JSON" { "VARCHAR".to_owned() } else { sql_type.clone() };
+            (sql_type, read_type)
+        } else {
+            ("JSON".to_owned(), "VARCHAR".to_owned())
+        };
+        Column { name, sql_type, key, read_type }
+    }
+}
+
+/// Whether a field is kept. A name with a number at its end may be that of a column with a number added.
+fn keeps(names: Option<&HashSet<String>>, key: &str) -> bool {
+    let Some(names) = names else { return true };
+    let name = column_name(key).to_lowercase();
+    names.contains(&name)
+        || names.iter().any(|other| {
+            let number = other.strip_prefix(&name).and_then(|rest| rest.strip_prefix('_'));
+            number
+                .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+        })
+}
+
+/// Returns the name of the column of a key.
+fn column_name(key: &str) -> String {
+    if is_identifier(key) {
+        key.to_owned()
+    } else if key.is_empty() {
+        EMPTY_NAME.to_owned()
+    } else {
+        key.replace('\0', "\u{fffd}")
+    }
+}
+
+/// Names the columns. Names that are equal but for their case get numbers: `name`, `Name_2`.
+fn name_columns(fields: &[Field], taken: &HashSet<String>) -> Vec<String> {
+    let mut used: HashSet<String> = HashSet::new();
+    let mut name_column = |field: &Field| {
+        let name = column_name(&String::from_utf8_lossy(&field.name));
+        if used.insert(name.to_lowercase()) {
+            return name;
+        }
+        for number in 2_u64.. {
+            let numbered = format!("{name}_{number}");
+            let lower = numbered.to_lowercase();
+            if !taken.contains(&lower) && used.insert(lower) {
+                return numbered;
+            }
+        }
+        name
+    };
+    fields.iter().map(&mut name_column).collect()
+}
+
+/// Writer of the lines of a chunk's items.
+struct ItemWriter<'a> {
+    feed: &'a Feed,
+    local: &'a mut Local,
+    /// Number of the next item.
+    number: u64,
+    is_row: bool,
+    out: Vec<u8>,
+}
+
+impl ItemWriter<'_> {
+    /// Writes items that are separated by commas, up to a closing bracket or the end.
+    fn write_array(&mut self, chunk: &[u8]) -> Result<()> {
+        let mut reader = Reader::new(chunk, self.feed.isa);
+        while !matches!(reader.peek_or_end(), None | Some(b']')) {
+            self.write(chunk, &mut reader)?;
+            match reader.peek_or_end() {
+                Some(b',') => reader.open(),
+                None | Some(b']') => break,
+                Some(_) => return Err(reader.fail("expected a comma or a closing bracket")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the line of the next item.
+    fn write(&mut self, data: &[u8], reader: &mut Reader<'_>) -> Result<()> {
+        let line_start = self.out.len();
+        self.out.push(b'{');
+        if reader.kind()? == Kind::Object {
+            let start = reader.pos();
+            reader.open();
+            if !self.write_members(data, reader)? {
+                self.out.truncate(line_start + 1);
+                self.write_last_members(data, &mut Reader::at(data, start, self.feed.isa))?;
+            }
+        } else if self.feed.keeps_items {
+            let Local { item, counters, .. } = &mut *self.local;
+            item.note_position((self.number, 0));
+            let mut walk = Walk { data, reader: reader.clone(), counters, traits: Traits::default() };
+            let span = walk.value(Some(&mut item.shape), 1)?;
+            reader.jump(span.end);
+            push_field(&mut self.out, self.feed.isa, item, walk.traits, &data[span], false)?;
+        } else {
+            reader.skip()?;
+        }
+        self.number += 1;
+        self.out.extend_from_slice(b"}\n");
+        Ok(())
+    }
+
+    /// Writes the members of an object that was opened. Returns `false` if a key is repeated.
+    fn write_members(&mut self, data: &[u8], reader: &mut Reader<'_>) -> Result<bool> {
+        self.local.counters.objects += 1;
+        let object = self.local.counters.objects;
+        let (mut is_first, mut expected, mut position, mut is_repeated) = (true, 0, 0, false);
+        while next_member(reader, is_first)? {
+            is_first = false;
+            // Most items have the same keys in the same order.
+            let is_known = match self.local.fields.get(expected) {
+                Some(field) => reader.take_all(&field.usual_key),
+                None => false,
+            };
+            if !is_known {
+                let key = take_key(reader)?;
+                let Some(place) = self.local.place(self.feed, &key_bytes(&data[key]))? else {
+                    reader.skip()?;
+                    continue;
+                };
+                expected = place;
+            }
+            let Local { fields, counters, .. } = &mut *self.local;
+            let Some(field) = fields.get_mut(expected) else { continue };
+            expected += 1;
+            if field.slot.is_none() {
+                reader.skip()?;
+                continue;
+            }
+            is_repeated |= field.object == object;
+            field.object = object;
+            field.note_position((self.number, position));
+            position += 1;
+            let mut walk = Walk { data, reader: reader.clone(), counters, traits: Traits::default() };
+            let span = if self.is_row {
+                walk.cell(&mut field.shape)?
+            } else {
+                walk.value(Some(&mut field.shape), 1)?
+            };
+            reader.jump(span.end);
+            push_field(&mut self.out, self.feed.isa, field, walk.traits, &data[span], self.is_row)?;
+        }
+        Ok(!is_repeated)
+    }
+
+    /// Writes the members of an object in which a key is repeated. Their shapes are known.
+    fn write_last_members(&mut self, data: &[u8], reader: &mut Reader<'_>) -> Result<()> {
+        reader.open();
+        for (key, value) in last_members(reader, data)? {
+            let name = key_bytes(&data[key.start + 1..key.end - 1]);
+            let Some(place) = self.local.place(self.feed, &name)? else { continue };
+            let Local { fields, counters, .. } = &mut *self.local;
+            let Some(field) = fields.get_mut(place).filter(|field| field.slot.is_some()) else { continue };
+            let reader = Reader::at(data, value.start, self.feed.isa);
+            let mut walk = Walk { data, reader, counters, traits: Traits::default() };
+            walk.value(None, 1)?;
+            push_field(&mut self.out, self.feed.isa, field, walk.traits, &data[value], self.is_row)?;
+        }
+        Ok(())
+    }
+}
+
+/// Appends a value to a line.
+fn push_field(
+    out: &mut Vec<u8>,
+    isa: Isa,
+    field: &mut Field,
+    traits: Traits,
+    value: &[u8],
+    is_cell: bool,
+) -> Result<()> {
+    field.needs_text |= traits.needs_text;
+    if traits.is_null {
+        return Ok(());
+    }
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    out.extend_from_slice(&field.key);
+    traits.push_value(isa, value, field.as_text && !is_cell, out)
+}
+
+#[cfg(test)]
+mod tests;

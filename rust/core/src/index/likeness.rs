@@ -1,0 +1,115 @@
+//! Tells a map of like values from a record.
+
+use std::hash::{DefaultHasher, Hasher};
+
+/// Objects that a map begins with. Arrays and scalars need more: they are more often alike by chance.
+pub(crate) const MAP_OBJECTS: u32 = 8;
+/// Arrays that a map begins with.
+const MAP_ARRAYS: u32 = 32;
+/// Scalars of one type that a map begins with.
+pub(crate) const MAP_SCALARS: u32 = 100;
+
+/// Keys of one value that are compared. Bounds what has to be remembered of it.
+const MAX_KEYS: u32 = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Object,
+    Array,
+    Text,
+    Number,
+    Bool,
+}
+
+impl Kind {
+    /// Returns the kind of a value by its first byte; `None` for null, and for what is not JSON.
+    fn of(first: u8) -> Option<Self> {
+        Some(match first {
+            b'{' => Self::Object,
+            b'[' => Self::Array,
+            b'"' => Self::Text,
+            b'-' | b'0'..=b'9' => Self::Number,
+            b't' | b'f' => Self::Bool,
+            _ => return None,
+        })
+    }
+
+    fn values_of_a_map(self) -> u32 {
+        match self {
+            Self::Object => MAP_OBJECTS,
+            Self::Array => MAP_ARRAYS,
+            Self::Text | Self::Number | Self::Bool => MAP_SCALARS,
+        }
+    }
+}
+
+/// Decides whether an object is a map of like values, by its first values.
+///
+/// It is a map if, nulls aside, the first 8 values are objects that have on average at least a quarter of all
+/// their keys together, or the first 32 are arrays, or the first 100 are scalars of one type. Of each value the
+/// first 32 keys are compared, as they are written. What follows changes nothing: then values can be skipped.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Likeness {
+    is_map: Option<bool>,
+    kind: Option<Kind>,
+    /// How many values there are, nulls aside.
+    values: u32,
+    /// How many keys of the last value were compared, and of all values.
+    value_keys: u32,
+    keys: u32,
+    /// Sorted hashes of the distinct keys.
+    distinct: Vec<u64>,
+}
+
+impl Likeness {
+    /// Forgets everything but keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        let mut distinct = std::mem::take(&mut self.distinct);
+        distinct.clear();
+        *self = Self { distinct, ..Self::default() };
+    }
+
+    /// Whether the object is known to be a map.
+    pub(crate) fn is_map(&self) -> bool {
+        self.is_map == Some(true)
+    }
+
+    /// Whether more values may change the answer.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_map.is_none()
+    }
+
+    /// Adds a value of the object, by its first byte.
+    pub(crate) fn begin_value(&mut self, first: u8) {
+        let Some(kind) = Kind::of(first).filter(|_| self.is_open()) else { return };
+        self.value_keys = 0;
+        self.values += 1;
+        if *self.kind.get_or_insert(kind) != kind {
+            self.is_map = Some(false);
+        }
+    }
+
+    /// Adds a key of the value that was begun, without its quotes.
+    pub(crate) fn add_key(&mut self, raw: &[u8]) {
+        if !self.is_open() || self.value_keys == MAX_KEYS {
+            return;
+        }
+        self.value_keys += 1;
+        self.keys += 1;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(raw);
+        let hash = hasher.finish();
+        if let Err(at) = self.distinct.binary_search(&hash) {
+            self.distinct.insert(at, hash);
+        }
+    }
+
+    /// Ends the value that was begun, after its keys.
+    pub(crate) fn end_value(&mut self) {
+        let Some(kind) = self.kind.filter(|_| self.is_open()) else { return };
+        if self.values == kind.values_of_a_map() {
+            let are_similar = 4 * u64::from(self.keys) >= self.distinct.len() as u64 * u64::from(self.values);
+            self.is_map = Some(kind != Kind::Object || are_similar);
+        }
+    }
+}
