@@ -7,11 +7,13 @@ ForebayError
 │   └── InvalidPattern               a pattern that does not compile, or is too large
 ├── InvalidFormat     (ValueError)   a format that this payload does not have
 ├── PathNotFound      (LookupError)  a JSON Pointer to a value that does not exist
+├── PatchFailed       (ValueError)   an operation of a patch that does not fit the document
 ├── CorruptIndex      (ValueError)   bytes that are not an index of this payload
 ├── HandleNotFound    (LookupError)  a handle that is unknown, expired, deleted, or of another principal
 ├── HandleCorrupt     (ValueError)   the stored file is damaged
 ├── StoreFull         (OSError)      a quota is exceeded, or the disk is full
 ├── StoreUnavailable  (OSError)      the store cannot be read or written
+├── QueryFailed       (ValueError)   an SQL query that is wrong, too large or too slow
 ├── RedactionFailed   (RuntimeError) a redaction raised, so nothing was stored
 ├── UpstreamFailed    (ConnectionError) the server ended, or does not speak the protocol
 ├── UpstreamTimeout   (TimeoutError) the server took too long
@@ -37,7 +39,9 @@ __all__ = [
     "InvalidPattern",
     "InvalidText",
     "MissingExtra",
+    "PatchFailed",
     "PathNotFound",
+    "QueryFailed",
     "RedactionFailed",
     "StoreFull",
     "StoreUnavailable",
@@ -55,7 +59,7 @@ class ForebayError(Exception):
         super().__init__(message)
         self.index = index
 
-    def to_dict(self) -> dict[str, dict[str, str]]:
+    def to_dict(self) -> dict[str, dict[str, object]]:
         """Return the error as it is sent to the model: `{"error": {"code", "message"}}`."""
         return {"error": {"code": self.code, "message": str(self)}}
 
@@ -90,6 +94,12 @@ class PathNotFound(ForebayError, LookupError):
     """A JSON Pointer to a missing value, or not to an array where items are needed; or fields that no item has."""
 
     code = "path_not_found"
+
+
+class PatchFailed(ForebayError, ValueError):
+    """An operation of a patch that does not fit the document; none of the others was applied either."""
+
+    code = "patch_failed"
 
 
 class CorruptIndex(ForebayError, ValueError):
@@ -128,6 +138,25 @@ class StoreUnavailable(ForebayError, OSError):
     code = "store_unavailable"
 
 
+class QueryFailed(ForebayError, ValueError):
+    """An SQL query that is wrong, or was stopped because it took too much time or memory.
+
+    `tables` has the columns of each table, in one line, and `example` is a statement that works.
+    """
+
+    code = "query_failed"
+
+    def __init__(self, message: str, tables: dict[str, str] | None = None, example: str | None = None) -> None:
+        super().__init__(message)
+        self.tables = tables
+        self.example = example
+
+    def to_dict(self) -> dict[str, dict[str, object]]:
+        """Return the error as it is sent to the model, with the tables and the example."""
+        details = {"tables": self.tables, "example": self.example}
+        return {"error": {**super().to_dict()["error"], **{name: value for name, value in details.items() if value}}}
+
+
 class RedactionFailed(ForebayError, RuntimeError):
     """A redaction failed, so nothing was stored. The message does not quote the payload."""
 
@@ -156,7 +185,7 @@ class CapabilityDisabled(ForebayError, PermissionError):
         self.tool = tool
         self.capability = capability
 
-    def to_dict(self) -> dict[str, dict[str, str]]:
+    def to_dict(self) -> dict[str, dict[str, object]]:
         """Return the error as it is sent to the model, with the tool's capability."""
         return {"error": {**super().to_dict()["error"], "capability": self.capability}}
 

@@ -41,7 +41,7 @@ def test_a_number_is_a_whole_number(value: Any, store: Store, handle: str) -> No
     for name in ("offset", "limit", "max_bytes", "escape_levels"):
         assert refusal(store.fetch, handle, **{name: value}).startswith(f"{name} {says}")
     assert refusal(store.outline, handle, value).startswith(f"max_bytes {says}")
-    for name in ("start", "limit", "context", "max_bytes", "escape_levels"):
+    for name in ("offset", "limit", "context", "max_bytes", "escape_levels"):
         assert refusal(store.search, handle, "a", **{name: value}).startswith(f"{name} {says}")
 
 
@@ -106,7 +106,7 @@ def test_a_request_object_reads_the_same_page_as_its_parameters(tmp_path: Path) 
         assert store.fetch_page(handle, PageRequest(**page), principal="ann") == store.fetch(
             handle, **page, principal="ann"
         )
-        search: dict[str, Any] = {"pattern": "É", "ignore_case": True, "start": 50, "limit": 3, "is_ascii": True}
+        search: dict[str, Any] = {"pattern": "É", "ignore_case": True, "offset": 50, "limit": 3, "is_ascii": True}
         assert store.search_page(handle, SearchRequest(**search), principal="ann") == store.search(
             handle, **search, principal="ann"
         )

@@ -23,11 +23,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def follow(store: Store, handle: str, read_with: dict[str, Any]) -> Iterator[Page]:
-    page = store.fetch(handle, max_bytes=1500, **read_with)
-    yield page
-    while page.next_offset is not None:
-        page = store.fetch(handle, max_bytes=1500, **{**read_with, "offset": page.next_offset})
+    """Make the call that a page names, and go on with the next call of each page."""
+    call: dict[str, Any] | None = read_with
+    while call is not None:
+        assert call["output_handle"] == handle
+        arguments = {name: value for name, value in call.items() if name != "output_handle"}
+        page = store.fetch(handle, max_bytes=1500, **arguments)
         yield page
+        call = page.next
+        assert (call is None) == page.eof
 
 
 def read_value(store: Store, handle: str, read_with: dict[str, Any]) -> Any:
@@ -71,7 +75,7 @@ def test_a_cut_item_can_be_read_with_the_arguments_on_the_page(
     for path in paths:
         for page in pages(store, handle, format="items", path=path, **ask):
             for cut in page.truncated:
-                assert cut["read_with"].keys() == {"path"}
+                assert cut["read_with"].keys() == {"output_handle", "path"}
                 assert read_value(store, handle, cut["read_with"]) == expected[cut["index"]]
 
 

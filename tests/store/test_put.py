@@ -380,7 +380,7 @@ def test_the_descriptor_describes_the_payload(store: Store) -> None:
     fields = json.loads(descriptor.to_json())
     assert list(fields) == [
         "output_handle", "mime_type", "size_bytes", "item_count", "preview", "expires_at", "fetch_with", "items_path",
-        "outline", "line_count",
+        "outline",
     ]  # fmt: skip
     assert fields["item_count"] == 1000
     assert fields["items_path"] == "/rows"

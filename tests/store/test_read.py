@@ -26,17 +26,21 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def search_all(store: Store, handle: str, pattern: str, **ask: Any) -> list[dict[str, Any]]:
     start: int | None = 0
     found: list[dict[str, Any]] = []
+    totals: set[int] = set()
     while start is not None:
-        page = store.search(handle, pattern, start=start, **ask)
+        page = store.search(handle, pattern, offset=start, **ask)
         sent = page.to_json().decode()
         for _ in range(ask.get("escape_levels", 0)):
             sent = json.dumps(sent, ensure_ascii=False)[1:-1]
         assert len(sent.encode()) <= ask.get("max_bytes", 65536)
-        assert page.eof == (page.next_start is None)
+        assert page.eof == (page.next_offset is None)
         assert len(page.matches) <= ask.get("limit", 50)
-        assert page.next_start is None or page.next_start > start
+        assert page.next_offset is None or page.next_offset > start
+        assert not page.total_is_lower_bound
+        totals.add(page.total_matches)
         found += json.loads(page.to_json())["matches"]
-        start = page.next_start
+        start = page.next_offset
+    assert totals == {len(found)}
     return found
 
 
@@ -94,7 +98,7 @@ def test_a_budget_too_small_for_a_match_is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize(
     "ask",
-    [{"start": -1}, {"limit": 0}, {"context": -1}, {"max_bytes": 1}, {"escape_levels": 3}, {"escape_levels": -1}],
+    [{"offset": -1}, {"limit": 0}, {"context": -1}, {"max_bytes": 1}, {"escape_levels": 3}, {"escape_levels": -1}],
     ids=str,
 )
 def test_arguments_that_are_invalid_for_any_search_are_refused(ask: dict[str, Any], store: Store) -> None:
@@ -215,7 +219,8 @@ def test_a_path_to_an_object_returns_the_whole_object(store: Store) -> None:
 def test_a_streamed_payload_is_outlined_by_its_first_items(store: Store) -> None:
     rows = b",".join(b'{"id":%d}' % n for n in range(200_000))
     chunks = iter([b'{"meta":{"n":1},"a/b":{"rows":[', rows, b']},"tail":2}'])
-    assert store.put(chunks).outline == "{a/b: {rows: [{id: int}] ×200000, …}, …}"
+    expected = '{meta: {n: int}, "a/b": {rows: [{id: int}] ×200000}, tail: int}'
+    assert store.put(chunks).outline == expected
 
 
 def test_only_the_operator_can_delete_a_damaged_payload(tmp_path: Path) -> None:
@@ -231,9 +236,9 @@ def test_only_the_operator_can_delete_a_damaged_payload(tmp_path: Path) -> None:
 
 def test_a_pattern_counts_as_part_of_its_page(store: Store) -> None:
     handle = store.put(b"some text").output_handle
-    with pytest.raises(InvalidArgument, match="this pattern alone is more than max_bytes=1000"):
+    with pytest.raises(InvalidArgument, match="max_bytes=1000 is too small for this pattern"):
         store.search(handle, "z" * 100_000, max_bytes=1000)
-    assert store.search(handle, "text", start=10**30).matches == ()
+    assert store.search(handle, "text", offset=10**30).matches == ()
 
 
 @pytest.mark.parametrize(

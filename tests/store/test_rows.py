@@ -170,8 +170,9 @@ def test_a_row_larger_than_a_page_is_cut_and_read_by_its_path(store: Store) -> N
     handle = put_text(store, dump([["id", "text"], ["1", text], ["2", "x"]]))
     page = store.fetch(handle, max_bytes=2000)
     (cut,) = page.truncated
-    assert (page.returned, page.next_offset, cut["index"], cut["read_with"]) == (1, 1, 0, {"path": "/0"})
-    value = "".join(str(part.content) for part in pages(store, handle, **cut["read_with"], format="text"))
+    read_with = {"output_handle": handle, "path": "/0"}
+    assert (page.returned, page.next_offset, cut["index"], cut["read_with"]) == (1, 1, 0, read_with)
+    value = "".join(str(part.content) for part in pages(store, handle, path="/0", format="text"))
     assert json.loads(value) == {"id": "1", "text": text}
     assert len(value.encode()) == cut["size_bytes"]
     assert content(store.fetch(handle, offset=1)) == [{"id": "2", "text": "x"}]

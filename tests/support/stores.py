@@ -82,6 +82,24 @@ def pages(store: Store, handle: str, **ask: Any) -> Iterator[Page]:
         assert page.eof or page.next_offset == offset + page.returned > offset
         # A text page has at least one character, whatever the limit.
         assert page.returned <= page.limit or (page.format == "text" and len(content(page)) == 1)
+        unit = "bytes" if page.format in ("text", "bytes") else page.format
+        assert page.unit == ("matches" if ask.get("where") else unit)
+        asked = {
+            name: ask[name] for name in ("limit", "format", "path", "fields", "where") if ask.get(name) is not None
+        }
+        if page.eof:
+            assert (page.next, page.limited_by) == (None, None)
+        else:
+            arguments = {name: value for name, value in asked.items() if value != "auto"}
+            if page.next is None:
+                # Only a very small page leaves it out.
+                assert most < 1024 * (1 + levels)
+            else:
+                assert page.next == {"output_handle": handle, "offset": page.next_offset, **arguments}
+        if page.limited_by is not None:
+            assert page.returned < page.limit
+        elif not page.eof:
+            assert page.returned >= page.limit - (3 if page.format == "text" else 0)
         assert len(page.truncated) <= 1
         assert not page.truncated or page.returned == 1
         yield page

@@ -41,6 +41,7 @@ __all__ = [
     "build_raw_frame",
     "read_footer",
     "read_written",
+    "read_written_range",
     "write_frames",
 ]
 
@@ -185,6 +186,20 @@ def read_written(frames: Sequence[SeekEntry], upload: Upload) -> Iterator[bytes]
     """Read the frames at the start of an upload."""
     for offset, entry in zip(itertools.accumulate((entry.stored_bytes for entry in frames), initial=0), frames):  # noqa: B905
         yield _decompress(upload.read(offset, entry.stored_bytes), entry)
+
+
+def read_written_range(progress: "WriteProgress", upload: Upload, start: int, end: int, base: int = 0) -> bytes:
+    """Read the bytes from `start` to `end` of a payload whose frames begin at `base` in an upload."""
+    header = _SKIPPABLE_HEADER.size if progress.is_text else 0
+    first = start // FRAME_BYTES
+    parts: list[bytes] = []
+    offsets = itertools.accumulate((entry.stored_bytes for entry in progress.frames), initial=base)
+    for number, (offset, entry) in enumerate(zip(offsets, progress.frames)):  # noqa: B905
+        if first <= number and number * FRAME_BYTES < end:
+            size = min(FRAME_BYTES, progress.payload_bytes - number * FRAME_BYTES)
+            plain = SeekEntry(entry.stored_bytes - header, size, entry.checksum)
+            parts.append(_decompress(upload.read(offset + header, plain.stored_bytes), plain))
+    return b"".join(parts)[start - first * FRAME_BYTES : end - first * FRAME_BYTES]
 
 
 def build_footer(

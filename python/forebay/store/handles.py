@@ -1,5 +1,6 @@
 """Handles, the principals that own them, and the descriptor that a model gets in place of a payload."""
 
+import base64
 import bisect
 import contextlib
 import dataclasses
@@ -10,30 +11,31 @@ import os
 import re
 import time
 from collections.abc import Callable
-from typing import Final, Self, TypeGuard
+from typing import Any, Final, Self, TypeGuard
 
 import orjson
-from typing_extensions import Buffer
 
-from forebay._core import preview
 from forebay.arguments import is_text
 from forebay.errors import InvalidArgument
 from forebay.store.payload import escaped_size
+from forebay.store.previews import MAX_PREVIEW_BYTES, PreviewSource
 
 __all__ = [
     "LONG_HANDLE_LENGTH",
     "MAX_NAME_LENGTH",
-    "MAX_PREVIEW_BYTES",
     "OPERATOR",
     "SHORT_HANDLE_LENGTH",
     "Descriptor",
     "Principal",
     "check_handle_length",
     "extract_handle",
+    "find_handles",
     "format_date",
     "format_principal",
     "format_timestamp",
+    "get_sidecar_handle",
     "is_handle",
+    "is_sidecar_handle",
     "is_valid_name",
     "is_valid_time",
     "list_possible_principals",
@@ -48,14 +50,14 @@ SHORT_HANDLE_LENGTH = 12
 LONG_HANDLE_LENGTH = 26
 """Number of characters after `oh_` in a handle that nobody can guess: 130 bits."""
 
-MAX_PREVIEW_BYTES = 2048
-"""Maximum bytes of the preview in a descriptor."""
-
 MAX_NAME_LENGTH = 1024
 """Maximum characters in the name of a tool or principal, which every journal event repeats."""
 
 # 32 characters, repeated to 256 so that each value of a random byte selects one. All are equally likely.
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
+
+_SIDECAR_PREFIX = "oh_SIDECAR"
+_SIDECAR_HASH_BYTES = 15
 
 _HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]{{{LONG_HANDLE_LENGTH}}})")
 
@@ -70,6 +72,17 @@ def is_handle(value: object) -> bool:
     return isinstance(value, str) and _HANDLE_PATTERN.fullmatch(value) is not None
 
 
+def get_sidecar_handle(handle: str) -> str:
+    """Return the handle of the sidecar of a payload, which is stored beside it."""
+    digest = hashlib.blake2b(handle.encode(), digest_size=_SIDECAR_HASH_BYTES).digest()
+    return (_SIDECAR_PREFIX + base64.b32encode(digest).decode())[: len("oh_") + LONG_HANDLE_LENGTH]
+
+
+def is_sidecar_handle(handle: str) -> bool:
+    """Return whether a handle is that of a sidecar. Of random handles, one in 34 billion long ones looks like it."""
+    return handle.startswith(_SIDECAR_PREFIX) and len(handle) == len("oh_") + LONG_HANDLE_LENGTH
+
+
 def check_handle_length(length: object) -> None:
     """Raise `InvalidArgument` unless the length is `SHORT_HANDLE_LENGTH` or `LONG_HANDLE_LENGTH`."""
     if type(length) is not int or length not in (SHORT_HANDLE_LENGTH, LONG_HANDLE_LENGTH):
@@ -81,6 +94,11 @@ def extract_handle(value: object) -> object:
     if isinstance(value, str) and "://" in value:
         return re.split(r"[~/]", value.partition("?")[0])[-1]
     return value
+
+
+def find_handles(text: str) -> list[str]:
+    """Return the handles that are words of a text, each one once."""
+    return list(dict.fromkeys(filter(is_handle, re.findall(r"\w+", text))))
 
 
 class _Operator:
@@ -147,7 +165,7 @@ class Descriptor:
     item_count: int | None
     """Number of items; `None` if the payload has none."""
     preview: str | None
-    """The beginning of the payload; `None` if it is binary."""
+    """The first items whole, with the values beside them, or the first lines; `None` if the payload is binary."""
     expires_at: str
     fetch_with: str = "output_fetch"
     """The tool that reads the payload."""
@@ -156,16 +174,22 @@ class Descriptor:
     outline: str | None = None
     """The shape of a JSON payload in one line; `None` if the preview shows all of it."""
     line_count: int | None = None
-    """Number of lines; `None` if the payload is binary."""
+    """Number of lines of a text; `None` if the payload is JSON or binary."""
     decoded_from: str | None = None
     """What the text of the payload was decoded from, such as `gzip`; `None` if the payload is as it was put."""
     note: str | None = None
     """Why a gzip payload could not be opened."""
+    next_calls: tuple[dict[str, Any], ...] = ()
+    """Calls that make sense next, each with its `tool` and `arguments`. Only a server suggests them."""
+    preview_source: PreviewSource | None = dataclasses.field(default=None, repr=False, compare=False)
+    """What a shorter preview is cut from, if not from the preview. Not sent."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields in the order they are sent in."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        for name in ("decoded_from", "note"):
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "preview_source"}
+        # A list: a tuple is no array to a validator of schemas.
+        fields["next_calls"] = list(self.next_calls) or None
+        for name in ("line_count", "decoded_from", "note", "next_calls"):
             if fields[name] is None:
                 del fields[name]
         return fields
@@ -185,32 +209,36 @@ class Descriptor:
         self,
         max_bytes: int,
         *,
-        source: Buffer | str | None = None,
         escape_levels: int = 1,
         is_ascii: bool = False,
         is_repeated: bool = False,
     ) -> Self:
         """Return the descriptor shrunk to `max_bytes` in the message it is sent in.
 
-        The preview shrinks first, then the outline is dropped, then `items_path`, without which pages still find the
-        items. The preview is cut from `source`, the beginning of the payload, or else from the current preview.
-        `escape_levels` (0 or 1) is how often the descriptor will be written into a JSON string; for `is_repeated` see
-        `sent_size`. The smallest descriptor may still be larger than `max_bytes`.
+        The preview shrinks first, then the outline is dropped, then all but the first of `next_calls`, then that one
+        and `items_path`, without which pages still find the items. `escape_levels` (0 or 1) is how often the descriptor
+        is written into a JSON string; for `is_repeated` see `sent_size`. The smallest descriptor may still be larger
+        than `max_bytes`.
         """
         measure = functools.partial(_sent_size, escape_levels=escape_levels, is_ascii=is_ascii, is_repeated=is_repeated)
-        text = self.preview if source is None else source
+        source = self.preview_source
+        if source is None and self.preview is not None:
+            source = PreviewSource(self.preview.encode())
+        text: str | None = None
         fitted = dataclasses.replace(self, preview="")
         if measure(fitted.to_json()) > max_bytes:
             fitted = dataclasses.replace(fitted, outline=None)
         if measure(fitted.to_json()) > max_bytes:
-            fitted = dataclasses.replace(fitted, items_path=None)
-        if text is not None:
+            fitted = dataclasses.replace(fitted, next_calls=self.next_calls[:1])
+        if measure(fitted.to_json()) > max_bytes:
+            fitted = dataclasses.replace(fitted, next_calls=(), items_path=None)
+        if source is not None:
             remaining = max(0, max_bytes - measure(fitted.to_json()))
             if is_ascii or is_repeated:
-                text = _cut_preview(text, remaining, measure)
+                text = _cut_preview(source, remaining, measure)
             else:
                 # The preview is escaped once more than the descriptor that contains it.
-                text = preview(text, MAX_PREVIEW_BYTES, max_escaped_bytes=remaining, escape_levels=1 + escape_levels)
+                text = source.cut(max_escaped_bytes=remaining, escape_levels=1 + escape_levels)
         return dataclasses.replace(fitted, preview=text)
 
 
@@ -219,11 +247,11 @@ def _sent_size(data: bytes, escape_levels: int, *, is_ascii: bool, is_repeated: 
     return size + escaped_size(data, 0, is_ascii=is_ascii) if is_repeated else size
 
 
-def _cut_preview(text: Buffer | str, max_bytes: int, measure: Callable[[bytes], int]) -> str | None:
-    def measure_prefix(length: int) -> int:
-        return measure(orjson.dumps(preview(text, length))[1:-1])
+def _cut_preview(source: PreviewSource, max_bytes: int, measure: Callable[[bytes], int]) -> str | None:
+    def measure_preview(length: int) -> int:
+        return measure(orjson.dumps(source.cut(length))[1:-1])
 
-    return preview(text, bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=measure_prefix))
+    return source.cut(bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=measure_preview))
 
 
 _YEAR_10000 = 253_402_300_800

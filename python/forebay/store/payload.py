@@ -392,10 +392,17 @@ def outline_first_items(head: Buffer, items: ItemIndex | None, max_bytes: int) -
     start = items.span(0, 1).start
     try:
         page = read_items(memoryview(head)[start:], items, 0, 100, CHUNK_BYTES, base=start)
-        shape = outline(page.content, max_bytes - 24)
+        is_map = items.kind == "map"
+        entries = (
+            b"".join((b"{", memoryview(head)[page.start : page.end], b"}")) if is_map and not page.truncated else None
+        )
+        shape = outline(entries or page.content, max_bytes - 24)
     except ForebayError:
         return None
-    shape = f"{shape.rpartition(' ×')[0]} ×{len(items)}"
+    if is_map and not shape.startswith("{<"):
+        # The first entries are too large to tell that they are those of a map.
+        shape = f"{shape[:-1]}, …}}" if entries else "{…}"
+    shape = f"{shape.rpartition(' ×')[0] if shape.endswith(f'×{page.returned}') else shape} ×{len(items)}"
     for key in reversed((items.path or "").split("/")[1:]):
         shape = f"{{{key.replace('~1', '/').replace('~0', '~')}: {shape}, …}}"
     return shape if len(shape.encode()) <= max_bytes else None

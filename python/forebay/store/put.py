@@ -17,10 +17,15 @@ from forebay.errors import ForebayError, InvalidArgument, StoreFull
 from forebay.store.backends import Backend, Upload
 from forebay.store.cache import LRUCache
 from forebay.store.decoding import CannotOpen, find_decoding
-from forebay.store.frames import WriteProgress, build_footer, read_written, write_frames
+from forebay.store.frames import (
+    WriteProgress,
+    build_footer,
+    read_written,
+    read_written_range,
+    write_frames,
+)
 from forebay.store.handles import (
     MAX_NAME_LENGTH,
-    MAX_PREVIEW_BYTES,
     Descriptor,
     check_handle_length,
     format_timestamp,
@@ -47,6 +52,7 @@ from forebay.store.payload import (
     skip_bom,
     to_buffer,
 )
+from forebay.store.previews import MAX_PREVIEW_BYTES, PreviewSource, make_preview_source
 from forebay.store.quota import Quota, QuotaExceeded
 from forebay.store.redaction import apply_redactions
 from forebay.store.sweep import Sweeper
@@ -60,6 +66,9 @@ _MAX_DESCRIPTOR_BYTES = 4096 - 512
 """Budget of a descriptor as text in a JSON-RPC message: 4,096 bytes, less 512 for the rest of the message."""
 
 _MAX_OUTLINE_BYTES = 512
+
+_SAMPLE_BYTES = 16 * 1024
+"""Bytes of first items that a preview is made from."""
 
 _MAX_EVICTION_ATTEMPTS = 10
 """Maximum number of times that payloads are evicted for a new one before it is refused."""
@@ -189,6 +198,15 @@ class PayloadWriter:
             written, findings, parts = content
             items = findings.items if is_mostly_items(findings.items, written.payload_bytes) else None
             head = bytes(memoryview(written.first_chunk)[:_SNIFFED_BYTES])
+            base = 0 if content is original else original.progress.stored_bytes
+            source = make_preview_source(
+                functools.partial(_read_written, data, written, upload, base),
+                written.payload_bytes,
+                findings.nature,
+                items,
+                # The outline of a stream is made from the same items.
+                sample_bytes=_SAMPLE_BYTES if data is not None else CHUNK_BYTES,
+            )
             created_at, expires_at = self._get_lifetime(request.ttl)
             meta: dict[str, Any] = {
                 "handle": handle,
@@ -197,7 +215,7 @@ class PayloadWriter:
                 "nature": findings.nature,
                 "item_count": None if items is None else len(items),
                 "items_path": None if items is None else items.path,
-                "outline": _finish_outline(outline_future, data, written, findings),
+                "outline": _finish_outline(outline_future, data, written, findings, source),
                 "created_at": created_at,
                 "expires_at": expires_at,
                 "principal": request.principal,
@@ -214,7 +232,8 @@ class PayloadWriter:
             self._sweeper.note_stored(handle, stored_bytes, request.principal, created_at)
         finally:
             upload.abort()
-        return _make_descriptor(meta, findings.lines, written.first_chunk)
+        lines = findings.lines if findings.nature == "text" else None
+        return _make_descriptor(meta, lines, source)
 
     def _write_text(
         self,
@@ -338,7 +357,16 @@ def _get_text_mime_type(mime_type: str | None) -> str | None:
     return None if mime_type in _OPAQUE_MIME_TYPES else mime_type
 
 
-def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, head: Buffer) -> Descriptor:
+def _read_written(
+    data: Buffer | None, progress: WriteProgress, upload: Upload, base: int, start: int, end: int
+) -> Buffer:
+    """Return a range of a payload: from memory, or from its frames, which begin at `base` in the upload."""
+    if data is None and end <= len(memoryview(progress.first_chunk)):
+        data = progress.first_chunk
+    return read_written_range(progress, upload, start, end, base) if data is None else memoryview(data)[start:end]
+
+
+def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, source: PreviewSource | None) -> Descriptor:
     descriptor = Descriptor(
         output_handle=meta["handle"],
         mime_type=meta["mime_type"],
@@ -351,8 +379,9 @@ def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, head: Buffer
         line_count=None if lines is None else len(lines),
         decoded_from=meta.get("decoded_from"),
         note=meta.get("note"),
+        preview_source=source,
     )
-    return descriptor.fit(_MAX_DESCRIPTOR_BYTES, source=None if meta["nature"] == "binary" else skip_bom(head))
+    return descriptor.fit(_MAX_DESCRIPTOR_BYTES)
 
 
 def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
@@ -363,7 +392,11 @@ def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
 
 
 def _finish_outline(
-    outline_future: Future[str] | None, data: Buffer | None, progress: WriteProgress, findings: Findings
+    outline_future: Future[str] | None,
+    data: Buffer | None,
+    progress: WriteProgress,
+    findings: Findings,
+    source: PreviewSource | None,
 ) -> str | None:
     # A payload that fits into the preview needs no outline.
     if progress.payload_bytes <= MAX_PREVIEW_BYTES:
@@ -376,4 +409,5 @@ def _finish_outline(
         data = progress.first_chunk
     if data is not None:
         return outline(skip_bom(data), _MAX_OUTLINE_BYTES)
-    return outline_first_items(progress.first_chunk, findings.items, _MAX_OUTLINE_BYTES)
+    shape = None if source is None else source.outline(findings.items, _MAX_OUTLINE_BYTES)
+    return shape or outline_first_items(progress.first_chunk, findings.items, _MAX_OUTLINE_BYTES)

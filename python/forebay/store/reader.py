@@ -6,8 +6,8 @@ import io
 import mmap
 import re
 import tempfile
-from collections.abc import Callable
-from typing import Protocol, Self, cast
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from typing_extensions import Buffer
 
@@ -18,13 +18,13 @@ from forebay.store.backends import Backend, Blob
 from forebay.store.backends.filesystem import translate_os_errors
 from forebay.store.cache import LRUCache
 from forebay.store.frames import Footer, read_footer
-from forebay.store.handles import OPERATOR, Principal, is_handle
+from forebay.store.handles import OPERATOR, Principal, is_handle, is_sidecar_handle
 from forebay.store.payload import skip_bom
 from forebay.store.threads import fork_safe_lock
 
 __all__ = [
-    "ArrayView",
     "Catalog",
+    "ItemsView",
     "PayloadFile",
     "PayloadReader",
     "ValueView",
@@ -42,6 +42,9 @@ _SCAN_BYTES = 1 << 20
 _UNLIMITED = 1 << 62
 _MAX_CACHED_FOOTERS = 256
 _MAX_CACHED_PAYLOAD_BYTES = 256 << 20
+_MAX_REMEMBERED = 1024
+
+_T = TypeVar("_T")
 
 _ITEM_NUMBER_PATTERN = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
 """Matches an item number at the start of a path that is relative to the items."""
@@ -99,12 +102,19 @@ class ValueView:
     origin = 0
     decoded_from = None
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, *, is_map: bool = False) -> None:
+        """Create a view. `is_map` says that the entries of an object are its items, even if they are not alike."""
         self._data = data
         self.size = len(data)
-        # Only an array has items: a path to an object means the whole object, not an array inside it.
-        self.items = index_items(data, "", validate=False) if bytes(data[:1]) == b"[" else None
         self.items_path = ""
+        self.items: ItemIndex | None = None
+        first = bytes(data[:1])
+        if first == b"[" or (first == b"{" and is_map):
+            self.items = index_items(data, "", validate=False)
+        elif first == b"{":
+            index = index_items(data, validate=False)
+            # Items inside of the object do not count: a path to an object means the whole object.
+            self.items = index if index.kind == "map" and index.path == "" else None
 
     @property
     def original(self) -> ByteView:
@@ -118,8 +128,8 @@ class ValueView:
         return self._data[start:end]
 
 
-class ArrayView:
-    """A view of the array that holds a payload's items. The item index has the array's position: no scan is needed."""
+class ItemsView:
+    """A view of the array or map that holds a payload's items. The index has its position: no scan is needed."""
 
     nature = "json"
     items_path = ""
@@ -230,12 +240,16 @@ class PayloadReader:
         page = read_items(data, index, number, 1, _UNLIMITED, base=span.start)
         return memoryview(page.content)[1:-1]
 
+    def iter_chunks(self) -> Iterator[bytes]:
+        """Read the payload frame by frame."""
+        return self._content.iter_chunks(self._blob)
+
     def read_all(self) -> Buffer:
         """Read the whole payload. A large one is mapped from a file, so that the system can reclaim its memory."""
         if self.size <= _MAX_IN_MEMORY_BYTES:
-            return b"".join(self._content.iter_chunks(self._blob))
+            return b"".join(self.iter_chunks())
         with translate_os_errors, tempfile.TemporaryFile() as file:
-            for chunk in self._content.iter_chunks(self._blob):
+            for chunk in self.iter_chunks():
                 file.write(chunk)
             file.flush()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -255,13 +269,15 @@ def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buff
 
     If a key is repeated, the first one is used, except on the way to the items: there the key that leads to them is
     used, so that the path of an item on a page returns that item. Unless the path leads to the items or into one of
-    them, `read_payload` is called and the whole payload is scanned.
+    them, `read_payload` is called and the whole payload is scanned. A key in a map is looked for in the map alone.
     """
     index = reader.items
     if index is not None and index.path is not None and path.startswith(index.path):
         rest = path[len(index.path) :]
-        if rest == "" and index.kind == "array":
+        if rest == "" and index.kind in ("array", "map"):
             return reader.read(index.start, index.end)
+        if rest.startswith("/") and index.kind == "map":
+            return _read_inside_entry(reader, index, path, rest)
         match = _ITEM_NUMBER_PATTERN.match(rest)
         if match is not None:
             return _read_inside_item(reader, index, path, int(match[1]), rest[match.end() :])
@@ -273,14 +289,38 @@ def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buff
 
 
 def _read_inside_item(reader: PayloadReader, index: ItemIndex, path: str, number: int, inner_path: str) -> memoryview:
+    if number >= len(index):
+        raise _make_path_error(path)
+    return _read_inside(reader.read_item(index, number), inner_path, path)
+
+
+def _read_inside_entry(reader: PayloadReader, index: ItemIndex, path: str, inner_path: str) -> memoryview:
+    """Read a value inside a map, chunk by chunk up to the first entry that has the key."""
+    key, slash, rest = inner_path[1:].partition("/")
+    block = 0
+    while (chunk := index.chunk(block, _SCAN_BYTES)) is not None:
+        data = bytes(reader.read(chunk.start, chunk.end))
+        # The last chunk ends with the brace of the map, any other one with a comma.
+        entries = b"{" + data if chunk.end == index.end else b"{" + data[:-1] + b"}"
+        try:
+            start, end = locate(entries, f"/{key}")
+        except PathNotFound:
+            block += chunk.block_count
+            continue
+        return _read_inside(memoryview(entries)[start:end], slash + rest, path)
+    raise _make_path_error(path)
+
+
+def _read_inside(value: memoryview, inner_path: str, path: str) -> memoryview:
     try:
-        if number < len(index):
-            item = reader.read_item(index, number)
-            start, end = locate(item, inner_path)
-            return item[start:end]
+        start, end = locate(value, inner_path)
     except PathNotFound:
-        pass
-    raise PathNotFound(f"nothing at path {short_repr(path)}; outline() shows which paths exist")
+        raise _make_path_error(path) from None
+    return value[start:end]
+
+
+def _make_path_error(path: str) -> PathNotFound:
+    return PathNotFound(f"nothing at path {short_repr(path)}; outline() shows which paths exist")
 
 
 class PayloadFile(io.RawIOBase):
@@ -326,7 +366,7 @@ class PayloadFile(io.RawIOBase):
 
 
 class Catalog:
-    """Access to payloads by handle, with caches of recent footers and of recently searched payloads.
+    """Access to payloads by handle, with caches of recent footers, recently searched payloads and totals of searches.
 
     Each cache entry has the version of its file, and is ignored once the file has another version.
     """
@@ -337,10 +377,11 @@ class Catalog:
         self._lock = fork_safe_lock()
         self._footers: LRUCache[str, tuple[object, Footer]] = LRUCache(_MAX_CACHED_FOOTERS)
         self._payloads: LRUCache[str, tuple[object, Buffer]] = LRUCache(_MAX_CACHED_PAYLOAD_BYTES, _get_payload_size)
+        self._remembered: LRUCache[Hashable, tuple[object, Any]] = LRUCache(_MAX_REMEMBERED)
 
     def open(self, handle: str, principal: Principal) -> PayloadReader:
         """Open a payload. Raises `HandleNotFound` if it does not exist, has expired or belongs to someone else."""
-        if not is_handle(handle):
+        if not is_handle(handle) or is_sidecar_handle(handle):
             raise make_not_found_error(handle)
         try:
             blob = self._backend.open(handle)
@@ -383,6 +424,17 @@ class Catalog:
             with self._lock:
                 self._payloads[reader.footer.meta["handle"]] = (reader.version, data)
         return data
+
+    def remember(self, reader: PayloadReader, key: Hashable, compute: Callable[[], _T]) -> _T:
+        """Return a small value that is computed from a payload, and remember it by the key."""
+        key = (reader.footer.meta["handle"], key)
+        with self._lock:
+            version, value = self._remembered.get(key, (None, None))
+        if version != reader.version:
+            value = compute()
+            with self._lock:
+                self._remembered[key] = (reader.version, value)
+        return cast("_T", value)
 
     def forget(self, handle: str) -> None:
         """Remove a handle from the caches."""

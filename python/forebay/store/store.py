@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import io
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar, cast
@@ -12,20 +13,30 @@ from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar, cast
 from typing_extensions import Buffer
 
 from forebay import _core
-from forebay.arguments import check_integer, check_pointer
-from forebay.errors import HandleCorrupt, HandleNotFound, InvalidFormat
+from forebay.arguments import check_integer, check_pointer, check_text
+from forebay.errors import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat
 from forebay.store.backends import Backend
 from forebay.store.call_counts import CallCounts
-from forebay.store.handles import OPERATOR, Descriptor, Principal, format_timestamp, is_handle, is_valid_name
+from forebay.store.export import MAX_RESULT_BYTES, Export, export_payload, export_rows
+from forebay.store.handles import (
+    OPERATOR,
+    Descriptor,
+    Principal,
+    find_handles,
+    format_timestamp,
+    is_handle,
+    is_valid_name,
+)
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, build_page
 from forebay.store.payload import CHUNK_BYTES, Payload, outline_first_items, skip_bom
 from forebay.store.put import PayloadWriter, PutRequest
+from forebay.store.queries import DEFAULT_TIMEOUT_SECONDS, QueryPage, QueryRequest, load_engine
 from forebay.store.quota import Quota
 from forebay.store.reader import (
-    ArrayView,
     Catalog,
+    ItemsView,
     PayloadFile,
     PayloadReader,
     ValueView,
@@ -33,9 +44,11 @@ from forebay.store.reader import (
     make_not_found_error,
     read_value,
 )
-from forebay.store.search import SearchPage, SearchRequest, search_payload
+from forebay.store.search import Mode, SearchPage, SearchRequest, search_payload
+from forebay.store.sidecars import Sidecars, delete_sidecar
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.threads import BlockingChunks, start_in_thread
+from forebay.store.where import MatchCache, encode_conditions
 
 __all__ = ["Store", "StoredOutput"]
 
@@ -118,8 +131,10 @@ class Store:
         self.options = options
         self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
         self._catalog = Catalog(backend, options.clock)
+        self._match_cache = MatchCache()
         self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
         self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper)
+        self.sidecars = Sidecars(backend, self._catalog, self._quota)
         self._refusals = (0, 0)
         self.journal = journal
         self.call_counts = call_counts
@@ -218,6 +233,7 @@ class Store:
         format: Format = "auto",  # noqa: A002
         path: str | None = None,
         fields: Sequence[str] | None = None,
+        where: Mapping[str, Any] | str | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
         escape_levels: int = 0,
         is_ascii: bool = False,
@@ -227,6 +243,12 @@ class Store:
 
         `format` "auto" reads items where they make up most of the payload, else text, else bytes. `limit` counts items
         or lines (200 by default), or bytes. `fields` (`user.name` or `/user/name`) reduces every item to these fields.
+
+        `where` keeps the items that fulfil all conditions (`{"status": "failed", "total": {">": 200}}`, as an object or
+        as JSON): `offset`, `limit` and `total` then count matches. A condition is a value, or an object of operators
+        `=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `contains`, `matches` (a regular expression) and `exists`. Numbers and
+        text never compare with each other, except for CSV and TSV, whose fields may be read as numbers. The first page
+        scans all items.
 
         `path` is a JSON Pointer to a value inside the payload. Finding the value scans the payload, unless the path
         leads to the items or into one of them. Lines of a value are always found by a scan. If a key is repeated,
@@ -246,6 +268,7 @@ class Store:
             format=format,
             path=path,
             fields=fields,
+            where=where,
             max_bytes=max_bytes,
             escape_levels=escape_levels,
             is_ascii=is_ascii,
@@ -255,7 +278,10 @@ class Store:
     def fetch_page(self, handle: str, request: PageRequest, *, principal: Principal = None) -> Page:
         """Read a page like `fetch`, with the parameters in one object."""
         with self._open_reader(handle, principal) as reader:
-            page = build_page(self._select_view(reader, request.path), handle, request)
+            is_map = request.format == "items" or bool(request.where)
+            view = self._select_view(reader, request.path, is_map=is_map)
+            find_matches = functools.partial(self._match_cache.find, reader, request.path)
+            page = build_page(view, handle, request, find_matches)
         content = page.content if isinstance(page.content, bytes) else page.content.encode()
         self._record_read(reader, page.format, len(content), offset=page.offset, returned=page.returned)
         return page
@@ -291,18 +317,22 @@ class Store:
             returned_bytes=returned_bytes,
         )
 
-    def _select_view(self, reader: PayloadReader, path: str | None) -> View:
-        """Return a view of the value at a path, or of the whole payload."""
+    def _select_view(self, reader: PayloadReader, path: str | None, *, is_map: bool = False) -> View:
+        """Return a view of the value at a path, or of the whole payload.
+
+        With `is_map`, an object at the path has items in any case: its entries.
+        """
         if path is not None:
             check_pointer("path", path)
         # Without a path the view is the whole payload, with its item index, even if the items are nested.
-        if path is None or (path == "" and reader.has_paths):
+        if path is None or (path == "" and reader.has_paths and not (is_map and reader.items is None)):
             return reader
-        if reader.items is not None and reader.items.kind == "array" and path == reader.items.path:
-            return ArrayView(reader, reader.items)
+        if reader.items is not None and reader.items.kind in ("array", "map") and path == reader.items.path:
+            return ItemsView(reader, reader.items)
         if not reader.has_paths:
             raise InvalidFormat("a path leads into JSON, and this payload is not; leave the path out")
-        return ValueView(read_value(reader, path, lambda: self._catalog.read_payload(reader)))
+        value = read_value(reader, path, lambda: self._catalog.read_payload(reader))
+        return ValueView(value, is_map=is_map)
 
     def search(
         self,
@@ -311,25 +341,32 @@ class Store:
         *,
         regex: bool = False,
         ignore_case: bool = False,
-        start: int = 0,
+        mode: Mode = "text",
+        offset: int = 0,
         limit: int = 50,
         context: int = 80,
+        fields: Sequence[str] | None = None,
+        count_only: bool = False,
         max_bytes: int = DEFAULT_MAX_BYTES,
         escape_levels: int = 0,
         is_ascii: bool = False,
         principal: Principal = None,
     ) -> SearchPage:
-        """Find a text or a regular expression from byte `start` on. Following `next_start` finds all matches.
+        """Find a text or a regular expression from byte `offset` on. Following `next_offset` finds all matches.
 
-        `context` is the number of bytes shown on each side of a match.
+        `mode="values"` searches the keys and values of JSON with their escapes decoded. `context` is the number of
+        bytes shown on each side of a match; `fields` shows these fields of its item instead. `count_only` only counts.
         """
         request = SearchRequest(
             pattern=pattern,
             regex=regex,
             ignore_case=ignore_case,
-            start=start,
+            mode=mode,
+            offset=offset,
             limit=limit,
             context=context,
+            fields=fields,
+            count_only=count_only,
             max_bytes=max_bytes,
             escape_levels=escape_levels,
             is_ascii=is_ascii,
@@ -339,14 +376,45 @@ class Store:
     def search_page(self, handle: str, request: SearchRequest, *, principal: Principal = None) -> SearchPage:
         """Find matches like `search`, with the parameters in one object."""
         with self._open_reader(handle, principal) as reader:
-            page = search_payload(
-                reader,
-                lambda: self._catalog.read_payload(reader),
-                handle,
-                request,
-                is_cached=self._catalog.get_cached_payload(reader) is not None,
-            )
-            self._record_read(reader, "search", len(page.to_json()), offset=page.start, returned=len(page.matches))
+            page = search_payload(reader, self._catalog, handle, request)
+            self._record_read(reader, "search", len(page.to_json()), offset=page.offset, returned=page.returned)
+            return page
+
+    def query(
+        self,
+        handle: str,
+        sql: str,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        escape_levels: int = 0,
+        is_ascii: bool = False,
+        principal: Principal = None,
+    ) -> QueryPage:
+        """Run one SELECT over the items of a payload, in the SQL of DuckDB. Needs `forebay[sql]`.
+
+        The items are the table `items`, and also a table with the name of the array or map that holds them. Every other
+        payload of the principal is a table with its handle as the name. `timeout` is in seconds.
+
+        Raises `QueryFailed` if the statement is wrong, or takes too much time or memory.
+        """
+        request = QueryRequest(
+            sql=sql, timeout=timeout, max_bytes=max_bytes, escape_levels=escape_levels, is_ascii=is_ascii
+        )
+        return self.query_page(handle, request, principal=principal)
+
+    def query_page(self, handle: str, request: QueryRequest, *, principal: Principal = None) -> QueryPage:
+        """Run a query like `query`, with the parameters in one object."""
+        check_text("sql", request.sql)
+        with contextlib.ExitStack() as stack:
+            readers = {handle: stack.enter_context(self._open_reader(handle, principal))}
+            for other in find_handles(request.sql):
+                if other not in readers:
+                    # A handle that does not exist is a table that does not exist.
+                    with contextlib.suppress(HandleNotFound):
+                        readers[other] = stack.enter_context(self._open_reader(other, principal))
+            page = load_engine().run_query(readers, request, self.sidecars)
+            self._record_read(readers[handle], "query", len(page.content), returned=page.row_count)
             return page
 
     def outline(self, handle: str, max_bytes: int = 512, *, principal: Principal = None) -> str:
@@ -389,6 +457,33 @@ class Store:
         with self._open_reader(handle, principal) as reader:
             yield self._select_view(reader, path)
 
+    @contextlib.contextmanager
+    def open_export(
+        self,
+        handle: str,
+        *,
+        format: str | None = None,  # noqa: A002
+        where: object = None,
+        sql: str | None = None,
+        principal: Principal = None,
+    ) -> Iterator[Export]:
+        """Open a payload to write it to a file, as it is or as `json`, `ndjson`, `csv` or `parquet`.
+
+        `where` selects items like that of `fetch`. `sql` writes the result of a query, of at most 64 MiB, instead.
+        Parquet needs `forebay[sql]`, and holds all items.
+        """
+        if where is not None and sql is not None:
+            raise InvalidArgument("an export has where or sql; put the conditions into the statement")
+        if sql is not None:
+            page = self.query(handle, sql, max_bytes=MAX_RESULT_BYTES, principal=principal)
+        with self._open_reader(handle, principal) as reader:
+            if sql is not None:
+                export = export_rows(page, format)
+            else:
+                export = export_payload(reader, format, None if where is None else encode_conditions(where))
+            export.principal = reader.footer.meta["principal"]
+            yield export
+
     @property
     def folder(self) -> Path | None:
         """The folder of the stored files; `None` if the backend does not use files."""
@@ -419,6 +514,7 @@ class Store:
         self._catalog.forget(handle)
         if not self._quota.release(meta["principal"], size, lambda: self._backend.delete(handle)):
             raise make_not_found_error(handle)
+        delete_sidecar(self._backend, self._quota, handle, meta["principal"])
         self.journal.record("output_handle_deleted", principal=meta["principal"], handle=handle)
 
     def sweep(self) -> SweepReport:
@@ -432,6 +528,7 @@ class Store:
     open_async = _make_async(open)  # noqa: A003
     fetch_async = _make_async(fetch)
     search_async = _make_async(search)
+    query_async = _make_async(query)
     outline_async = _make_async(outline)
     get_async = _make_async(get)
     stat_async = _make_async(stat)

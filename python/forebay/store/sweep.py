@@ -14,10 +14,12 @@ from forebay.store.allowance import Allowance
 from forebay.store.backends import Backend
 from forebay.store.entries import Entry, EntryTable
 from forebay.store.eviction import Candidate, EvictionOrder
+from forebay.store.handles import is_sidecar_handle
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.quota import Quota
 from forebay.store.reader import Catalog
+from forebay.store.sidecars import delete_sidecar
 from forebay.store.threads import fork_safe_lock
 
 __all__ = ["SweepReport", "Sweeper"]
@@ -64,6 +66,8 @@ class _Pass:
     def __init__(self) -> None:
         self.expires_before = -math.inf
         """The time up to which payloads are expired; it may be set again while the walk continues."""
+        self.drops_sidecars = False
+        """Whether sidecars are removed, to make space."""
         self.pid = os.getpid()
         """The process that began the walk. A forked child would share the listing with it."""
         self.kept = self.expired = self.freed_bytes = self.stored_bytes = 0
@@ -168,10 +172,10 @@ class Sweeper:
             self._last_clocks = (now, time.monotonic())
         return -math.inf if has_jumped else now
 
-    def _complete_pass(self, expires_before: float) -> _Pass:
+    def _complete_pass(self, expires_before: float, *, drops_sidecars: bool = False) -> _Pass:
         started_at = time.monotonic()
         current = _Pass()
-        current.expires_before = expires_before
+        current.expires_before, current.drops_sidecars = expires_before, drops_sidecars
         for _ in self._walk(current):
             pass
         self._paused = None
@@ -189,7 +193,8 @@ class Sweeper:
                 # A folder that changes, or that a forked child closes, may return a name twice.
                 continue
             entry = entry or self._read_entry(handle, sweep)
-            if entry is not None and entry.expires_at <= current.expires_before:
+            is_in_the_way = current.drops_sidecars and is_sidecar_handle(handle)
+            if entry is not None and (is_in_the_way or entry.expires_at <= current.expires_before):
                 if self._remove(handle, entry.size, entry.principal, "output_handle_expired"):
                     current.expired += 1
                     current.freed_bytes += entry.size
@@ -206,7 +211,10 @@ class Sweeper:
         self._corrupt, self._is_order_outdated = current.corrupt, True
 
     def make_space(self, principal: str | None, size: int) -> None:
-        """Remove expired payloads, then with `on_full="evict"` the principal's oldest payloads until `size` bytes fit.
+        """Remove expired payloads and all sidecars, then with `on_full="evict"` the principal's oldest payloads.
+
+        A sidecar can be computed again, so it never takes the place of a payload. Payloads are evicted until `size`
+        bytes fit.
 
         In a large store a call looks only at some payloads, and the next call continues. Nothing is evicted if `size`
         bytes do not fit even after evicting all payloads of the principal.
@@ -215,12 +223,12 @@ class Sweeper:
             expires_before = self._get_expiry_limit(is_sweep=False)
             is_evicting = self._options.on_full == "evict"
             if not self._quota.is_counted() or (is_evicting and self._is_listing_due(self._listing_seconds)):
-                self._complete_pass(expires_before)
+                self._complete_pass(expires_before, drops_sidecars=True)
             elif not is_evicting:
                 self._continue_pass(expires_before)
             # Other processes may have stored payloads since the last listing.
             if is_evicting and not self._evict(principal, size) and self._is_listing_due(0):
-                self._complete_pass(expires_before)
+                self._complete_pass(expires_before, drops_sidecars=True)
                 self._evict(principal, size)
 
     def _continue_pass(self, expires_before: float) -> None:
@@ -228,6 +236,7 @@ class Sweeper:
         paused = self._paused
         current, steps = paused if paused is not None and paused[0].pid == os.getpid() else self._begin_pass()
         current.expires_before = expires_before
+        current.drops_sidecars = True
         self._paused = None
         deadline = time.monotonic() + _MAX_COUNTING_SECONDS
         count = 0
@@ -275,7 +284,9 @@ class Sweeper:
         # Empty first, because both together would take twice the memory.
         self._order = EvictionOrder()
         for handle, entry in self._entries:
-            self._order.add(entry.principal, Candidate(entry.created_at, handle, entry.size))
+            # Sidecars go first: they can be computed again.
+            created_at = 0.0 if is_sidecar_handle(handle) else entry.created_at
+            self._order.add(entry.principal, Candidate(created_at, handle, entry.size))
         self._put_back(None, self._corrupt)
 
     def _put_back(self, principal: str | None, candidates: list[Candidate]) -> None:
@@ -321,5 +332,10 @@ class Sweeper:
         self._entries.discard(handle)
         if not self._quota.release(principal, size, lambda: self._backend.delete(handle)):
             return False
+        if is_sidecar_handle(handle):
+            return True
+        if event != "output_handle_expired":
+            # A sidecar expires with its payload.
+            delete_sidecar(self._backend, self._quota, handle, principal)
         self._journal.record(event, principal=principal, handle=handle, size_bytes=size)
         return True
