@@ -1,0 +1,189 @@
+"""SQL over stored payloads: feed the tables that a statement names to a worker, and return its rows."""
+
+import bisect
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+
+from forebay.arguments import check_budget
+from forebay.errors import InvalidArgument, InvalidFormat, MissingExtra, QueryFailed
+from forebay.query.explain import explain_error
+from forebay.query.feed import Table, names_in_sql, write_table
+from forebay.query.process import MAX_ROW_COUNT, POOL, QueryError, Rows, TableSource, Worker, is_installed
+from forebay.query.sidecar import keep_table, pack_table, read_table
+from forebay.store.handles import is_handle
+from forebay.store.payload import escaped_size
+from forebay.store.queries import QueryPage, QueryRequest
+from forebay.store.reader import PayloadReader, View
+from forebay.store.sidecars import Sidecars
+
+__all__ = ["run_query", "write_parquet"]
+
+ITEMS_TABLE = "items"
+
+_MAX_TIMEOUT_SECONDS = 600.0
+_MAX_SQL_BYTES = 64 << 10
+_MAX_TABLES = 8
+_MAX_NAME_CHARS = 128
+_MAX_TYPE_CHARS = 96
+_MAX_MS = 10.0**6 - 0.1
+
+_LOADING_SECONDS = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A payload that a worker has as a table."""
+
+    handle: str
+    version: object
+    table: Table
+
+    def serves(self, handle: str, reader: PayloadReader, names: frozenset[str] | None) -> bool:
+        """Return whether it is the table of this payload, with the fields that a statement with these names needs."""
+        return (self.handle, self.version) == (handle, reader.version) and self.table.has_fields(names)
+
+
+def run_query(readers: Mapping[str, PayloadReader], request: QueryRequest, sidecars: Sidecars) -> QueryPage:
+    """Run a statement over payloads by their handles. The first one is also the table `items`."""
+    started = time.perf_counter()
+    _check_request(readers, request)
+    names = names_in_sql(request.sql)
+
+    def has_tables(tables: list[_Loaded]) -> bool:
+        # The same tables and no others: another one may have been deleted or expired since.
+        return len(tables) == len(readers) and all(
+            table.serves(handle, reader, names) for table, (handle, reader) in zip(tables, readers.items(), strict=True)
+        )
+
+    try:
+        with POOL.borrow(has_tables, request.timeout) as worker, contextlib.ExitStack() as stack:
+            if worker.tables is None:
+                # Report a syntax error before any table is loaded.
+                worker.parse(request.sql, request.timeout)
+                worker.tables = _load_tables(worker, readers, names, sidecars, stack)
+            rows = worker.query(request.sql, request.max_bytes, request.timeout)
+    except QueryError as error:
+        raise explain_error(error, readers, request) from None
+    return _build_page(rows, request, started)
+
+
+def write_parquet(view: View, target: int) -> int:
+    """Write the items of a view to an open file as Parquet, with types from every value. Return their number."""
+    if not is_installed():
+        raise MissingExtra("Parquet needs duckdb: pip install 'forebay[sql]'")
+    with _open_memory_file() as source:
+        table = write_table(view, None, source)
+        try:
+            pack_table(table, source, target)
+        except (OSError, subprocess.SubprocessError):
+            raise QueryFailed("these items could not be written as Parquet; use ndjson or csv") from None
+    return table.rows
+
+
+def _check_request(readers: Mapping[str, PayloadReader], request: QueryRequest) -> None:
+    check_budget(request.max_bytes, request.escape_levels)
+    timeout = request.timeout
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout <= _MAX_TIMEOUT_SECONDS:
+        raise InvalidArgument(f"timeout must be a number of seconds, at most {_MAX_TIMEOUT_SECONDS:g}")
+    if len(request.sql.encode()) > _MAX_SQL_BYTES:
+        raise InvalidArgument(f"the statement has more than {_MAX_SQL_BYTES} bytes; ask a shorter question")
+    if len(readers) > _MAX_TABLES:
+        raise InvalidArgument(f"a statement names at most {_MAX_TABLES} handles, not {len(readers)}")
+    if not is_installed():
+        raise MissingExtra("SQL needs duckdb: pip install 'forebay[sql]'")
+    for handle, reader in readers.items():
+        if reader.items is None:
+            raise InvalidFormat(
+                f"{handle} has no items to query: it is not a JSON array or map, NDJSON, CSV or TSV; read it with "
+                "fetch or search"
+            )
+
+
+def _load_tables(
+    worker: Worker,
+    readers: Mapping[str, PayloadReader],
+    names: frozenset[str] | None,
+    sidecars: Sidecars,
+    stack: contextlib.ExitStack,
+) -> list[_Loaded]:
+    """Load the tables of payloads, from their sidecars if possible; new tables are kept when the stack is closed."""
+    sources, loaded = [], []
+    for index, (handle, reader) in enumerate(readers.items()):
+        file = stack.enter_context(_open_memory_file())
+        meta = reader.footer.meta
+        stored = read_table(sidecars, meta, names, file)
+        if stored is not None and stored.has_fields(names):
+            table = stored
+        else:
+            # The new sidecar replaces the old one, so it must have the old one's fields, too.
+            all_names = names if stored is None or names is None or stored.names is None else names | stored.names
+            table = write_table(reader, all_names, file)
+            # Runs after the query, so that packing does not compete with it for the CPU.
+            stack.callback(keep_table, sidecars, meta, table, file)
+        loaded.append(_Loaded(handle, reader.version, table))
+        aliases = (handle, *_find_own_name(reader)) if index == 0 else ()
+        name = ITEMS_TABLE if index == 0 else handle
+        sources.append(TableSource(name, aliases, file, table.select_from))
+    try:
+        worker.load(sources, _LOADING_SECONDS)
+    except QueryError as error:
+        for reader in readers.values():
+            # A sidecar may be at fault: the next query loads the payload itself.
+            sidecars.delete(reader.footer.meta)
+        # After a failed load the tables are incomplete, so this error makes the pool end the worker.
+        raise QueryError("loading", str(error)) if error.kind in ("statement", "failure") else error from None
+    return loaded
+
+
+def _find_own_name(reader: PayloadReader) -> list[str]:
+    """Return the name of the array or map that holds the items, if it has one of its own."""
+    name = reader.items_path.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+    is_free = name.lower() != ITEMS_TABLE and not is_handle(name)
+    return [name] if name and len(name) <= _MAX_NAME_CHARS and is_free and "\0" not in name else []
+
+
+@contextlib.contextmanager
+def _open_memory_file() -> Iterator[int]:
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("forebay")
+        try:
+            yield file
+        finally:
+            os.close(file)
+    else:
+        with tempfile.TemporaryFile() as temporary:
+            yield temporary.fileno()
+
+
+def _build_page(rows: Rows, request: QueryRequest, started: float) -> QueryPage:
+    """Return as many of the rows as fit into the budget."""
+    size_of = functools.partial(escaped_size, escape_levels=request.escape_levels, is_ascii=request.is_ascii)
+    columns = tuple(
+        {"name": _shorten(name, _MAX_NAME_CHARS), "type": _shorten(column_type, _MAX_TYPE_CHARS)}
+        for name, column_type in rows.columns
+    )
+    # An upper bound of the page without its rows.
+    empty_page = QueryPage(columns, b"[]", MAX_ROW_COUNT, True, _MAX_MS)
+    remaining_bytes = request.max_bytes - size_of(empty_page.to_json())
+    sizes = itertools.accumulate(size_of(line) + 1 for line in rows.lines)
+    fitting = bisect.bisect_right(list(sizes), remaining_bytes)
+    if remaining_bytes < 0 or (rows.lines and not fitting):
+        raise QueryFailed(
+            f"the {'columns' if remaining_bytes < 0 else 'first row'} alone would take more than "
+            f"max_bytes={request.max_bytes}; select fewer columns, or parts of long texts with left(…, 200)"
+        )
+    content = b"[" + b",".join(rows.lines[:fitting]) + b"]"
+    is_truncated = not rows.is_complete or fitting < len(rows.lines)
+    ms = min(round((time.perf_counter() - started) * 1000, 1), _MAX_MS)
+    return QueryPage(columns, content, rows.row_count, is_truncated, ms)
+
+
+def _shorten(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

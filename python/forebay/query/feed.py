@@ -1,0 +1,146 @@
+"""Items of a stored payload as a table for DuckDB: lines of JSON in a memory file, and the types of the columns.
+
+The types come from every value, not from a sample. A column holds what Python's `json` would read: exact numbers, the
+last of equal keys, `NULL` for missing values, and JSON for values of different types.
+"""
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable
+
+from forebay._core import Chunk, Feed
+from forebay.errors import InvalidFormat
+from forebay.query.names import names_in_sql
+from forebay.store.reader import View
+from forebay.store.scan import map_chunks
+
+__all__ = ["Column", "Table", "names_in_sql", "quote_identifier", "quote_text", "read_schema", "write_table"]
+
+_NO_COLUMN = "value"
+"""Name of the only column if the items have none of the named fields: a table has at least one column."""
+
+_MIN_LINE_BYTES = 1 << 20
+"""Size of the longest line that DuckDB expects, at least. It allocates a multiple of it for each thread."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    type: str
+    """Type in DuckDB, such as `BIGINT`, `STRUCT("x" DOUBLE)[]` or `JSON`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """A table that was written to a file."""
+
+    columns: tuple[Column, ...]
+    rows: int
+    size_bytes: int
+    """Size of the file."""
+    names: frozenset[str] | None
+    """Names of the fields that were kept, and others; `None` if all were kept."""
+    skipped: frozenset[str] | None
+    """Names of the fields that were not kept, in lower case; `None` if there were too many."""
+    values: tuple[str, ...]
+    """For each column, the expression that selects it."""
+    reader: str
+    """The call of DuckDB's function that reads the file, with `?` for the path."""
+
+    def select_from(self, path: str) -> str:
+        """Return the SELECT statement that reads the table from the file at a path."""
+        names = (quote_identifier(column.name) for column in self.columns)
+        values = ", ".join(map("{} AS {}".format, self.values, names))
+        reader = self.reader.replace("?", quote_text(path), 1)
+        return f"SELECT {values} FROM {reader}"  # noqa: S608 - all are quoted
+
+    def has_fields(self, sql_names: frozenset[str] | None) -> bool:
+        """Return whether a table with these names, from `names_in_sql`, would have no other fields."""
+        if self.names is None or sql_names is None:
+            return self.names is None
+        if self.skipped is None:
+            return sql_names <= self.names
+        wanted = {name.lower() for name in sql_names}
+        # A name with a number may be that of a column that got the number because of its case.
+        return self.skipped.isdisjoint(wanted | {re.sub(r"_[0-9]+\Z", "", name) for name in wanted})
+
+
+def write_table(view: View, sql_names: frozenset[str] | None, fd: int) -> Table:
+    """Write the items of a view to a file, with the fields that have one of these names, in any case; `None` for all.
+
+    Raises `InvalidFormat` if the view has no items, and `InvalidArgument` if they have too many different keys.
+    """
+
+    def start() -> None:
+        os.ftruncate(fd, 0)
+        os.lseek(fd, 0, os.SEEK_SET)
+
+    def write(data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+    return _feed_items(view, sql_names, start, write)
+
+
+def read_schema(view: View) -> tuple[Column, ...]:
+    """Return the columns of a table of all fields."""
+    return _feed_items(view, None, lambda: None, lambda _: None).columns
+
+
+def _feed_items(
+    view: View, sql_names: frozenset[str] | None, start: Callable[[], None], write: Callable[[bytes], None]
+) -> Table:
+    """Write the lines of all items. `start` is called before the first line, also if all are written again."""
+    index = view.items
+    if index is None:
+        raise InvalidFormat("this output has no items to query; read it with output_fetch or output_search")
+    feed = Feed(sql_names)
+
+    def write_lines(data: memoryview, chunk: Chunk) -> bytes:
+        return feed.write(data, index, chunk.first)
+
+    columns = None
+    while columns is None:
+        start()
+        size_bytes = longest_bytes = 0
+        for lines in map_chunks(view, index, write_lines):
+            size_bytes += len(lines)
+            # A line is no longer than all lines of its chunk.
+            longest_bytes = max(longest_bytes, len(lines))
+            write(lines)
+        columns = feed.finish(index)
+    columns = columns or [(_NO_COLUMN, "VARCHAR", "0", "VARCHAR")]
+    skipped = feed.skipped()
+    keys = ", ".join(f"'{key}': {quote_text(read_type)}" for _, _, key, read_type in columns)
+    max_line_bytes = max(longest_bytes, _MIN_LINE_BYTES)
+    options = f"format='newline_delimited', records=true, maximum_object_size={max_line_bytes}, columns={{{keys}}}"
+    return Table(
+        columns=tuple(Column(name, sql_type) for name, sql_type, _, _ in columns),
+        rows=len(index),
+        size_bytes=size_bytes,
+        names=sql_names,
+        skipped=None if skipped is None else frozenset(skipped),
+        values=tuple(_select_value(*column[1:], has_cells=index.columns is not None) for column in columns),
+        reader=f"read_json(?, {options})",
+    )
+
+
+def _select_value(sql_type: str, key: str, read_type: str, *, has_cells: bool) -> str:
+    if sql_type == read_type:
+        return f'"{key}"'
+    # A cell is a text, and an empty one is no number.
+    return f"nullif(\"{key}\", '')::{sql_type}" if has_cells else f'"{key}"::{sql_type}'
+
+
+def quote_identifier(name: str) -> str:
+    """Return a name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"

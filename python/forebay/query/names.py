@@ -1,0 +1,191 @@
+"""Which fields a statement of SQL can refer to, so that only these are read."""
+
+import re
+
+__all__ = ["names_in_sql"]
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+|--[^\n]*)
+    |(?P<text>'(?:[^']|'')*')
+    |"(?P<quoted>(?:[^"]|"")*)"
+    |(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+)
+    |(?P<word>\w+)
+    |(?P<symbol>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_MAX_TOKENS = 2000
+"""A statement with more tokens is not examined: the time grows with the square of their number."""
+
+_STAR_WORDS = {
+    *("columns", "describe", "exclude", "explain", "information_schema", "natural", "pivot", "pivot_longer"),
+    *("pivot_wider", "pragma", "rename", "show", "summarize", "table", "unpivot"),
+}
+"""Words of statements that may use fields without naming them. Some are common names of fields too."""
+
+_INDIRECT_FUNCTION = re.compile("duckdb_|pragma_|query|sql|getvariable")
+"""Functions that read a table, or the catalog, by a name in a text."""
+
+_AFTER_FROM = {
+    *("except", "group", "having", "intersect", "limit", "offset", "order", "qualify", "select", "union", "where"),
+    *("window", ")", ";"),
+}
+"""Tokens that end a FROM clause."""
+
+_NO_SELECT_LIST = {"", "(", ";", "all", "except", "intersect", "union"}
+"""Tokens before a FROM that has no SELECT list: it means all fields."""
+
+_FROM_WORDS = {
+    *("and", "anti", "as", "asof", "cross", "from", "full", "inner", "join", "lateral", "left", "on", "or", "outer"),
+    *("positional", "right", "semi", "using"),
+}
+"""Words in a FROM clause that are no names."""
+
+_NOT_OPERANDS = {
+    *("all", "and", "as", "between", "by", "distinct", "else", "exclude", "from", "glob", "group", "having"),
+    *("ilike", "in", "intersect", "is", "like", "limit", "not", "on", "or", "order", "rename", "replace", "select"),
+    *("similar", "then", "union", "using", "when", "where", "window", "except", "offset", "qualify"),
+}
+"""Words beside which a star is no multiplication."""
+
+
+def names_in_sql(sql: str) -> frozenset[str] | None:
+    """Return every name that occurs in a statement, or `None` if it may use fields that it does not name.
+
+    The names include those of tables, functions and keywords, and the texts: a field too many only costs time, but a
+    missing one would be wrong. When in doubt, the result is `None`.
+    """
+    matches = list(_TOKEN.finditer(sql))
+    if len(matches) > _MAX_TOKENS or any(map(_is_unknown, matches, [None, *matches])):
+        return None
+    matches = [match for match in matches if match.lastgroup != "space"]
+    if _uses_all_fields([_normalize(match) for match in matches]):
+        return None
+    return frozenset(_get_name(match) for match in matches if match.lastgroup in ("word", "quoted", "text"))
+
+
+def _is_unknown(match: re.Match[str], before: re.Match[str] | None) -> bool:
+    """Return whether a token may begin something else in DuckDB, such as a comment or a string with escapes."""
+    is_after_word = before is not None and before.lastgroup == "word"
+    if match.lastgroup in ("text", "quoted"):
+        return is_after_word or (before is not None and before[0] == "&")
+    if match.lastgroup == "symbol":
+        is_comment = before is not None and before[0] + match[0] == "/*"
+        return is_comment or match[0] in "$#\\'\"" or not match[0].isascii()
+    return match.lastgroup == "space" and not match[0].isascii() and not match[0].startswith("--")
+
+
+def _normalize(match: re.Match[str]) -> str:
+    """Return a token in lower case. A quoted name keeps its first quote, so that it is no keyword; a number is `0`."""
+    if match.lastgroup == "quoted":
+        return f'"{match["quoted"].lower()}'
+    return "0" if match.lastgroup == "number" else match[0].lower()
+
+
+def _get_name(match: re.Match[str]) -> str:
+    if match.lastgroup == "quoted":
+        return match["quoted"].replace('""', '"')
+    return match[0][1:-1].replace("''", "'") if match.lastgroup == "text" else match[0]
+
+
+def _uses_all_fields(tokens: list[str]) -> bool:
+    if tokens[:1] not in (["select"], ["with"], ["("]):
+        return True
+    tables = _find_tables(tokens)
+    if tables is None:
+        return True
+    places, names = tables
+    tokens = ["", "", *tokens, "", "", ""]
+    for i, word in enumerate(tokens[2:-3], 2):
+        before, after = tokens[i - 1], tokens[i + 1]
+        if word == "*":
+            is_count = tokens[i - 2 : i + 2] == ["count", "(", "*", ")"]
+            is_product = _is_operand(before, ")]") and _is_operand(after, "([-+")
+            if not is_count and not is_product:
+                return True
+        elif word == "from":
+            if before in _NO_SELECT_LIST or tokens[i - 2 : i] == ["by", "name"] or _ends_common_table(tokens[:i]):
+                return True
+        elif (
+            word in _STAR_WORDS
+            or (word == "desc" and before == "(")
+            or (after == "(" and _INDIRECT_FUNCTION.search(word))
+            or (i - 2 not in places and _get_plain_name(word) in names and _is_row(tokens[i - 1 : i + 4]))
+        ):
+            return True
+    return False
+
+
+def _is_row(tokens: list[str]) -> bool:
+    """Return whether a table's name, the second of the tokens, stands for a struct of all its fields."""
+    before, _, after, function, bracket = tokens
+    if before == "." or after == "(" or (after == "as" and function in ("(", "not", "materialized")):
+        # A field, a function, or the definition of a common table expression.
+        return False
+    return after != "." or (function != "*" and bracket == "(")
+
+
+def _ends_common_table(tokens: list[str]) -> bool:
+    """Return whether tokens end with a common table expression, `AS (…)`."""
+    depth = 0
+    for i in range(len(tokens) - 1, 0, -1):
+        depth += {")": 1, "(": -1}.get(tokens[i], 0)
+        if depth == 0:
+            return tokens[i] == "(" and tokens[i - 1] in ("as", "materialized")
+    return False
+
+
+def _find_tables(tokens: list[str]) -> tuple[set[int], set[str]] | None:
+    """Return the places of names in FROM clauses, and these names: tables, their aliases, and maybe others.
+
+    Return `None` if a table has names for its columns, by their positions: `FROM items AS t(a, b)`; and for a join in
+    brackets.
+    """
+    places: set[int] = set()
+    names: set[str] = set()
+    for start, word in enumerate(tokens):
+        if word != "from":
+            continue
+        depth, is_condition = 0, False
+        for i in range(start + 1, len(tokens)):
+            if depth == 0 and tokens[i] in _AFTER_FROM:
+                break
+            depth += {"(": 1, ")": -1}.get(tokens[i], 0)
+            if tokens[i - 1] in ("from", "join", ",") and not is_condition and _opens_join(tokens[i : i + 2]):
+                return None
+            if depth == 0 and tokens[i] in ("on", "join", ","):
+                is_condition = tokens[i] == "on"
+            if (
+                depth != 0
+                or is_condition
+                or not _is_name(tokens[i])
+                or tokens[i] in _FROM_WORDS
+                or tokens[i - 1] == "."
+            ):
+                continue
+            if tokens[i + 1 : i + 2] == ["("]:
+                before = tokens[i - 2] if tokens[i - 1] == "as" else tokens[i - 1]
+                if _is_name(before) and before not in _FROM_WORDS:
+                    return None
+            places.add(i)
+            names.add(_get_plain_name(tokens[i]))
+    return places, names
+
+
+def _opens_join(tokens: list[str]) -> bool:
+    return tokens[0] == "(" and tokens[-1] not in ("from", "select", "values", "with")
+
+
+def _is_name(word: str) -> bool:
+    return word != "0" and (word[:1] in ('"', "'", "_") or word[:1].isalnum())
+
+
+def _get_plain_name(word: str) -> str:
+    """Return a word without its quotes."""
+    return word.strip("\"'")
+
+
+def _is_operand(word: str, brackets: str) -> bool:
+    return word != "" and (word == "0" or word in brackets or (_is_name(word) and word not in _NOT_OPERANDS))

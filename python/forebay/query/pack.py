@@ -1,0 +1,47 @@
+"""The process that writes a table as Parquet. It runs one statement of ours, and no SQL of anybody else.
+
+It runs as `python -I -S` with an empty environment, and reads the statement from standard input.
+"""
+
+import os
+import resource
+import sys
+from typing import Any
+
+import _duckdb
+
+__all__ = ["MAX_FILE_BYTES", "run"]
+
+MAX_FILE_BYTES = 1 << 30
+_MAX_MEMORY_BYTES = 2 << 30
+_MAX_CPU_SECONDS = 60
+_MAX_OPEN_FILES = 32
+_NICENESS = 10
+"""Queries come first."""
+
+
+def run() -> None:
+    """Run the statement."""
+    os.nice(_NICENESS)
+    for kind, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
+        (resource.RLIMIT_NOFILE, _MAX_OPEN_FILES),
+        (resource.RLIMIT_CPU, _MAX_CPU_SECONDS),
+        (resource.RLIMIT_AS, _MAX_MEMORY_BYTES),
+    ):
+        hard_limit = resource.getrlimit(kind)[1]
+        bound = limit if hard_limit == resource.RLIM_INFINITY else min(limit, hard_limit)
+        resource.setrlimit(kind, (bound, bound))
+    statement = sys.stdin.buffer.read().decode()
+    settings: dict[str, Any] = {
+        "threads": 1,
+        "memory_limit": "256MB",
+        "temp_directory": "",
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
+        "allow_persistent_secrets": False,
+        "python_enable_replacements": False,
+    }
+    _duckdb.connect(":memory:", config=settings).execute(statement)

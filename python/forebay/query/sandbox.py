@@ -1,0 +1,196 @@
+"""Limits that the query worker puts on itself, before it gets any data or SQL.
+
+The settings of a database are no sandbox: a function may ignore its memory limit and its interrupts, and a bug in it
+may run any code. So the kernel enforces the limits: on memory, files, descriptors and time by `setrlimit`, and on
+system calls by a filter, on Linux on x86-64 and ARM64. Elsewhere there is no filter: `lock_system_calls` returns false.
+"""
+
+import ctypes
+import errno
+import os
+import resource
+import struct
+import sys
+
+__all__ = ["MAX_MEMORY_BYTES", "limit_memory", "limit_resources", "lock_files", "lock_system_calls"]
+
+MAX_MEMORY_BYTES = 1 << 30
+"""Maximum memory of a worker for tables and queries, in addition to what it takes when it has started."""
+
+_MAX_FILES = 32
+_MAX_CPU_SECONDS = 900
+"""Maximum CPU time of a worker in its whole life. Each query has a deadline of its own."""
+
+_SECCOMP_NUMBERS = (317, 277)
+
+# The numbers of the system calls that a worker may make, on x86-64 and on ARM64; `None` if they do not exist there.
+_ALLOWED_CALLS: dict[str, tuple[int | None, int | None]] = {
+    "brk": (12, 214),
+    "clock_getres": (229, 114),
+    "clock_gettime": (228, 113),
+    "clock_nanosleep": (230, 115),
+    "close": (3, 57),
+    "exit": (60, 93),
+    "exit_group": (231, 94),
+    "fstat": (5, 80),
+    "futex": (202, 98),
+    "getcpu": (309, 168),
+    "getpid": (39, 172),
+    "getrandom": (318, 278),
+    "getrusage": (98, 165),
+    "gettid": (186, 178),
+    "gettimeofday": (96, 169),
+    "lseek": (8, 62),
+    "madvise": (28, 233),
+    "membarrier": (324, 283),
+    "mremap": (25, 216),
+    "munmap": (11, 215),
+    "nanosleep": (35, 101),
+    "newfstatat": (262, 79),
+    "poll": (7, None),
+    "ppoll": (271, 73),
+    "pread64": (17, 67),
+    "read": (0, 63),
+    "recvfrom": (45, 207),
+    "recvmsg": (47, 212),
+    "restart_syscall": (219, 128),
+    "rseq": (334, 293),
+    "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    "sched_getaffinity": (204, 123),
+    "sched_yield": (24, 124),
+    "seccomp": _SECCOMP_NUMBERS,
+    "sendto": (44, 206),
+    "set_robust_list": (273, 99),
+    "setitimer": (38, 103),
+    "sigaltstack": (131, 132),
+    "stat": (4, None),
+    "sysinfo": (99, 179),
+    "write": (1, 64),
+}
+
+_PROT_EXEC = 4
+_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+# Calls that are allowed only if `argument & mask` is 0: number on x86-64 and ARM64, argument, mask.
+_CHECKED_CALLS: dict[str, tuple[int, int, int, int]] = {
+    "mmap": (9, 222, 2, _PROT_EXEC),
+    "mprotect": (10, 226, 2, _PROT_EXEC),
+    "openat": (257, 56, 2, _WRITE_FLAGS),
+}
+
+_LOADING_CALLS: dict[str, tuple[int | None, int | None]] = {
+    "newfstatat": (262, 79),
+    "openat": (257, 56),
+    "seccomp": _SECCOMP_NUMBERS,
+    "stat": (4, None),
+}
+"""Calls that the worker needs until its tables are loaded: those that take a path, and the one that forbids them."""
+
+_MACHINES = ["x86_64", "aarch64"]
+_AUDIT_ARCHES = [0xC000003E, 0xC00000B7]
+_COLUMN = _MACHINES.index(os.uname().machine) if os.uname().machine in _MACHINES else None
+"""Which of the numbers of a system call is that of this machine."""
+
+_X32_CALLS = 0x40000000
+"""On x86-64, calls from this number on are those of another ABI."""
+
+_PR_SET_NO_NEW_PRIVS = 38
+_SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_FILTER_FLAG_TSYNC = 1
+_ALLOW = 0x7FFF0000
+_DENY = 0x00050000 | errno.EPERM
+_KILL_PROCESS = 0x80000000
+
+# Instructions of the filter: load a word of the call, AND it, compare, return.
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_NOT_LESS, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+_NUMBER_OFFSET, _ARCH_OFFSET, _ARGUMENTS_OFFSET = 0, 4, 16
+
+
+def limit_resources() -> None:
+    """Limit files, CPU time and core dumps of this process."""
+    _lower_limit(resource.RLIMIT_CORE, 0)
+    _lower_limit(resource.RLIMIT_FSIZE, 0)
+    _lower_limit(resource.RLIMIT_NOFILE, _MAX_FILES)
+    _lower_limit(resource.RLIMIT_CPU, _MAX_CPU_SECONDS)
+
+
+def limit_memory() -> None:
+    """Limit the address space of this process to `MAX_MEMORY_BYTES` more than it has now."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib takes time to import
+            used_bytes = int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        # Without /proc, such as on macOS, the resident size is the nearest thing. macOS counts it in bytes.
+        used_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    _lower_limit(resource.RLIMIT_AS, used_bytes + MAX_MEMORY_BYTES)
+
+
+def _lower_limit(kind: int, value: int) -> None:
+    hard_limit = resource.getrlimit(kind)[1]
+    if hard_limit != resource.RLIM_INFINITY:
+        value = min(value, hard_limit)
+    resource.setrlimit(kind, (value, value))
+
+
+def lock_system_calls() -> bool:
+    """Allow this process only the system calls that a query needs, and reading of files; return whether that works.
+
+    All threads lose the right to start processes and threads, to open sockets, to write files and to run new code.
+    """
+    if sys.platform != "linux" or _COLUMN is None or sys.maxsize < 1 << 32:
+        return False
+    libc = ctypes.CDLL(None)
+    # Without privileges to gain, a process may install filters without being root.
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))):
+        return False
+    program = [
+        _instruction(_LOAD, _ARCH_OFFSET),
+        _instruction(_JUMP_EQUAL, _AUDIT_ARCHES[_COLUMN], 1, 0),
+        _instruction(_RETURN, _KILL_PROCESS),
+        _instruction(_LOAD, _NUMBER_OFFSET),
+        _instruction(_JUMP_NOT_LESS, _X32_CALLS, 0, 1),
+        _instruction(_RETURN, _KILL_PROCESS),
+    ]
+    for numbers in _ALLOWED_CALLS.values():
+        number = numbers[_COLUMN]
+        if number is not None:
+            program += [_instruction(_JUMP_EQUAL, number, 0, 1), _instruction(_RETURN, _ALLOW)]
+    for *checked_numbers, argument, mask in _CHECKED_CALLS.values():
+        program += [
+            _instruction(_JUMP_EQUAL, checked_numbers[_COLUMN], 0, 5),
+            _instruction(_LOAD, _ARGUMENTS_OFFSET + 8 * argument),
+            _instruction(_AND, mask),
+            _instruction(_JUMP_EQUAL, 0, 0, 1),
+            _instruction(_RETURN, _ALLOW),
+            _instruction(_RETURN, _DENY),
+        ]
+    return _install_filter([*program, _instruction(_RETURN, _DENY)])
+
+
+def lock_files() -> None:
+    """Take the right to open files away from this process, after `lock_system_calls` returned true."""
+    assert _COLUMN is not None  # noqa: S101 - else `lock_system_calls` returned false
+    program = [_instruction(_LOAD, _NUMBER_OFFSET)]
+    for numbers in _LOADING_CALLS.values():
+        number = numbers[_COLUMN]
+        if number is not None:
+            program += [_instruction(_JUMP_EQUAL, number, 0, 1), _instruction(_RETURN, _DENY)]
+    if not _install_filter([*program, _instruction(_RETURN, _ALLOW)]):
+        raise OSError("the second filter of system calls was refused")
+
+
+def _instruction(code: int, value: int, jump_true: int = 0, jump_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, jump_true, jump_false, value)
+
+
+def _install_filter(instructions: list[bytes]) -> bool:
+    """Install a filter for all threads, and return whether the kernel took it."""
+    code = ctypes.create_string_buffer(b"".join(instructions))
+    # `struct sock_fprog`: the number of instructions, and their address.
+    program = ctypes.create_string_buffer(struct.pack("@HP", len(instructions), ctypes.addressof(code)))
+    number = _SECCOMP_NUMBERS[_COLUMN or 0]
+    arguments = map(ctypes.c_long, (number, _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC))
+    # A positive result is the thread that could not take the filter.
+    return bool(ctypes.CDLL(None).syscall(*arguments, program) == 0)

@@ -1,0 +1,192 @@
+"""Tables as Parquet beside their payloads, so that the next query need not read the items again, in any process."""
+
+import dataclasses
+import logging
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forebay.errors import HandleCorrupt
+from forebay.query.feed import Column, Table, quote_identifier, quote_text
+from forebay.query.process import find_duckdb
+from forebay.store.sidecars import Sidecars
+
+__all__ = ["keep_table", "pack_table", "read_table", "wait_for_tables"]
+
+_log = logging.getLogger("forebay")
+
+_FORMAT = 1
+_MIN_TABLE_BYTES = 256 << 10
+"""Smaller tables are read as fast from their payload."""
+
+_MAX_WAITING = 4
+_PACK_SECONDS = 120.0
+_FILES_FOLDER = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+_BOOT_CODE = "import sys; sys.path += sys.argv[1:]; from forebay.query.pack import run; run()"
+
+
+class _Job(NamedTuple):
+    sidecars: Sidecars
+    meta: dict[str, Any]
+    table: Table
+    file: int
+    """A file with the table, which is closed at the end."""
+
+
+def read_table(sidecars: Sidecars, meta: dict[str, Any], sql_names: frozenset[str] | None, fd: int) -> Table | None:
+    """Return the table in the sidecar of a payload, or `None` if there is none.
+
+    If it has the fields that a statement with these names may use, it is copied to a file, and the columns are those of
+    the statement alone.
+    """
+    with sidecars.open(meta) as sidecar:
+        table = None if sidecar is None else _load_description(*sidecar)
+        if sidecar is None or table is None or not table.has_fields(sql_names):
+            return table
+        try:
+            for chunk in sidecar[1].iter_chunks():
+                rest = memoryview(chunk)
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+        except HandleCorrupt:
+            # The payload may be intact: the next sidecar replaces this one.
+            return None
+        return table if sql_names is None else _select_columns(table, sql_names)
+
+
+def _select_columns(table: Table, sql_names: frozenset[str]) -> Table:
+    names = {name.lower() for name in sql_names}
+    kept = [number for number, column in enumerate(table.columns) if column.name.lower() in names]
+    # A table has at least one column.
+    kept = kept or [0]
+    dropped = {column.name.lower() for number, column in enumerate(table.columns) if number not in kept}
+    if table.names is None:
+        skipped: frozenset[str] | None = frozenset(dropped)
+    else:
+        skipped = None if table.skipped is None else table.skipped | dropped
+    return dataclasses.replace(
+        table,
+        columns=tuple(table.columns[number] for number in kept),
+        values=tuple(table.values[number] for number in kept),
+        names=sql_names,
+        skipped=skipped,
+    )
+
+
+def _load_description(description: dict[str, Any], content: Any) -> Table | None:
+    try:
+        if description["format"] != _FORMAT:
+            return None
+        columns = tuple(Column(str(name), str(sql_type)) for name, sql_type in description["columns"])
+        names, skipped = description["names"], description["skipped"]
+        return Table(
+            columns=columns,
+            rows=int(description["rows"]),
+            size_bytes=content.size,
+            names=None if names is None else frozenset(names),
+            skipped=None if skipped is None else frozenset(skipped),
+            values=tuple(_cast(quote_identifier(column.name), column.type) for column in columns),
+            reader="read_parquet(?)",
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _cast(value: str, sql_type: str) -> str:
+    return value if _get_stored_type(sql_type) == sql_type else f"{value}::{sql_type}"
+
+
+def _get_stored_type(sql_type: str) -> str:
+    """Return the type that a column has in Parquet, which has no integers of 128 bits: DuckDB would round them."""
+    return re.sub(
+        r'"(?:[^"]|"")*"|HUGEINT', lambda match: "DECIMAL(38,0)" if match[0] == "HUGEINT" else match[0], sql_type
+    )
+
+
+def keep_table(sidecars: Sidecars, meta: dict[str, Any], table: Table, fd: int) -> None:
+    """Store the table in a file as the sidecar of its payload, in the background. The file must not change any more."""
+    if table.size_bytes < _MIN_TABLE_BYTES or find_duckdb() is None:
+        return
+    job = _Job(sidecars, meta, table, os.dup(fd))
+    try:
+        _get_queue().put_nowait(job)
+    except queue.Full:
+        os.close(job.file)
+
+
+def wait_for_tables() -> None:
+    """Wait until all tables are stored."""
+    _get_queue().join()
+
+
+_lock = threading.Lock()
+_state: tuple[int, "queue.Queue[_Job]"] | None = None
+
+
+def _get_queue() -> "queue.Queue[_Job]":
+    """Return the queue of the thread that stores tables. After a fork, there is a new one."""
+    global _state
+    with _lock:
+        if _state is None or _state[0] != os.getpid():
+            _state = os.getpid(), queue.Queue(_MAX_WAITING)
+            threading.Thread(target=_run_jobs, args=[_state[1]], name="forebay-sidecar", daemon=True).start()
+        return _state[1]
+
+
+def _run_jobs(jobs: "queue.Queue[_Job]") -> None:
+    while True:
+        job = jobs.get()
+        try:
+            _run_job(job)
+        except Exception as error:
+            # The next query reads the payload again.
+            _log.warning("forebay: a table was not kept: %s", error)
+        finally:
+            os.close(job.file)
+            jobs.task_done()
+
+
+def _run_job(job: _Job) -> None:
+    description = {
+        "format": _FORMAT,
+        "columns": [[column.name, column.type] for column in job.table.columns],
+        "rows": job.table.rows,
+        "names": None if job.table.names is None else sorted(job.table.names),
+        "skipped": None if job.table.skipped is None else sorted(job.table.skipped),
+    }
+    file = os.memfd_create("forebay") if hasattr(os, "memfd_create") else None
+    if file is None:
+        return
+    with os.fdopen(file, "r+b") as parquet:
+        pack_table(job.table, job.file, file)
+        job.sidecars.write(job.meta, description, parquet)
+
+
+def pack_table(table: Table, source: int, target: int) -> None:
+    """Write a table to a file as Parquet, in a process of its own."""
+    values = ", ".join(
+        f"{quote_identifier(column.name)}::{_get_stored_type(column.type)} AS {quote_identifier(column.name)}"
+        for column in table.columns
+    )
+    statement = (
+        f"COPY (SELECT {values} FROM ({table.select_from(f'{_FILES_FOLDER}/{source}')})) "  # noqa: S608 - all are quoted
+        f"TO {quote_text(f'{_FILES_FOLDER}/{target}')} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
+    )
+    folders = [str(Path(__file__).parents[2]), str(find_duckdb())]
+    subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-I", "-S", "-B", "-c", _BOOT_CODE, *folders],
+        input=statement.encode(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+        cwd="/",
+        pass_fds=[source, target],
+        timeout=_PACK_SECONDS,
+        check=True,
+        process_group=0,
+    )

@@ -1,0 +1,228 @@
+"""The process that runs SQL: it gets tables and statements over a socket, and has no other way to the world.
+
+It runs as `python -I -S` with an empty environment. Each message is two lengths of four bytes, a JSON object, and data.
+"""
+
+import _socket
+import contextlib
+import datetime
+import json
+import os
+import signal
+import sys
+import time
+import types
+from typing import Any
+
+import _duckdb
+
+from forebay.query import sandbox
+from forebay.query.rows import Encoder, make_encoder
+
+__all__ = ["run"]
+
+_IDLE_SECONDS = 120.0
+"""A worker that gets no message for this long ends."""
+
+_COUNTING_SECONDS = 0.25
+"""Time to count the rows that did not fit."""
+
+_ROWS_PER_FETCH = 64
+_ROWS_PER_COUNT = 2048
+_MAX_TABLES = 16
+_MAX_MESSAGE_CHARS = 1500
+_LENGTH_BYTES = 4
+
+_FILES_FOLDER = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+
+_SETTINGS: dict[str, Any] = {
+    "threads": 2,
+    "memory_limit": "768MB",
+    "temp_directory": "",
+    "max_temp_directory_size": "0B",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "extension_directory": "",
+    "secret_directory": "",
+    "home_directory": "",
+    "python_enable_replacements": False,
+    "max_expression_depth": 250,
+}
+
+_PLAIN_ERRORS = (_duckdb.ParserException, _duckdb.BinderException, _duckdb.CatalogException)
+"""Errors of a statement that did not run. After any other error the worker is not used again."""
+
+
+class _Refused(Exception):
+    """A statement that is not run."""
+
+
+def run() -> None:
+    """Serve the socket that is standard input until it is closed."""
+    sandbox.limit_resources()
+    # The parent may ignore alarms, and a child inherits that.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    channel = _socket.socket(fileno=0)
+    channel.settimeout(_IDLE_SECONDS)
+    _provide_utc()
+    connection = _duckdb.connect(":memory:", config=_SETTINGS)
+    connection.execute("SET TimeZone = 'UTC'")
+    # Import now what the first result would import: later, no file can be opened.
+    connection.execute("SELECT 1.5::DECIMAL(4, 1), DATE '2020-01-01', now(), uuid()").fetchall()
+    sandbox.limit_memory()
+    _Worker(channel, connection, has_filter=sandbox.lock_system_calls()).serve()
+
+
+class _Worker:
+    def __init__(self, channel: _socket.socket, connection: Any, *, has_filter: bool) -> None:
+        self._socket = channel
+        self._connection = connection
+        self._has_filter = has_filter
+
+    def serve(self) -> None:
+        self._send({"has_filter": self._has_filter})
+        while True:
+            request, files = self._receive()
+            # The kernel ends the worker even if its parent does not exist any more.
+            signal.setitimer(signal.ITIMER_REAL, request["timeout"])
+            try:
+                if "tables" in request:
+                    self._load(request["tables"], files)
+                    self._send({})
+                elif "max_bytes" in request:
+                    self._query(request["sql"], request["max_bytes"])
+                else:
+                    self._parse(request["sql"])
+                    self._send({})
+            except (_Refused, *_PLAIN_ERRORS) as error:
+                self._send({"error": "statement", "message": _shorten(str(error))})
+            except (MemoryError, _duckdb.OutOfMemoryException):
+                self._send({"error": "memory", "message": ""})
+            except Exception as error:
+                self._send({"error": "failure", "message": _shorten(str(error))})
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _load(self, tables: list[dict[str, Any]], files: list[int]) -> None:
+        for table, file in zip(tables, files, strict=True):
+            name = _quote(table["name"])
+            select = table["select"].replace(table["path"], f"{_FILES_FOLDER}/{file}")
+            self._connection.execute(f"CREATE TABLE {name} AS {select}")
+            os.close(file)
+            for alias in table["aliases"]:
+                # The name comes from the payload, and may be one that DuckDB does not take.
+                with contextlib.suppress(_duckdb.Error):
+                    self._connection.execute(f"CREATE VIEW {_quote(alias)} AS FROM {name}")
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+        if self._has_filter:
+            sandbox.lock_files()
+
+    def _parse(self, sql: str) -> Any:
+        """Return the statement, if it is one that only reads. DuckDB's parser makes a SELECT of those that do."""
+        statements = self._connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type != _duckdb.StatementType.SELECT:
+            kinds = ", ".join(str(statement.type).rpartition(".")[2] for statement in statements[:5]) or "nothing"
+            raise _Refused(f"a query is one SELECT, DESCRIBE or SUMMARIZE; this is {kinds}")
+        return statements[0]
+
+    def _query(self, sql: str, max_bytes: int) -> None:
+        statement = self._parse(sql)
+        # A SELECT may still hold an INSERT or DELETE, in its WITH.
+        self._connection.execute("BEGIN TRANSACTION READ ONLY")
+        try:
+            self._send_result(self._connection.execute(statement), max_bytes)
+        finally:
+            self._connection.execute("ROLLBACK")
+
+    def _send_result(self, result: Any, max_bytes: int) -> None:
+        columns = result.description
+        encoders = [make_encoder(column[1]) for column in columns]
+        rows: list[str] = []
+        remaining_bytes = max_bytes
+        while batch := result.fetchmany(_ROWS_PER_FETCH):
+            for index, values in enumerate(batch):
+                row = f"[{','.join(encode(value) for encode, value in zip(encoders, values, strict=True))}]"
+                remaining_bytes -= len(row.encode()) + 1
+                if remaining_bytes < 0:
+                    if not rows:
+                        raise _Refused(_describe_large_row(columns, encoders, values, max_bytes))
+                    self._send_rows(columns, rows, None)
+                    self._send({"row_count": _count_rest(result, len(rows) + len(batch) - index)})
+                    return
+                rows.append(row)
+        self._send_rows(columns, rows, len(rows))
+
+    def _send_rows(self, columns: Any, rows: list[str], row_count: int | None) -> None:
+        described = [[str(name), str(column_type)] for name, column_type, *_ in columns]
+        self._send({"columns": described, "row_count": row_count}, "\n".join(rows).encode())
+
+    def _send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        text = json.dumps(header).encode()
+        lengths = len(text).to_bytes(_LENGTH_BYTES, "big") + len(body).to_bytes(_LENGTH_BYTES, "big")
+        self._socket.sendall(lengths + text + body)
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        """Return the next request and the files that came with it. End the process when there is none."""
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(1 << 16, _socket.CMSG_SPACE(4 * _MAX_TABLES))
+        except TimeoutError:
+            data, ancillary = b"", []
+        if not data:
+            sys.exit()
+        files = [file for *_, content in ancillary for file in memoryview(content).cast("i").tolist()]
+        size = int.from_bytes(data[:_LENGTH_BYTES], "big") + 2 * _LENGTH_BYTES
+        while len(data) < size:
+            data += self._socket.recv(1 << 20)
+        return json.loads(data[2 * _LENGTH_BYTES :]), files
+
+
+def _count_rest(result: Any, count: int) -> int | None:
+    """Return the number of all rows, if there are not too many left to count; `count` of them were fetched."""
+    deadline = time.monotonic() + _COUNTING_SECONDS
+    while batch := result.fetchmany(_ROWS_PER_COUNT):
+        count += len(batch)
+        if time.monotonic() > deadline:
+            return None
+    return count
+
+
+def _describe_large_row(columns: Any, encoders: list[Encoder], values: tuple[Any, ...], max_bytes: int) -> str:
+    sizes = [len(encode(value).encode()) for encode, value in zip(encoders, values, strict=True)]
+    name = columns[sizes.index(max(sizes))][0]
+    return (
+        f"the first row alone has {sum(sizes)} bytes, {max(sizes)} of them in {_shorten(_quote(name), 100)}, and an "
+        f"answer has at most {max_bytes}; select less of it, such as a part of a text with left(…, 200)"
+    )
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _shorten(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+
+
+class _Utc(datetime.tzinfo):
+    """UTC as a time zone of `pytz`."""
+
+    def utcoffset(self, _: datetime.datetime | None) -> datetime.timedelta:
+        return datetime.timedelta(0)
+
+    def dst(self, _: datetime.datetime | None) -> datetime.timedelta:
+        return datetime.timedelta(0)
+
+    def tzname(self, _: datetime.datetime | None) -> str:
+        return "UTC"
+
+    def localize(self, value: datetime.datetime) -> datetime.datetime:
+        return value.replace(tzinfo=self)
+
+
+def _provide_utc() -> None:
+    """Install a `pytz` with one zone: DuckDB imports it for times with a zone, and the zone is always UTC here."""
+    module = types.ModuleType("pytz")
+    module.timezone = lambda _: _Utc()  # type: ignore[attr-defined]
+    sys.modules["pytz"] = module

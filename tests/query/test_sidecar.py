@@ -1,0 +1,173 @@
+"""Tables as sidecars: the same table as from the payload, for every query that needs no other fields."""
+
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from forebay import QueryFailed, Store
+from forebay.query.feed import names_in_sql, write_table
+from forebay.query.process import POOL
+from forebay.query.sidecar import keep_table, read_table, wait_for_tables
+from forebay.store.handles import get_sidecar_handle
+from forebay.store.reader import PayloadReader
+from stores import file_of, store_at
+
+ITEMS: list[dict[str, Any]] = [
+    {
+        "id": number,
+        "Id": str(number),
+        "big": 10**30 + number,
+        "exact": 0.5,
+        "mixed": [number, "x", None][number % 3],
+        "who": {"HUGEINT": 10**25, 'name "HUGEINT': [{"x": 2**70}, None], "é": True},
+        "deep": [[number], []],
+        "none": None,
+        "text": "é\0\n" * 20,
+    }
+    for number in range(12_000)
+]
+PAYLOAD = json.dumps(ITEMS).replace('"exact": 0.5}', '"exact": 0.12345678901234567890}', 1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_at(tmp_path) as opened:
+        yield opened
+
+
+def select(table: Any, file: int, sql: str = "FROM items") -> list[Any]:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute(f"CREATE TABLE items AS {table.select_from(f'/proc/self/fd/{file}')}")
+        result = connection.execute(sql)
+        return [[(column[0], str(column[1])) for column in result.description], result.fetchall()]
+
+
+def write(store: Store, handle: str, names: frozenset[str] | None) -> list[Any]:
+    """Return the table of a payload as its items give it, and keep it."""
+    file = os.memfd_create("table")
+    try:
+        with store.open_view(handle) as view:
+            assert isinstance(view, PayloadReader)
+            table = write_table(view, names, file)
+            keep_table(store.sidecars, view.footer.meta, table, file)
+        return select(table, file)
+    finally:
+        os.close(file)
+        wait_for_tables()
+
+
+def read(store: Store, handle: str, names: frozenset[str] | None, sql: str = "FROM items") -> list[Any] | None:
+    """Return the table of a payload as its sidecar gives it."""
+    file = os.memfd_create("table")
+    try:
+        with store.open_view(handle) as view:
+            assert isinstance(view, PayloadReader)
+            table = read_table(store.sidecars, view.footer.meta, names, file)
+        return None if table is None or not table.has_fields(names) else select(table, file, sql)
+    finally:
+        os.close(file)
+
+
+def test_another_process_gets_the_same_table(store: Store, tmp_path: Path) -> None:
+    handle = store.put(PAYLOAD, mime_type="application/json").output_handle
+    assert read(store, handle, None) is None
+    expected = write(store, handle, None)
+    assert len(expected[1]) == len(ITEMS)
+    with store_at(tmp_path) as other:
+        assert read(other, handle, None) == expected
+        # Only the columns of the statement are loaded.
+        columns, _ = read(other, handle, frozenset(["ID", "big"])) or pytest.fail("no table")
+        assert columns == [("id", "BIGINT"), ("big", "HUGEINT")]
+
+
+def test_it_serves_statements_that_need_no_other_field(store: Store) -> None:
+    handle = store.put(PAYLOAD, mime_type="application/json").output_handle
+    write(store, handle, names_in_sql("SELECT mixed, sum(id) FROM items GROUP BY ALL"))
+    for sql, is_served in {
+        "SELECT count(*) FROM items": True,
+        "SELECT max(Id_2) AS m, min(id) FROM items ORDER BY m LIMIT 3": True,
+        "SELECT MIXED AS exactly FROM items": True,
+        "SELECT * FROM items": False,
+        "SELECT big FROM items": False,
+        "SELECT id FROM items WHERE EXACT > 0": False,
+        "SELECT value FROM items": False,
+    }.items():
+        assert (read(store, handle, names_in_sql(sql), sql) is not None) == is_served, sql
+    write(store, handle, names_in_sql("SELECT mixed, id, big FROM items"))
+    assert read(store, handle, names_in_sql("SELECT big FROM items")) is not None
+
+
+def test_a_damaged_one_is_not_used(store: Store, tmp_path: Path) -> None:
+    handle = store.put(PAYLOAD, mime_type="application/json").output_handle
+    write(store, handle, None)
+    path = file_of(tmp_path, get_sidecar_handle(handle))
+    path.write_bytes(path.read_bytes()[:-50])
+    assert read(store, handle, None) is None
+
+
+def test_a_small_table_has_none(store: Store, tmp_path: Path) -> None:
+    handle = store.put('[{"a": 1}]', mime_type="application/json").output_handle
+    write(store, handle, None)
+    assert not list(tmp_path.glob(f"*/{get_sidecar_handle(handle)}.*"))
+
+
+def test_queries_use_it_and_widen_it(store: Store, tmp_path: Path) -> None:
+    handle = store.put(PAYLOAD, mime_type="application/json", principal="ann").output_handle
+
+    def query(sql: str) -> list[Any]:
+        # No worker has the table any more, as in another process.
+        POOL.end_all()
+        rows = store.query(handle, sql, principal="ann").rows
+        wait_for_tables()
+        return rows
+
+    def get_version() -> int:
+        return file_of(tmp_path, get_sidecar_handle(handle)).stat().st_ino
+
+    total = sum(item["id"] for item in ITEMS)
+    assert query("SELECT sum(id) FROM items") == [[total]]
+    first = get_version()
+    assert query("SELECT sum(id), count(*) FROM items") == [[total, len(ITEMS)]]
+    assert get_version() == first
+    assert query("SELECT max(big) FROM items") == [[ITEMS[-1]["big"]]]
+    second = get_version()
+    assert second != first
+    # It has the fields of both.
+    assert query("SELECT sum(id), min(big) FROM items") == [[total, ITEMS[0]["big"]]]
+    assert query("SELECT who FROM items LIMIT 1")[0][0]["HUGEINT"] == 10**25
+    assert query("SELECT who FROM items LIMIT 1")[0][0]["HUGEINT"] == 10**25
+    store.delete(handle, principal="ann")
+    assert store.sweep().stored_bytes == 0
+
+
+def test_a_sidecar_that_cannot_be_read_is_replaced(store: Store, tmp_path: Path) -> None:
+    handle = store.put(PAYLOAD).output_handle
+    sql = "SELECT count(*), max(id) FROM items"
+    expected = [[len(ITEMS), len(ITEMS) - 1]]
+    assert store.query(handle, sql).rows == expected
+    wait_for_tables()
+    sidecar = file_of(tmp_path, get_sidecar_handle(handle))
+    data = bytearray(sidecar.read_bytes())
+    data[len(data) // 3] ^= 1
+    sidecar.write_bytes(data)
+    POOL.end_all()
+    assert store.query(handle, sql).rows == expected
+    wait_for_tables()
+    with store.open_view(handle) as reader:
+        assert isinstance(reader, PayloadReader)
+        assert store.sidecars.write(reader.footer.meta, _describe(store, reader), io.BytesIO(b"not parquet" * 1000))
+    POOL.end_all()
+    with pytest.raises(QueryFailed):
+        store.query(handle, sql)
+    assert store.query(handle, sql).rows == expected
+
+
+def _describe(store: Store, reader: PayloadReader) -> dict[str, Any]:
+    with store.sidecars.open(reader.footer.meta) as sidecar:
+        assert sidecar is not None
+        return sidecar[0]
