@@ -21,7 +21,7 @@ from wires import LEGACY, MODERN, Servers, Wire, connect_http, extract_message
 pytestmark = pytest.mark.slow
 
 CAPABILITIES = {"rows": "data", "*text": "data", "image": "media", "audio": "media", "*": "core"}
-OWN_TOOLS = ["output_fetch", "output_search"]
+OWN_TOOLS = ["output_fetch", "output_search", "output_query"]
 
 
 @pytest.fixture(scope="module", params=["mcp_server.py", "fastmcp_server.py"])

@@ -30,7 +30,11 @@ def test_without_any_client(tmp_path: Path) -> None:
 
     async def run() -> None:
         assert isinstance(await server.get_tool("output_fetch"), Tool)
-        assert [tool.name for tool in await server.list_tools()][-2:] == ["output_fetch", "output_search"]
+        assert [tool.name for tool in await server.list_tools()][-3:] == [
+            "output_fetch",
+            "output_search",
+            "output_query",
+        ]
         handle = parse_text(await server.call_tool("rows", {"count": 5000}))["output_handle"]
         page = await server.call_tool("output_fetch", {"output_handle": handle, "offset": 4999})
         assert parse_text(page)["content"] == [{"id": 4999, "name": "naïve 4999"}]

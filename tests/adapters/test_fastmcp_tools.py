@@ -23,7 +23,7 @@ def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> N
         # Called before the tools were listed.
         assert get_text(await call(client, "output_fetch", size=1)) == "theirs"
         names = [tool.name for tool in await client.list_tools()]
-        assert names == ["output_fetch", "forebay_output_fetch", "forebay_output_search"]
+        assert names == ["output_fetch", "forebay_output_fetch", "forebay_output_search", "forebay_output_query"]
         descriptor = parse_text(await call(client, "output_fetch", size=10_000))
         assert descriptor["fetch_with"] == "forebay_output_fetch"
         page = await call(client, "forebay_output_fetch", output_handle=descriptor["output_handle"])
@@ -42,7 +42,7 @@ def test_what_ours_are_called_does_not_depend_on_who_asks(era: str, tmp_path: Pa
     async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         before = parse_text(await call(client, "large"))["fetch_with"]
         names = [tool.name for tool in await client.list_tools()]
-        assert names == ["large", "forebay_output_fetch", "forebay_output_search"]
+        assert names == ["large", "forebay_output_fetch", "forebay_output_search", "forebay_output_query"]
         assert before == parse_text(await call(client, "large"))["fetch_with"] == "forebay_output_fetch"
         assert "Unknown tool" in get_text(await call(client, "output_search"))
 
@@ -55,7 +55,12 @@ def test_ours_are_there_whatever_is_visible(era: str, tmp_path: Path) -> None:
     server.enable(tags={"public"}, only=True)
 
     async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
-        assert [tool.name for tool in await client.list_tools()] == ["public", "output_fetch", "output_search"]
+        assert [tool.name for tool in await client.list_tools()] == [
+            "public",
+            "output_fetch",
+            "output_search",
+            "output_query",
+        ]
         pages = await read_all_items(client, parse_text(await call(client, "public"))["output_handle"])
         assert "".join(page["content"] for page in pages) == "p" * 50_000
 
@@ -66,7 +71,7 @@ def test_a_list_in_pages_has_ours_once(era: str, tmp_path: Path) -> None:
     async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         names = [tool.name for tool in await client.list_tools()]
         assert len(set(names)) == len(names)
-        assert names[-2:] == ["output_fetch", "output_search"]
+        assert names[-3:] == ["output_fetch", "output_search", "output_query"]
 
     serve(test, tmp_path / "store", era, make_server(list_page_size=4))
 
@@ -74,7 +79,7 @@ def test_a_list_in_pages_has_ours_once(era: str, tmp_path: Path) -> None:
 def test_the_prefix_is_settable_and_the_journal_tells(era: str, tmp_path: Path) -> None:
     async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
         names = [tool.name for tool in await client.list_tools()]
-        assert names[-3:] == ["oc_output_fetch", "oc_output_search", "oc_journal"]
+        assert names[-4:] == ["oc_output_fetch", "oc_output_search", "oc_output_query", "oc_journal"]
         descriptor = parse_text(await call(client, "rows"))
         assert descriptor["fetch_with"] == "oc_output_fetch"
         events = parse_text(await call(client, "oc_journal", action="recent"))

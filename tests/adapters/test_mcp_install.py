@@ -25,7 +25,12 @@ def test_a_low_level_server_without_anything(era: str, tmp_path: Path) -> None:
         return CallToolResult(content=[TextContent(type="text", text="b" * 50_000)])
 
     async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
-        assert [tool.name for tool in (await client.list_tools()).tools] == ["big", "output_fetch", "output_search"]
+        assert [tool.name for tool in (await client.list_tools()).tools] == [
+            "big",
+            "output_fetch",
+            "output_search",
+            "output_query",
+        ]
         handle = parse_text(await client.call_tool("big", {}))["output_handle"]
         assert parse_text(await client.call_tool("output_fetch", {"output_handle": handle}))["total"] == 50_000
         assert len((await client.list_resource_templates()).resource_templates) == 1

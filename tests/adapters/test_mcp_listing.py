@@ -27,7 +27,7 @@ def test_ours_give_way_to_a_tool_of_the_same_name(era: str, tmp_path: Path) -> N
         # Called before the tools were listed.
         assert get_text(await client.call_tool("output_fetch", {"size": 1})) == "theirs"
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names == ["output_fetch", "forebay_output_fetch", "forebay_output_search"]
+        assert names == ["output_fetch", "forebay_output_fetch", "forebay_output_search", "forebay_output_query"]
         descriptor = parse_text(await client.call_tool("output_fetch", {"size": 10_000}))
         assert descriptor["fetch_with"] == "forebay_output_fetch"
         page = await client.call_tool("forebay_output_fetch", {"output_handle": descriptor["output_handle"]})
@@ -52,7 +52,7 @@ def test_a_list_in_pages_has_ours_on_its_last(end: str | None, era: str, tmp_pat
             if not cursor:
                 break
         # A clash with the last tool of the last page counts too.
-        added_tools = ["forebay_output_fetch", "forebay_output_search"]
+        added_tools = ["forebay_output_fetch", "forebay_output_search", "forebay_output_query"]
         assert names == [["tool 0"], ["tool 1"], ["output_search", *added_tools]]
 
     serve(test, tmp_path / "store", era, Server("pages", on_list_tools=list_tools))
@@ -68,7 +68,7 @@ def test_a_list_whose_last_page_links_to_an_earlier_one_has_our_tools_once(era: 
         for _ in range(2):
             pages = [await client.list_tools(cursor=cursor) for cursor in (None, "1", "0")]
             names = [tool.name for page in pages for tool in page.tools]
-            assert names == ["tool 0", "tool 1", "tool 0", "output_fetch", "output_search"]
+            assert names == ["tool 0", "tool 1", "tool 0", "output_fetch", "output_search", "output_query"]
 
     serve(test, tmp_path / "store", era, Server("loop", on_list_tools=list_tools))
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def test_the_prefix_is_settable(era: str, tmp_path: Path) -> None:
     async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names[-3:] == ["oc_output_fetch", "oc_output_search", "oc_journal"]
+        assert names[-4:] == ["oc_output_fetch", "oc_output_search", "oc_output_query", "oc_journal"]
         assert parse_text(await client.call_tool("rows", {}))["fetch_with"] == "oc_output_fetch"
 
     serve(test, tmp_path / "store", era, output_mode="handle", prefix="oc_", journal=True)

@@ -40,7 +40,7 @@ def test_the_list_differs_only_by_what_was_added(era: str, servers: Servers, tmp
         before, after = (json.loads(wire.request("tools/list"))["result"] for wire in (plain, gated))
     added_tools = after["tools"][len(before["tools"]) :]
     assert {**after, "tools": after["tools"][: len(before["tools"])]} == before
-    assert [tool["name"] for tool in added_tools] == ["output_fetch", "output_search", "journal"]
+    assert [tool["name"] for tool in added_tools] == ["output_fetch", "output_search", "output_query", "journal"]
     assert len(json.dumps(added_tools, separators=(",", ":"), ensure_ascii=False).encode()) <= 3072
     for tool in added_tools:
         jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])

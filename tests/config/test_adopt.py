@@ -369,7 +369,7 @@ def test_any_toml_or_yaml_comes_back_to_the_byte(
         for list_key in ("enabled_tools", "available_tools"):
             old_list, new_list = before[server].get(list_key), now[server].get(list_key)
             if old_list and "*" not in old_list:
-                assert {*new_list} == {*old_list, "output_fetch", "output_search"}
+                assert {*new_list} == {*old_list, "output_fetch", "output_search", "output_query"}
             else:
                 assert new_list == old_list
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from jsonc_texts import documents
 
 FOREBAY = ["forebay"]
-TOOLS = ("output_fetch", "output_search")
+TOOLS = ("output_fetch", "output_search", "output_query")
 
 
 def parse(value: Any) -> Document:
@@ -51,8 +51,13 @@ def test_the_names_are_those_of_the_tools(tmp_path: Path) -> None:
 def test_a_list_in_the_entry(key: str, target: dict[str, str]) -> None:
     adopted = adopt_entry({**target, key: ["a", "b"]})
     assert adopted[key] == ["a", "b", *TOOLS]
-    assert f"--adopted={key}=output_fetch,output_search" in adopted["args"]
-    assert adopt_entry({**target, key: ["a"]}, "--prefix=p_")[key] == ["a", "p_output_fetch", "p_output_search"]
+    assert f"--adopted={key}=output_fetch,output_search,output_query" in adopted["args"]
+    assert adopt_entry({**target, key: ["a"]}, "--prefix=p_")[key] == [
+        "a",
+        "p_output_fetch",
+        "p_output_search",
+        "p_output_query",
+    ]
 
 
 @pytest.mark.parametrize("listed", [[], ["*"], ["a", "*"], [*TOOLS], ["a", 1], {"a": {}}, "a"])
@@ -63,8 +68,8 @@ def test_lists_that_need_no_change(listed: Any) -> None:
 
 def test_what_was_in_the_list_stays_when_forebay_goes() -> None:
     adopted = adopt_entry({"command": "x", "tools": ["output_search", "a"]})
-    assert adopted["tools"] == ["output_search", "a", "output_fetch"]
-    assert "--adopted=tools=output_fetch" in adopted["args"]
+    assert adopted["tools"] == ["output_search", "a", "output_fetch", "output_query"]
+    assert "--adopted=tools=output_fetch,output_query" in adopted["args"]
 
 
 def test_a_server_that_is_behind_forebay_already_gets_them_too() -> None:
@@ -74,7 +79,7 @@ def test_a_server_that_is_behind_forebay_already_gets_them_too() -> None:
     assert change.changed_servers == ("s",)
     adopted = json.loads(change.text)["mcpServers"]["s"]
     assert adopted["tools"] == ["a", *TOOLS]
-    assert adopted["args"] == ["wrap", "--adopted=tools=output_fetch,output_search", *entry["args"][1:]]
+    assert adopted["args"] == ["wrap", "--adopted=tools=output_fetch,output_search,output_query", *entry["args"][1:]]
     assert adopt_servers(change.text, "f", FOREBAY, []).changed_servers == ()
     restored = json.loads(restore_servers(change.text, "f").text)["mcpServers"]["s"]
     assert restored == {"command": "x", "args": ["y"], "tools": ["a"]}
@@ -83,12 +88,12 @@ def test_a_server_that_is_behind_forebay_already_gets_them_too() -> None:
 def test_a_list_that_was_changed_since_keeps_what_is_not_ours() -> None:
     text = adopt_servers('{"mcpServers": {"s": {"command": "x", "tools": ["a"]}}}', "f", FOREBAY, []).text
     for now, expected in (
-        (["output_search", "b", "output_fetch", "c"], ["b", "c"]),
-        (["output_fetch", "output_search"], []),
-        (["output_fetch", "output_search", "b"], ["b"]),
+        (["output_search", "b", "output_fetch", "c", "output_query"], ["b", "c"]),
+        (["output_fetch", "output_search", "output_query"], []),
+        (["output_fetch", "output_search", "output_query", "b"], ["b"]),
         ([], []),
     ):
-        changed = text.replace('["a", "output_fetch", "output_search"]', json.dumps(now))
+        changed = text.replace('["a", "output_fetch", "output_search", "output_query"]', json.dumps(now))
         assert json.loads(restore_servers(changed, "f").text)["mcpServers"]["s"]["tools"] == expected
 
 
@@ -103,16 +108,19 @@ def test_a_deny_list_is_reported(key: str) -> None:
 def test_an_allow_list_without_them_is_reported() -> None:
     entry = {"command": "forebay", "args": ["wrap", "--", "x"], "includeTools": ["a", "output_fetch"]}
     ((name, advice),) = find_tool_problems(parse({"mcpServers": {"s": entry}}), "f")
-    assert (name, advice) == ("s", "includeTools lacks output_search; add them, which `forebay adopt` does")
+    assert (name, advice) == (
+        "s",
+        "includeTools lacks output_search, output_query; add them, which `forebay adopt` does",
+    )
 
 
 CLAUDE = {"permissions": {"allow": ["Bash(ls)", "mcp__my_db__query"], "deny": []}}
 CURSOR_CLI = {"permissions": {"allow": ["Shell(ls)", "Mcp(my db:query)"], "deny": []}}
 CURSOR = {"mcpAllowlist": ["my db:query"], "terminalAllowlist": ["ls"]}
 RULES = {
-    "claude": (CLAUDE, ["mcp__my_db__output_fetch", "mcp__my_db__output_search"]),
-    "cursor-cli": (CURSOR_CLI, ["Mcp(my db:output_fetch)", "Mcp(my db:output_search)"]),
-    "cursor": (CURSOR, ["my db:output_fetch", "my db:output_search"]),
+    "claude": (CLAUDE, [f"mcp__my_db__{tool}" for tool in TOOLS]),
+    "cursor-cli": (CURSOR_CLI, [f"Mcp(my db:{tool})" for tool in TOOLS]),
+    "cursor": (CURSOR, [f"my db:{tool}" for tool in TOOLS]),
 }
 SERVERS = {"my db": TOOLS, "other": TOOLS}
 
@@ -127,7 +135,7 @@ def test_rules_are_added_and_removed(client: str) -> None:
     after = parse_document(text, "f")
     assert find_missing_rules(after, SERVERS) == []
     assert add_rules(after, SERVERS) == (text, [])
-    assert remove_rules(after, SERVERS, [before]) == (before.text, expected, [])
+    assert remove_rules(after, SERVERS, [before]) == (before.text, sorted(expected), [])
 
 
 @pytest.mark.parametrize(
@@ -149,12 +157,12 @@ def test_rules_that_need_no_change(allowed: list[Any]) -> None:
 def test_rules_that_were_there_before_stay() -> None:
     before = parse({"permissions": {"allow": ["mcp__s__a", "mcp__s__output_fetch"]}})
     text, added = add_rules(before, {"s": TOOLS})
-    assert added == ["mcp__s__output_search"]
+    assert added == ["mcp__s__output_search", "mcp__s__output_query"]
     after = parse_document(text, "f")
-    assert remove_rules(after, {"s": TOOLS}, [before]) == (before.text, added, [])
+    assert remove_rules(after, {"s": TOOLS}, [before]) == (before.text, sorted(added), [])
     # Without a backup nobody knows who added them.
-    both = ["mcp__s__output_fetch", "mcp__s__output_search"]
-    assert remove_rules(after, {"s": TOOLS}, []) == (text, [], both)
+    all_rules = [f"mcp__s__{tool}" for tool in TOOLS]
+    assert remove_rules(after, {"s": TOOLS}, []) == (text, [], sorted(all_rules))
     assert remove_rules(after, {"other": TOOLS}, [before]) == (text, [], [])
 
 
@@ -211,7 +219,7 @@ def test_rules_of_opencode(settings: dict[str, Any], advice: str | None) -> None
 @pytest.mark.parametrize(
     ("profile", "is_hidden"),
     [
-        ({"context_servers": {"s": {"tools": {"a": True, "output_search": True}}}}, True),
+        ({"context_servers": {"s": {"tools": {"a": True, "output_search": True, "output_query": True}}}}, True),
         ({"context_servers": {"s": {"tools": {"a": True}}}, "enable_all_context_servers": True}, False),
         ({"context_servers": {"s": {"tools": {"a": True, **dict.fromkeys(TOOLS, True)}}}}, False),
         ({"context_servers": {"s": {"tools": {"a": False}}}}, False),

@@ -355,8 +355,8 @@ def test_forebay_s_tools_are_always_listed(tmp_path: Path) -> None:
     policy = make_policy(tmp_path, tools_only=[], hidden_tools=["*"], journal=True)
     assert policy.list_visible([{"name": "crawl"}, {"name": "read"}]) == []
     names = [tool["name"] for tool in policy.tools.list_definitions()]
-    assert names == ["output_fetch", "output_search", "journal", "expand_tools"]
-    assert [policy.find_denial(name) for name in names] == [None] * 4
+    assert names == ["output_fetch", "output_search", "output_query", "journal", "expand_tools"]
+    assert [policy.find_denial(name) for name in names] == [None] * 5
     policy.close()
 
 

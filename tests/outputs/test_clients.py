@@ -63,9 +63,9 @@ def test_every_page_and_search_result_is_within_what_the_client_shows(
     assert pages == rows
     matches, start = 0, 0
     while start is not None:
-        found = read("output_search", pattern='"id"', limit=10_000, start=start)
+        found = read("output_search", pattern='"id"', limit=10_000, offset=start)
         matches += len(found["matches"])
-        start = found["next_start"]
+        start = found["next_offset"]
     assert matches == len(rows)
 
 

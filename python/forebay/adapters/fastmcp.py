@@ -70,7 +70,7 @@ class _AddedTool(Tool):
             description=definition["description"],
             parameters=definition["inputSchema"],
             annotations=sdk.wire.ToolAnnotations.model_validate(definition["annotations"]),
-            meta=definition["_meta"],
+            meta=definition.get("_meta"),
         )
         tool._policy = policy
         return tool

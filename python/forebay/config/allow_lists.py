@@ -12,6 +12,7 @@ from itertools import pairwise
 from forebay.config.client_servers import ServerEntry
 from forebay.config.documents import Document
 from forebay.config.nodes import Edit, Node, apply_edits
+from forebay.query.process import is_installed
 
 __all__ = [
     "ALLOW_KEYS",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 _TOOL_NAMES = ("output_fetch", "output_search")
+_SQL_TOOL_NAME = "output_query"
 
 ALLOW_KEYS = ("includeTools", "enabled_tools", "tools", "available_tools", "autoApprove", "alwaysAllow")
 """Keys of allow-lists in a server's entry. In this order they are used by Gemini CLI and Qwen Code, Codex and Crush,
@@ -43,7 +45,8 @@ def list_tool_names(options: Sequence[str]) -> tuple[str, ...]:
             prefix = next_word
         elif word.startswith("--prefix="):
             prefix = word.removeprefix("--prefix=")
-    return tuple(prefix + name for name in _TOOL_NAMES)
+    names = (*_TOOL_NAMES, _SQL_TOOL_NAME) if is_installed() else _TOOL_NAMES
+    return tuple(prefix + name for name in names)
 
 
 def find_missing_tools(server: ServerEntry, names: Collection[str]) -> dict[str, list[str]]:

@@ -297,6 +297,10 @@ def _check_listening(settings: Settings) -> None:
             "--file-root is set, but other machines can call; leave it out, or give --file-refs-beyond-loopback if "
             "all callers may read the files below it"
         )
+    if settings.export_roots and settings.is_beyond_loopback:
+        raise InvalidArgument(
+            "--export-root is set, but other machines can call, which cannot read its files; leave it out"
+        )
 
 
 def _check_oauth(settings: Settings) -> None:

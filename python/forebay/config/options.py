@@ -218,13 +218,19 @@ class Settings:
 
     # References in the arguments of calls.
     file_refs: bool = _policy_option(
-        False, FLAG, "allow arguments that refer to files and stored results: $file, $handle"
+        False, FLAG, "allow arguments that refer to files and stored results: $file, $handle, $query"
     )
     file_roots: tuple[str, ...] = _policy_option(
         (),
         path_list("FOLDER", "./data", os.pathsep),
         "allow $file to read from this folder; repeatable",
         flag="--file-root",
+    )
+    export_roots: tuple[str, ...] = _policy_option(
+        (),
+        path_list("FOLDER", "./data", os.pathsep),
+        "add output_export, which writes results to new files in this folder; repeatable",
+        flag="--export-root",
     )
 
     # Calls and logs.

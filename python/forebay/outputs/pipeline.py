@@ -16,6 +16,7 @@ from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.contract.response import PayloadView, Response, build_response, make_default_summary
 from forebay.outputs.media import MAX_MEDIA_BYTES, find_media, measure_media, select_media
 from forebay.outputs.modes import Mode
+from forebay.outputs.next_calls import suggest_calls
 from forebay.outputs.result import (
     OUTPUT_KEYS,
     RESOURCE_URI_PREFIX,
@@ -29,6 +30,7 @@ from forebay.outputs.result import (
     select_tool_meta,
     text_result,
 )
+from forebay.query.process import is_installed, prestart
 from forebay.store import Store
 from forebay.store.handles import Descriptor
 from forebay.store.payload import encode, escaped_size
@@ -54,6 +56,9 @@ MAX_MESSAGE_BYTES = 4096
 
 HAS_RUN_NOTE = "the tool has run, and what it answered is not kept; call it again only if that may be done twice"
 """Added to storage errors: a model that only reads "make room and retry" would assume that the tool did not run."""
+
+_OUTLINED_ITEMS = 100
+"""Number of items that `outline` reads."""
 
 _ERROR_ENVELOPE_BYTES = 128
 """Bytes of a JSON-RPC error around its message and data."""
@@ -108,11 +113,14 @@ class ToolCall:
 class Pipeline:
     """Storage of large results, and construction of the responses that replace them."""
 
-    def __init__(self, store: Store, fetch_with: str, *, resource_links: bool = False) -> None:
+    def __init__(
+        self, store: Store, fetch_with: str, *, resource_links: bool = False, has_export: bool = False
+    ) -> None:
         self._store = store
         self._redactions = store.options.redactions
         self._fetch_with = fetch_with
         self._has_links = resource_links
+        self._has_export = has_export
 
     def is_inline(
         self, result: Result | LazyJSON, mode: Mode, *, is_ascii: bool = False, size: int | None = None
@@ -203,7 +211,9 @@ class Pipeline:
         except ForebayError as error:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
-        descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with)
+        if descriptor.item_count:
+            prestart()
+        descriptor = self._complete_descriptor(descriptor, fetch_with)
         has_link = self._has_links and not call.is_mounted and call.protocol_version >= RESOURCE_LINK_VERSION
         response = _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
         self._count_saved(call, descriptor.size_bytes, response)
@@ -235,13 +245,23 @@ class Pipeline:
             principal=call.principal,
             handle_length=call.handle_length,
         )
-        descriptor = dataclasses.replace(descriptor, fetch_with=call.fetch_with or self._fetch_with)
+        descriptor = self._complete_descriptor(descriptor, call.fetch_with or self._fetch_with)
         message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
         budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES
         fitted = descriptor.fit(budget, is_ascii=call.is_ascii)
         response = {"code": code, "message": message, "data": orjson.loads(fitted.to_json())}
         self._count_saved(call, descriptor.size_bytes, response)
         return response
+
+    def _complete_descriptor(self, descriptor: Descriptor, fetch_with: str) -> Descriptor:
+        """Return a descriptor with what a model needs: our tools as the client names them, and what was not read."""
+        outline = descriptor.outline
+        if outline is not None and (descriptor.item_count or 0) > _OUTLINED_ITEMS:
+            # A model takes a field that is not in the outline for one that no item has.
+            outline = f"{outline} (fields of the first {_OUTLINED_ITEMS} items)"
+        descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with, outline=outline)
+        calls = suggest_calls(descriptor, has_query=is_installed(), has_export=self._has_export)
+        return dataclasses.replace(descriptor, next_calls=calls)
 
     def _count_saved(self, call: ToolCall, size: int, response: Result) -> None:
         """Count a response that is smaller than the payload that it stands for, for `forebay stats`."""

@@ -17,6 +17,7 @@ from forebay.outputs.capabilities import CORE, CapabilityFilter, get_tool_name, 
 from forebay.outputs.clients import UNKNOWN_CLIENT_BYTES, Client
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ContractRules, ResponseLimits, ToolContracts
+from forebay.outputs.export import ExportRoots
 from forebay.outputs.known_tools import KnownTools, encode_definition
 from forebay.outputs.modes import MODE_META_KEY, Mode, OutputMode, ToolListing, ToolModes
 from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
@@ -90,6 +91,7 @@ class OutputPolicy:
         file_roots: Iterable[str | os.PathLike[str]] | None = None,
         file_ref_max_bytes: int = MAX_REFERENCE_BYTES,
         secret_files: Iterable[str | os.PathLike[str]] = (),
+        export_roots: Iterable[str | os.PathLike[str]] = (),
         **options: Any,
     ) -> None:
         if isinstance(store, Store) and options:
@@ -137,12 +139,15 @@ class OutputPolicy:
         self.owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
         self._resolver: ReferenceResolver | None = None
-        if file_refs:
-            try:
+        self._export_roots: ExportRoots | None = None
+        try:
+            if file_refs:
                 self._resolver = ReferenceResolver(self.store, file_roots, file_ref_max_bytes, secret_files)
-            except BaseException:
-                self.close()
-                raise
+            if export_roots:
+                self._export_roots = ExportRoots(export_roots, self.store.folder)
+        except BaseException:
+            self.close()
+            raise
         # Without a journal or contract the monitor is off by default, so that small results cost almost nothing.
         is_monitored = journal or bool(contracts) if monitor is None else monitor
         self.monitor = Monitor(self.store.journal, connection_limit_bytes) if is_monitored else None
@@ -169,7 +174,9 @@ class OutputPolicy:
         """What a handle is, for the end of the server's instructions."""
         return (
             "A result that is too large is stored, and a JSON object with an output_handle comes in its place: read it "
-            f"with {self.tools.fetch_tool} and search it with {self.tools.search_tool}, both of this server."
+            f"with {self.tools.fetch_tool}, find text in it with {self.tools.search_tool}"
+            + (f", and count, group and join its items with {self.tools.query_tool}" if self.tools.query_tool else "")
+            + ". They are tools of this server."
         )
 
     def extend_instructions(self, instructions: object) -> str:
@@ -188,8 +195,14 @@ class OutputPolicy:
             journal=self._has_journal,
             capabilities=self.capabilities,
             has_references=self._resolver is not None,
+            export_roots=self._export_roots,
         )
-        self.pipeline = Pipeline(self.store, self.tools.fetch_tool, resource_links=self._has_links)
+        self.pipeline = Pipeline(
+            self.store,
+            self.tools.fetch_tool,
+            resource_links=self._has_links,
+            has_export=self._export_roots is not None,
+        )
 
     def learn_tools(self, tools: Iterable[Any], *, is_complete: bool = True) -> None:
         """Remember tools of the server, and rename our tools if the server has a tool of the same name.

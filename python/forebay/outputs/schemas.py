@@ -195,9 +195,10 @@ _DESCRIPTOR_PROPERTIES: dict[str, Any] = {
     "fetch_with": {"type": "string", "description": "the tool of this server that reads the output"},
     "items_path": {"type": ["string", "null"]},
     "outline": {"type": ["string", "null"]},
-    "line_count": {"type": ["integer", "null"]},
+    "line_count": {"type": "integer"},
     "decoded_from": {"type": "string"},
     "note": {"type": "string"},
+    "next_calls": {"type": "array"},
 }
 
 HANDLE_SCHEMA: dict[str, Any] = {

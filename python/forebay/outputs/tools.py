@@ -1,5 +1,6 @@
 """The tools and the resource template that forebay adds to a server."""
 
+import bisect
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -18,11 +19,15 @@ from forebay.outputs.capabilities import (
     record_denial,
 )
 from forebay.outputs.clients import UNKNOWN_CLIENT_BYTES
+from forebay.outputs.export import ExportRoots, export_output
 from forebay.outputs.result import RESOURCE_URI_PREFIX, Result, error_result, text_result
+from forebay.query.process import is_installed
 from forebay.store import Store
+from forebay.store.export import FORMATS
 from forebay.store.handles import extract_handle
 from forebay.store.pages import Format, PageRequest
 from forebay.store.payload import encode, escaped_size
+from forebay.store.queries import QueryRequest
 from forebay.store.search import SearchRequest
 
 __all__ = [
@@ -35,17 +40,21 @@ __all__ = [
 
 _log = logging.getLogger("forebay")
 
-_READ_ONLY = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
+_READ_ONLY = {"readOnlyHint": True}
+
+_CREATES_FILES = {"readOnlyHint": False, "destructiveHint": False}
 
 _TOOL_META = {"anthropic/alwaysLoad": True}
 """Makes Claude Code show the model these tools from the start. Otherwise they have to be found by a search."""
 
 _REFERENCES_HELP = (
-    ' To hand an output or a file on without reading it, pass {"$handle": "oh_…", "path": "/rows/3"} or '
-    '{"$file": "path"} as any argument of any other tool; beside it may be "encoding": "base64", '
-    '"lines": [from, to) counted from 0, or "offset" and "length" in bytes.'
+    ' Any argument of another tool may be {"$handle": "oh_…", "path": "/rows/3"}, {"$file": "path"} or {"$query": '
+    '{"handle", "sql"}}, with "encoding": "base64", "lines": [from, to), "offset", "length", "patch": [JSON Patch].'
 )
 """Appended to the description of `output_fetch`, which a model that got a handle will read."""
+
+_MIN_ERROR_CHARS = 40
+"""Minimum characters of a text in an error."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,10 +91,12 @@ class _AddedTool:
     properties: dict[str, dict[str, Any]]
     required: list[str]
     run: Callable[[Mapping[str, Any], Caller], bytes]
+    annotations: Mapping[str, bool] = dataclasses.field(default_factory=lambda: _READ_ONLY)
 
 
 class OutputTools:
-    """`output_fetch` and `output_search`, `journal` if it is enabled, and `expand_tools` if there are hidden tools.
+    """`output_fetch` and `output_search`, `output_query` if DuckDB is installed, `output_export` and `journal` if they
+    are enabled, and `expand_tools` if there are hidden tools.
 
     Each name begins with `prefix`. Results fit the caller's `max_page_bytes`, except those of `expand_tools`.
     """
@@ -98,47 +109,86 @@ class OutputTools:
         journal: bool,
         capabilities: CapabilityFilter | None = None,
         has_references: bool = False,
+        export_roots: ExportRoots | None = None,
     ) -> None:
         self._store = store
+        self._export_roots = export_roots
         self._capabilities = capabilities or CapabilityFilter()
         self.prefix = prefix
-        handle_schema = {"type": "string", "description": "oh_…"}
-        offset_schema = {"type": "integer", "minimum": 0}
+        handle_schema = {"type": "string"}
+        # Without bounds, to save room: a value that is out of bounds is an error that names them.
+        integer_schema = {"type": "integer"}
         tools = {
             "output_fetch": _AddedTool(
-                f"Read a stored large output by its output_handle, a page at a time. Go on with offset=next_offset "
-                f"until eof; what was cut is read with read_with. Handles last {_format_duration(store.options.ttl)}."
+                "Read a stored output in pages, or its items that match all of where, e.g. "
+                '{"output_handle": "oh_…", "where": {"status": "failed"}, "fields": ["id", "user.name"]}. total counts '
+                "all matches: to count, limit=1. Go on with the arguments in next; read_with reads what was cut. "
+                f"Handles last {_format_duration(store.options.ttl)}."
                 f"{_REFERENCES_HELP if has_references else ''}",
                 {
                     "output_handle": handle_schema,
-                    "offset": {**offset_schema, "description": "from item, line or (text) byte"},
-                    "limit": {"type": "integer", "minimum": 1},
+                    "offset": {**integer_schema, "description": "items, lines or UTF-8 bytes: see unit"},
+                    "limit": integer_schema,
                     "format": {"enum": ["auto", "items", "lines", "text", "bytes"]},
-                    "path": {"type": "string", "description": "JSON Pointer to a value inside, like /rows/3"},
-                    "fields": {"type": "array", "items": {"type": "string"}, "description": "of items: id, user.name"},
+                    "path": {"type": "string", "description": "JSON Pointer: /rows/3; ~1 for / in a key"},
+                    "fields": {"type": "array", "items": {"type": "string"}, "description": "of items"},
+                    "where": {
+                        "type": "object",
+                        "description": '{"user.age": {">": 9}}; also != < <= >= in exists matches (regex) contains '
+                        "(part of text, element of array)",
+                    },
                 },
                 ["output_handle"],
                 self._fetch,
             ),
             "output_search": _AddedTool(
-                "Find text or a regex in a stored large output: where to fetch, by offset=item, or offset=line with "
-                "format=lines.",
+                "Find and count text in a stored output as serialized; read a hit by output_fetch with "
+                "offset=item (or line, format=lines). regex: Rust syntax, no look-around; ^ $ match at lines.",
                 {
                     "output_handle": handle_schema,
                     "pattern": {"type": "string"},
                     "regex": {"type": "boolean"},
                     "ignore_case": {"type": "boolean"},
-                    "start": {**offset_schema, "description": "next_start of the page before"},
-                    "limit": {"type": "integer", "minimum": 1},
+                    "mode": {
+                        "enum": ["text", "values"],
+                        "description": "values: decoded JSON, for quotes, accents, newlines",
+                    },
+                    "count_only": {"type": "boolean"},
+                    "fields": {"type": "array", "items": {"type": "string"}},
+                    "context": integer_schema,
+                    "offset": integer_schema,
+                    "limit": integer_schema,
                 },
                 ["output_handle", "pattern"],
                 self._search,
             ),
         }
+        if is_installed():
+            tools["output_query"] = _AddedTool(
+                "Count, group or join items in SQL (DuckDB): table items, other outputs by their handle. "
+                "SELECT user.name, count(*) FROM items GROUP BY 1. Lists: unnest(tags); keys of a map: _key",
+                {"output_handle": handle_schema, "sql": {"type": "string"}},
+                ["output_handle", "sql"],
+                self._query,
+            )
+        if export_roots is not None:
+            tools["output_export"] = _AddedTool(
+                "Write an output, or items by where or sql, to a file.",
+                {
+                    "output_handle": handle_schema,
+                    "path": {"type": "string"},
+                    "format": {"enum": [name for name in FORMATS if name != "parquet" or is_installed()]},
+                    "where": {"type": "object"},
+                    **({"sql": {"type": "string"}} if is_installed() else {}),
+                },
+                ["output_handle"],
+                self._export,
+                _CREATES_FILES,
+            )
         if journal:
             tools["journal"] = _AddedTool(
-                "What happened to stored outputs: the last events, or sums.",
-                {"action": {"enum": ["recent", "summary"]}, "count": {"type": "integer", "minimum": 1}},
+                "Events of stored outputs: the last, or sums.",
+                {"action": {"enum": ["recent", "summary"]}, "count": integer_schema},
                 [],
                 self._journal,
             )
@@ -150,6 +200,7 @@ class OutputTools:
         self.names = self._tools.keys()
         self.fetch_tool = f"{prefix}output_fetch"
         self.search_tool = f"{prefix}output_search"
+        self.query_tool = f"{prefix}output_query" if "output_query" in tools else None
         self.expand_tool = f"{prefix}expand_tools" if self._capabilities.hides_tools else None
 
     def list_definitions(self) -> list[dict[str, Any]]:
@@ -163,8 +214,8 @@ class OutputTools:
                     "properties": tool.properties,
                     **({"required": tool.required} if tool.required else {}),
                 },
-                "annotations": _READ_ONLY,
-                "_meta": _TOOL_META,
+                "annotations": tool.annotations,
+                **({} if name == f"{self.prefix}journal" else {"_meta": _TOOL_META}),
             }
             for name, tool in self._tools.items()
         ]
@@ -178,7 +229,7 @@ class OutputTools:
             shown_bytes = len(text)
             return text_result(text)
         except ForebayError as error:
-            return error_result(error)
+            return _fit_error(error, caller)
         except Exception:
             _log.exception("forebay: %s failed", name)
             return error_result(ForebayError(f"{name} failed for a reason of its own; try other arguments"))
@@ -201,6 +252,19 @@ class OutputTools:
         handle, options = _pop_handle(arguments)
         request = SearchRequest(**options, **caller.page_limits)
         return self._store.search_page(handle, request, principal=caller.principal).to_json()
+
+    def _query(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
+        handle, options = _pop_handle(arguments)
+        request = QueryRequest(**options, **caller.page_limits)
+        return self._store.query_page(handle, request, principal=caller.principal).to_json()
+
+    def _export(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
+        handle, options = _pop_handle(arguments)
+        if self._export_roots is None:
+            raise InvalidArgument("no folder for exports is set")
+        return orjson.dumps(
+            export_output(self._store, self._export_roots, handle, **options, principal=caller.principal)
+        )
 
     def _journal(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         action, count = arguments.get("action", "recent"), arguments.get("count", 50)
@@ -233,6 +297,25 @@ class OutputTools:
                 break
             lines.append(event)
         return b"[" + b",".join(lines) + b"]"
+
+
+def _fit_error(error: ForebayError, caller: Caller) -> Result:
+    """Return an error result that is not larger than a page; long texts in it are cut."""
+
+    def cut(value: Any, max_chars: int) -> Any:
+        if isinstance(value, dict):
+            return {key: cut(inner, max_chars) for key, inner in value.items()}
+        return f"{value[:max_chars]}…" if isinstance(value, str) and len(value) > max_chars else value
+
+    def build(max_chars: int) -> bytes:
+        return orjson.dumps(cut(error.to_dict(), max_chars))
+
+    def measure(max_chars: int) -> int:
+        return escaped_size(build(max_chars), 1, is_ascii=caller.is_ascii)
+
+    # No text of an error is longer.
+    fitting = bisect.bisect_right(range(_MIN_ERROR_CHARS, 1 << 16), caller.max_page_bytes, key=measure)
+    return text_result(build(_MIN_ERROR_CHARS + max(fitting - 1, 0)), is_error=True)
 
 
 def _mask_handle(handle: object) -> str | None:

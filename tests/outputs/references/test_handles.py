@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 from forebay import (
+    FileRefTooLarge,
     HandleNotFound,
+    InvalidArgument,
     InvalidFormat,
     InvalidJSON,
+    PatchFailed,
     PathNotFound,
+    QueryFailed,
     Store,
 )
 from forebay.outputs.references.resolver import ReferenceResolver, to_objects
@@ -94,3 +98,108 @@ def test_a_wrong_path_is_refused_with_the_outline(references: ReferenceResolver,
         references.resolve({"a": {"$handle": handle, "path": "/none"}})
     with pytest.raises(InvalidFormat, match="leave the path out"):
         references.resolve({"a": {"$handle": store.put("text").output_handle, "path": "/a"}})
+
+
+RENAME = [{"op": "replace", "path": "/word", "value": "new"}]
+
+
+@pytest.mark.parametrize(
+    ("reference", "text"),
+    [
+        ({"patch": RENAME}, json.dumps(DOCUMENT | {"word": "new"})),
+        ({"patch": []}, json.dumps(DOCUMENT)),
+        ({"patch": None}, json.dumps(DOCUMENT)),
+        ({"path": "/rows/1", "patch": [{"op": "add", "path": "/n", "value": 2**70}]}, f'{{"id": 2,"n": {2**70}}}'),
+        ({"path": "/rows/1", "patch": RENAME[:0], "encoding": "base64"}, "eyJpZCI6IDJ9"),
+        ({"path": "/inner", "patch": [{"op": "remove", "path": "/a"}]}, "{}"),
+    ],
+)
+def test_a_patch_changes_what_is_passed_on(
+    references: ReferenceResolver, store: Store, reference: Any, text: str
+) -> None:
+    handle = store.put(json.dumps(DOCUMENT)).output_handle
+    resolved = to_objects(references.resolve({"text": {"$handle": handle, **reference}}, SCHEMA))
+    assert resolved == {"text": text}
+
+
+def test_a_failed_patch_names_the_operation_and_what_is_there(references: ReferenceResolver, store: Store) -> None:
+    handle = store.put({"rows": [{"id": 1}], "word": "w"}).output_handle
+    for operation, message in (
+        ({"op": "replace", "path": "/wrod", "value": 1}, r"patch\[1\] .* nothing is at \"/wrod\"; there is {rows: "),
+        ({"op": "test", "path": "/word", "value": "v"}, r"patch\[1\] .* the value is \"new\""),
+    ):
+        with pytest.raises(PatchFailed, match=message):
+            references.resolve({"a": {"$handle": handle, "patch": [*RENAME, operation]}})
+    (event,) = store.journal.recent(1)
+    assert (event["event"], event["code"]) == ("file_ref_denied", "patch_failed")
+
+
+def test_only_json_can_be_patched(references: ReferenceResolver, store: Store) -> None:
+    for content in ("text", b"\x00", "1\n2\n"):
+        handle = store.put(content).output_handle
+        with pytest.raises(InvalidJSON, match="a patch takes"):
+            references.resolve({"a": {"$handle": handle, "patch": RENAME}})
+    handle = store.put(DOCUMENT).output_handle
+    wrong: Any
+    for wrong in ("x", {}, [1], [{"op": "delete"}], 5):
+        with pytest.raises(InvalidArgument, match=r"a list of operations|patch\[0\]"):
+            references.resolve({"a": {"$handle": handle, "patch": wrong}})
+    nested = [{"op": "add", "path": "/x", "value": {"$handle": handle}}]
+    with pytest.raises(InvalidArgument, match="without references"):
+        references.resolve({"a": {"$handle": handle, "patch": nested}})
+
+
+def test_a_patch_keeps_to_the_limit_of_a_call(store: Store) -> None:
+    references = ReferenceResolver(store, [], max_bytes=1000)
+    handle = store.put([1]).output_handle
+    doubled = [{"op": "copy", "from": "", "path": "/-"}] * 30
+    with pytest.raises(PatchFailed, match="more than 1000"):
+        references.resolve({"a": {"$handle": handle, "patch": doubled}})
+    half = {"$handle": handle, "patch": [{"op": "add", "path": "/-", "value": "x" * 600}]}
+    references.resolve({"a": half})
+    with pytest.raises(PatchFailed, match="add less"):
+        references.resolve({"a": half, "b": half})
+
+
+def test_a_query_is_replaced_by_its_rows(references: ReferenceResolver, store: Store) -> None:
+    pytest.importorskip("duckdb")
+    handle = store.put(
+        [{"id": n, "big": 10**25, "kind": "ab"[n % 2]} for n in range(3000)], principal="ann"
+    ).output_handle
+
+    def resolve(sql: str, principal: str | None = "ann", **options: Any) -> Any:
+        call = {"json": {"$query": {"handle": handle, "sql": sql}, **options}}
+        return to_objects(references.resolve(call, SCHEMA, principal))["json"]
+
+    assert resolve("SELECT kind, count(*) AS n FROM items GROUP BY 1 ORDER BY 1") == [
+        {"kind": "a", "n": 1500},
+        {"kind": "b", "n": 1500},
+    ]
+    assert resolve("SELECT id FROM items ORDER BY id") == [{"id": n} for n in range(3000)]
+    assert resolve("SELECT big, big FROM items LIMIT 1") == [{"big": 10**25, "big_2": 10**25}]
+    patch = [{"op": "add", "path": "/0", "value": {"n": 1}}]
+    assert resolve("SELECT 2 AS n FROM items LIMIT 1", patch=patch) == [{"n": 1}, {"n": 2}]
+    with pytest.raises(HandleNotFound):
+        resolve("SELECT 1 FROM items", "bob")
+    with pytest.raises(QueryFailed):
+        resolve("SELECT nothing FROM items")
+    (event,) = store.journal.recent(1)
+    assert (event["event"], event["code"], event["handle"]) == ("file_ref_denied", "query_failed", handle)
+
+
+def test_a_query_keeps_to_the_limit_of_a_call(store: Store) -> None:
+    pytest.importorskip("duckdb")
+    references = ReferenceResolver(store, [], max_bytes=10_000)
+    handle = store.put([{"id": n} for n in range(3000)]).output_handle
+    for sql in ("SELECT id FROM items", "SELECT repeat('x', 9990) AS x FROM items LIMIT 1"):
+        with pytest.raises((FileRefTooLarge, QueryFailed), match="fewer"):
+            references.resolve({"a": {"$query": {"handle": handle, "sql": sql}}})
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT 1", {"sql": "x"}, {"handle": "oh_", "sql": 1}, {"handle": "x", "sql": "y", "z": 1}, None]
+)
+def test_a_malformed_query_is_refused(references: ReferenceResolver, query: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"\$query|sql"):
+        references.resolve({"a": {"$query": query}})
+    assert references.resolve({"a": {"$$query": query}}) == {"a": {"$query": query}}

@@ -42,6 +42,9 @@ class OpenFile:
 class FileRoots:
     """The folders below which files may be read; the store's folder and secret files are always refused."""
 
+    _option = "file_roots"
+    _use = "read"
+
     def __init__(
         self,
         roots: Iterable[str | os.PathLike[str]],
@@ -49,11 +52,11 @@ class FileRoots:
         secret_files: Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         if isinstance(roots, str | os.PathLike):
-            raise InvalidArgument(f"file_roots are a list of folders, such as [{str(roots)!r}]")
+            raise InvalidArgument(f"{self._option} are a list of folders, such as [{str(roots)!r}]")
         self._store_folder = store_folder
         self._secret_files = [os.fspath(path) for path in secret_files]
         # Each root as configured and as resolved: the operator may name a root by a symbolic link.
-        self._roots = [(_check_root(root), PurePosixPath(os.path.realpath(root))) for root in roots]
+        self._roots = [(_check_root(root, self._option), PurePosixPath(os.path.realpath(root))) for root in roots]
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[OpenFile]:
@@ -90,7 +93,7 @@ class FileRoots:
             for root in (configured, resolved):
                 if requested.is_relative_to(root):
                     return self._split_below_root(resolved / requested.relative_to(root), path)
-        raise FileRefDenied(f"{short_repr(path)} is not among the files that may be read, {self._describe_roots()}")
+        raise FileRefDenied(f"{short_repr(path)} is no file that may be {self._use}, {self._describe_roots()}")
 
     def _split_below_root(self, resolved_path: PurePosixPath, path: str) -> list[str]:
         if any(resolved_path == root for _, root in self._roots):
@@ -130,13 +133,13 @@ class FileRoots:
 
     def _describe_roots(self) -> str:
         if not self._roots:
-            return "(no folder is allowed: file_roots is empty)"
+            return f"(no folder is allowed: {self._option} is empty)"
         return "below " + " or ".join(dict.fromkeys(str(root) for root, _ in self._roots))
 
 
-def _check_root(root: str | os.PathLike[str]) -> PurePosixPath:
+def _check_root(root: str | os.PathLike[str], option: str) -> PurePosixPath:
     if not os.path.isdir(root):
-        raise InvalidArgument(f"file_roots: {short_repr(os.fspath(root))} is no folder; make it, or name another one")
+        raise InvalidArgument(f"{option}: {short_repr(os.fspath(root))} is no folder; make it, or name another one")
     return PurePosixPath(os.path.abspath(root))
 
 

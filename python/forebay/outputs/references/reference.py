@@ -5,6 +5,8 @@
 {"$file": "app.log", "lines": [100, 120]}                lines 100 to 119, counted from 0
 {"$file": "app.log", "offset": 4096, "length": 1024}     a range of bytes
 {"$handle": "oh_…", "path": "/items/3/body"}             a stored output or a value in it; same options
+{"$handle": "oh_…", "patch": [{"op": …}]}                a JSON document with changes (RFC 6902)
+{"$query": {"handle": "oh_…", "sql": "SELECT …"}}        the rows of a query, as a list of objects
 {"$$file": "…"}                                          not a reference: an object with the key "$file"
 """
 
@@ -18,11 +20,12 @@ import orjson
 
 from forebay.arguments import check_integer, check_pointer, check_text, short_repr
 from forebay.errors import InvalidArgument
-from forebay.wire.messages import LazyJSON
+from forebay.wire.messages import LazyJSON, dump
 
 __all__ = [
     "FILE_KEY",
     "HANDLE_KEY",
+    "QUERY_KEY",
     "ByteRange",
     "LineRange",
     "Reference",
@@ -32,13 +35,16 @@ __all__ = [
     "unescape_key",
 ]
 
-ReferenceKey: TypeAlias = Literal["$file", "$handle"]
+ReferenceKey: TypeAlias = Literal["$file", "$handle", "$query"]
 FILE_KEY: ReferenceKey = "$file"
 HANDLE_KEY: ReferenceKey = "$handle"
+QUERY_KEY: ReferenceKey = "$query"
+_KEYS = (FILE_KEY, HANDLE_KEY, QUERY_KEY)
 
 _ALLOWED_OPTIONS = {
-    FILE_KEY: ("encoding", "offset", "length", "lines"),
-    HANDLE_KEY: ("path", "encoding", "offset", "length", "lines"),
+    FILE_KEY: ("encoding", "offset", "length", "lines", "patch"),
+    HANDLE_KEY: ("path", "encoding", "offset", "length", "lines", "patch"),
+    QUERY_KEY: ("encoding", "patch"),
 }
 _COMMON_MISTAKES = {"output_handle": HANDLE_KEY}
 """Wrong keys that are not spelled like a valid one, and the key that was meant."""
@@ -78,6 +84,10 @@ class Reference:
     """JSON Pointer to a value in a stored output."""
     is_base64: bool
     selected_range: ReferenceRange
+    patch: bytes | None = None
+    """JSON Patch to apply to what was selected."""
+    sql: str | None = None
+    """The statement of a query over the stored output `target`."""
 
 
 def contains_references(arguments: object) -> bool:
@@ -121,7 +131,7 @@ def unescape_key(key: Any) -> Any:
 def _match_reference_key(key: str) -> ReferenceKey | None:
     """Return the reference key that is meant, allowing one typo and any number of leading `$`, or `None`."""
     name = key.lstrip("$").lower()
-    matches = (valid_key for valid_key in (FILE_KEY, HANDLE_KEY) if _is_near_match(name, valid_key[1:]))
+    matches = (valid_key for valid_key in _KEYS if _is_near_match(name, valid_key[1:]))
     return next(matches, None) or _COMMON_MISTAKES.get(name)
 
 
@@ -139,9 +149,12 @@ def _check_misspelled(value: Mapping[Any, Any]) -> None:
     """Raise `InvalidArgument` for a reference with a misspelled key: the tool would get it unresolved."""
     options = (*_ALLOWED_OPTIONS[HANDLE_KEY], *_ALLOWED_OPTIONS[FILE_KEY])
     other_keys = [key for key in value if key not in options]
-    if len(other_keys) != 1 or not isinstance(other_keys[0], str) or not isinstance(value[other_keys[0]], str):
+    if len(other_keys) != 1 or not isinstance(other_keys[0], str):
         return
     (key,) = other_keys
+    has_target = isinstance(value[key], str) or (isinstance(value[key], dict) and "sql" in value[key])
+    if not has_target:
+        return
     if key.startswith("$") and not key.startswith("$$") and (valid_key := _match_reference_key(key)) is not None:
         raise InvalidArgument(
             f'there is no reference "{key:.64}"; did you mean "{valid_key}"? '
@@ -151,24 +164,49 @@ def _check_misspelled(value: Mapping[Any, Any]) -> None:
 
 def parse_reference(value: Mapping[Any, Any]) -> Reference | None:
     """Parse a reference; return `None` for any other object. Raise `InvalidArgument` if it is malformed."""
-    if FILE_KEY not in value and HANDLE_KEY not in value:
+    key = next((key for key in _KEYS if key in value), None)
+    if key is None:
         _check_misspelled(value)
         return None
-    key = FILE_KEY if FILE_KEY in value else HANDLE_KEY
     allowed = _ALLOWED_OPTIONS[key]
     unknown = [name for name in value if name != key and name not in allowed]
-    if unknown or not isinstance(value[key], str):
+    target, sql = _parse_query(value[key]) if key == QUERY_KEY else (value[key], None)
+    if unknown or not isinstance(target, str):
         problem = f"no {short_repr(unknown[0])}" if unknown else f"a text as its {key}, not {short_repr(value[key])}"
         raise InvalidArgument(
             f'an object with "{key}" is a reference, which has {problem} (beside it: {", ".join(allowed)}); '
             f'to pass the object as it is, write "${key}" for that key'
         )
-    check_text(key, value[key])
+    check_text(key, target)
     # Many clients send null for options that they do not set.
     options = {name: option for name, option in value.items() if name != key and option is not None}
     if "path" in options:
         check_pointer("path", options["path"])
-    return Reference(key, value[key], options.get("path"), _is_base64(options), _parse_range(options))
+    path, patch = options.get("path"), _dump_patch(options)
+    return Reference(key, target, path, _is_base64(options), _parse_range(options), patch, sql)
+
+
+def _parse_query(query: Any) -> tuple[str, str]:
+    """Return the handle and the statement of a query."""
+    if not isinstance(query, dict) or query.keys() != {"handle", "sql"}:
+        raise InvalidArgument(
+            '"$query" is an object {"handle": "oh_…", "sql": "SELECT …"}; to pass an object with this key as it is, '
+            'write "$$query"'
+        )
+    for name in ("handle", "sql"):
+        # A long statement is left unparsed.
+        if isinstance(query[name], LazyJSON) and query[name].is_string:
+            query = {**query, name: query[name].text().decode(errors="replace")}
+        check_text(name, query[name])
+    return query["handle"], query["sql"]
+
+
+def _dump_patch(options: Mapping[str, Any]) -> bytes | None:
+    if "patch" not in options:
+        return None
+    if contains_references(options["patch"]):
+        raise InvalidArgument("the values of a patch are not resolved: write them out, without references inside")
+    return dump(options["patch"])
 
 
 def _is_base64(options: Mapping[str, Any]) -> bool:

@@ -14,9 +14,17 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 from typing_extensions import Buffer
 
-from forebay._core import Survey, index_items
+from forebay._core import Survey, index_items, outline, patch
 from forebay.arguments import check_integer, short_repr
-from forebay.errors import FileRefTooLarge, ForebayError, InvalidArgument, InvalidFormat, InvalidJSON, PathNotFound
+from forebay.errors import (
+    FileRefTooLarge,
+    ForebayError,
+    InvalidArgument,
+    InvalidFormat,
+    InvalidJSON,
+    PatchFailed,
+    PathNotFound,
+)
 from forebay.outputs.references.files import FileRoots
 from forebay.outputs.references.reference import (
     FILE_KEY,
@@ -30,6 +38,7 @@ from forebay.outputs.references.reference import (
 )
 from forebay.outputs.schemas import accepts_text
 from forebay.store import Store
+from forebay.store.export import name_all_rows
 from forebay.store.handles import extract_handle, is_handle
 from forebay.store.payload import UTF8_BOM
 from forebay.store.reader import View
@@ -55,6 +64,8 @@ _MAX_JOURNAL_PATH_LENGTH = 256
 _MAX_LEADING_SPACE = 64
 """Maximum bytes of whitespace to skip to find out whether a JSON value is a string."""
 _READ_CHUNK_BYTES = 1 << 20
+_MIN_QUERY_BYTES = 4096
+"""A query refuses a smaller budget; the rows are measured again when they are read."""
 
 _Path: TypeAlias = tuple[str | int, ...]
 
@@ -232,6 +243,9 @@ class ReferenceResolver:
             if reference.key == FILE_KEY:
                 yield stack.enter_context(self._roots.open(reference.target))
                 return
+            if reference.sql is not None:
+                yield self._run_query(reference.target, reference.sql, principal, max_bytes)
+                return
             view = self._open_stored(reference, principal, stack)
             if reference.is_base64 and view.decoded_from is not None:
                 yield view.original
@@ -244,7 +258,13 @@ class ReferenceResolver:
                 return
             # Escaping turns one byte into up to six, plus two quotes around the string.
             may_fit = view.size <= 6 * max_bytes + 2
-            yield _TextSource(read_range(view, ByteRange(), view.size if may_fit else max_bytes))
+            yield _open_text(read_range(view, ByteRange(), view.size if may_fit else max_bytes))
+
+    def _run_query(self, target: str, sql: str, principal: str | None, max_bytes: int) -> "_BytesSource":
+        """Return all rows of a query as a JSON array of objects."""
+        handle = str(extract_handle(target))
+        page = self._store.query(handle, sql, max_bytes=max(max_bytes, _MIN_QUERY_BYTES), principal=principal)
+        return _BytesSource(name_all_rows(page, max_bytes))
 
     def _open_stored(self, reference: Reference, principal: str | None, stack: contextlib.ExitStack) -> View:
         # An invalid handle gives the same error as an unknown one.
@@ -319,6 +339,8 @@ class _CallResolution:
     def _read_reference(self, reference: Reference, path: _Path) -> ResolvedValue:
         with self.resolver.open_source(reference, self.principal, self.remaining_bytes) as source:
             data = read_range(source, reference.selected_range, self.remaining_bytes)
+        if reference.patch is not None:
+            data = _apply_patch(data, reference, self.remaining_bytes)
         self.remaining_bytes -= len(data)
         if reference.is_base64:
             return ResolvedValue(base64.b64encode(data))
@@ -333,18 +355,34 @@ class _CallResolution:
         return ResolvedValue(data, is_json=True)
 
 
-class _TextSource:
-    """The decoded text of a JSON string."""
+def _apply_patch(data: bytes, reference: Reference, max_bytes: int) -> bytes:
+    """Return a JSON document with the patch of its reference applied."""
+    document = _check_is_json(data.removeprefix(UTF8_BOM), reference, "a patch")
+    try:
+        return patch(document, reference.patch or b"", max_bytes=max_bytes)
+    except PatchFailed as error:
+        # The outline of the library is part of the message, because no tool returns it.
+        message, advice, _ = str(error).partition("; outline() shows")
+        raise PatchFailed(f"{message}; there is {outline(document)}" if advice else message) from None
 
-    def __init__(self, document: bytes) -> None:
-        try:
-            self._data = str(orjson.loads(document)).encode()
-        except orjson.JSONDecodeError:
-            raise InvalidJSON("the text at this path has half of a surrogate pair; refer to what it is in") from None
-        self.size = len(self._data)
+
+class _BytesSource:
+    """Bytes in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
 
     def read(self, start: int, end: int) -> bytes:
         return self._data[start:end]
+
+
+def _open_text(document: bytes) -> _BytesSource:
+    """Return the decoded text of a JSON string."""
+    try:
+        return _BytesSource(str(orjson.loads(document)).encode())
+    except orjson.JSONDecodeError:
+        raise InvalidJSON("the text at this path has half of a surrogate pair; refer to what it is in") from None
 
 
 def _check_is_text(data: bytes, reference: Reference) -> bytes:
@@ -355,20 +393,18 @@ def _check_is_text(data: bytes, reference: Reference) -> bytes:
     return data
 
 
-def _check_is_json(data: bytes, reference: Reference) -> bytes:
+def _check_is_json(data: bytes, reference: Reference, user: str = "this argument") -> bytes:
     try:
         items = index_items(data)
     except InvalidJSON as error:
         problem = str(error).partition(";")[0]
         raise InvalidJSON(
-            f"this argument takes JSON, and what {_format_target(reference)} gives is {problem}; "
-            "refer to a JSON document",
+            f"{user} takes JSON, and what {_format_target(reference)} gives is {problem}; refer to a JSON document",
             error.index,
         ) from None
     if items.kind == "ndjson":
         raise InvalidJSON(
-            f"this argument takes one JSON document, and {_format_target(reference)} has one on each line; "
-            "refer to one line"
+            f"{user} takes one JSON document, and {_format_target(reference)} has one on each line; refer to one line"
         )
     return data
 

@@ -1,0 +1,172 @@
+"""Write stored outputs to files below the allowed folders, for agents that can read files."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+from forebay.arguments import check_text, short_repr
+from forebay.errors import FileRefDenied, FileRefNotFound, InvalidArgument, StoreUnavailable
+from forebay.outputs.references.files import FileRoots
+from forebay.store import Store
+from forebay.store.export import Export
+from forebay.store.handles import Principal
+
+__all__ = ["EXTENSIONS", "ExportRoots", "export_output", "write_chunks"]
+
+EXTENSIONS = {"json": "json", "ndjson": "ndjson", "csv": "csv", "parquet": "parquet", "text": "txt", "binary": "bin"}
+
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_NUMBER = 1000
+"""Upper bound (exclusive) of the number that makes a default file name unique: `oh_….json`, `oh_…-2.json`."""
+
+
+class ExportRoots(FileRoots):
+    """The folders below which files may be created; the store's folder is always refused."""
+
+    _option = "export_roots"
+    _use = "written"
+
+    @contextlib.contextmanager
+    def create(self, path: str, *, is_numbered: bool = False) -> Iterator["NewFile"]:
+        """Create a file for a path like those of `open`. It gets this name when it is published.
+
+        With `is_numbered` a number is added to the name if a file has it already.
+        """
+        *folders, name = self._split_path(path)
+        if path.endswith("/"):
+            raise FileRefDenied(f"{short_repr(path)} is a folder; name a file {self._describe_roots()}")
+        self._check_not_hidden(PurePosixPath("/", *folders, name), path)
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = self._open_folder(folders, path, stack)
+                temporary_name = f".forebay-{secrets.token_hex(8)}.part"
+                fd = os.open(temporary_name, _CREATE_FLAGS, 0o600, dir_fd=folder)
+            except FileRefDenied:
+                raise
+            except (FileNotFoundError, NotADirectoryError):
+                raise FileRefNotFound(f"there is no folder for {short_repr(path)}; make it, or name another") from None
+            except OSError as error:
+                raise FileRefDenied(f"{short_repr(path)} cannot be created: {error.strerror}") from None
+            stack.callback(_remove_quietly, temporary_name, folder)
+            names = _number(name) if is_numbered else iter((name,))
+            new_file = NewFile(
+                stack.enter_context(os.fdopen(fd, "wb")), temporary_name, names, folder, "/".join(("", *folders))
+            )
+            new_file.check_free()
+            yield new_file
+
+    def _check_not_hidden(self, resolved_path: PurePosixPath, path: str) -> None:
+        """Refuse hidden files and folders: other programs read settings from them, and run what these say."""
+        for _, root in self._roots:
+            if resolved_path.is_relative_to(root) and not any(
+                part.startswith(".") for part in resolved_path.relative_to(root).parts
+            ):
+                return
+        raise FileRefDenied(f"{short_repr(path)} is hidden or in a hidden folder; name a path without a leading dot")
+
+
+class NewFile:
+    """A file under a temporary name, so that nobody reads it before it is complete. It never replaces a file."""
+
+    def __init__(
+        self, file: BinaryIO, temporary_name: str, names: Iterator[str], folder: int, folder_path: str
+    ) -> None:
+        self.file = file
+        self._temporary_name = temporary_name
+        self._names = names
+        self._name = next(names)
+        self._folder = folder
+        self._folder_path = folder_path
+
+    def check_free(self) -> None:
+        """Choose a name that no file has. Raises `FileRefDenied` if there is none."""
+        try:
+            while True:
+                os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
+                self._choose_next()
+        except FileRefDenied:
+            raise
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise FileRefDenied(f"{short_repr(self._name)} cannot be created: {error.strerror}") from None
+
+    def publish(self) -> str:
+        """Give the file its name, and return its path."""
+        self.file.close()
+        while True:
+            try:
+                # Unlike a rename, a link fails if the name is taken. A symbolic link there counts, too.
+                os.link(
+                    self._temporary_name,
+                    self._name,
+                    src_dir_fd=self._folder,
+                    dst_dir_fd=self._folder,
+                    follow_symlinks=False,
+                )
+            except FileExistsError:
+                self._choose_next()
+            except OSError as error:
+                raise FileRefDenied(f"{short_repr(self._name)} cannot be created: {error.strerror}") from None
+            else:
+                return f"{self._folder_path}/{self._name}"
+
+    def _choose_next(self) -> None:
+        taken = self._name
+        self._name = next(self._names, "")
+        if not self._name:
+            raise FileRefDenied(f"there is a file {short_repr(taken)} already; name another path")
+
+
+def export_output(
+    store: Store,
+    roots: ExportRoots,
+    handle: str,
+    *,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002
+    where: object = None,
+    sql: str | None = None,
+    principal: Principal = None,
+) -> dict[str, Any]:
+    """Write a stored output to a new file, and return its path, size, number of rows and format.
+
+    Without a path, the file is named after the handle, in the first folder.
+    """
+    if path is not None:
+        check_text("path", path)
+        if not path:
+            raise InvalidArgument("path is empty; name a file, or leave it out")
+    with store.open_export(handle, format=format, where=where, sql=sql, principal=principal) as export:
+        name = f"{handle}.{EXTENSIONS[export.format]}" if path is None else path
+        with roots.create(name, is_numbered=path is None) as new_file:
+            size_bytes = write_chunks(export, new_file.file)
+            written_path = new_file.publish()
+        report = {"path": written_path, "size_bytes": size_bytes, "rows": export.rows, "format": export.format}
+    store.journal.record("output_exported", principal=export.principal, handle=handle, **report)
+    return report
+
+
+def write_chunks(export: Export, file: BinaryIO) -> int:
+    """Write an export to a file, and return its size."""
+    try:
+        size = sum(file.write(chunk) for chunk in export.chunks)
+        file.flush()
+        return size
+    except OSError as error:
+        raise StoreUnavailable(f"the file cannot be written: {error.strerror}; free some space") from None
+
+
+def _number(name: str) -> Iterator[str]:
+    stem, dot, extension = name.rpartition(".")
+    yield name
+    for number in range(2, _MAX_NUMBER):
+        yield f"{stem}-{number}{dot}{extension}"
+
+
+def _remove_quietly(name: str, folder: int) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)

@@ -1,0 +1,349 @@
+"""`output_export`: stored outputs as files, compared with plain Python, and attacks on its paths."""
+
+import csv
+import io
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forebay import (
+    FileRefDenied,
+    FileRefNotFound,
+    FileRefTooLarge,
+    ForebayError,
+    HandleNotFound,
+    InvalidArgument,
+    InvalidFormat,
+    Store,
+)
+from forebay.outputs.export import ExportRoots, export_output
+from forebay.outputs.pipeline import ToolCall
+from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.tools import Caller
+from forebay.store.payload import encode
+from stores import store_at
+
+ROWS: list[Any] = [
+    {"id": n, "status": ["open", "failed"][n % 2], "text": f'é "{n}",\n=1', "big": 10**25 + n, "tags": [n, None]}
+    | ({"extra": ""} if n % 3 == 0 else {"nothing": None})
+    for n in range(5000)
+]
+FAILED = [row for row in ROWS if row["status"] == "failed"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with store_at(tmp_path / "store") as store:
+        yield store
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    return root
+
+
+@pytest.fixture
+def roots(store: Store, root: Path) -> ExportRoots:
+    return ExportRoots([root], store.folder)
+
+
+PAYLOADS = {
+    "array": json.dumps(ROWS, indent=1),
+    "inside": json.dumps({"total": len(ROWS), "rows": ROWS}),
+    "ndjson": "".join(json.dumps(row) + "\n" for row in ROWS),
+}
+
+
+def read_cells(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def to_cell(row: dict[str, Any], name: str) -> str:
+    value = row.get(name)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, separators=(",", ":"))
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+@pytest.mark.parametrize(("where", "rows"), [(None, ROWS), ({"status": "failed"}, FAILED), ({"id": -1}, [])])
+def test_formats_hold_the_items(store: Store, roots: ExportRoots, name: str, where: Any, rows: list[Any]) -> None:
+    handle = store.put(PAYLOADS[name]).output_handle
+
+    def export(file_format: str) -> str:
+        report = export_output(store, roots, handle, format=file_format, where=where)
+        content = Path(report["path"]).read_bytes()
+        assert (report["size_bytes"], report["rows"], report["format"]) == (len(content), len(rows), file_format)
+        return content.decode()
+
+    lines = export("ndjson").splitlines()
+    assert [json.loads(line) for line in lines] == rows
+    cells = read_cells(export("csv"))
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    assert [list(row) for row in cells[:1]] == [columns for _ in rows[:1]]
+    for cell_row, row in zip(cells, rows, strict=True):
+        assert {key: cell.replace(" ", "") for key, cell in cell_row.items() if key == "tags"} == {
+            "tags": to_cell(row, "tags")
+        }
+        assert all(cell_row[key] == to_cell(row, key) for key in columns if key != "tags")
+    document = export("json")
+    if where is None and name != "ndjson":
+        assert document == PAYLOADS[name]
+    else:
+        assert json.loads(document) == rows
+
+
+def test_a_payload_is_copied_byte_for_byte(store: Store, roots: ExportRoots) -> None:
+    for content, file_format, rows in (
+        (b'{"a" : [1.50, 1e5]}', "json", 2),
+        (b"a,b\r\n1,2\n", "csv", 1),
+        (b"plain text", "text", None),
+        (os.urandom(3_000_000), "binary", None),
+    ):
+        mime_type = "text/csv" if file_format == "csv" else None
+        handle = store.put(content, mime_type=mime_type).output_handle
+        report = export_output(store, roots, handle)
+        assert Path(report["path"]).read_bytes() == content
+        assert (report["format"], report["rows"]) == (file_format, rows)
+    with pytest.raises(InvalidFormat, match="no items"):
+        export_output(store, roots, store.put("text").output_handle, format="csv")
+    with pytest.raises(InvalidArgument, match="format is json, ndjson, csv, parquet"):
+        export_output(store, roots, handle, format="xml")
+
+
+def test_rows_of_csv_and_maps(store: Store, roots: ExportRoots) -> None:
+    handle = store.put("a,b\n1,x\n2,y\n", mime_type="text/csv").output_handle
+    report = export_output(store, roots, handle, format="ndjson", where={"a": {">": 1}})
+    assert Path(report["path"]).read_text() == '{"a":"2","b":"y"}\n'
+    entries = {f"k{n}": {"n": n, "pad": "x" * 50} for n in range(100)}
+    report = export_output(store, roots, store.put(entries).output_handle, format="csv", where={"n": {"<": 2}})
+    assert Path(report["path"]).read_text().splitlines()[1:] == [f"k{n},{n},{'x' * 50}" for n in range(2)]
+
+
+def test_sql_writes_the_result_of_a_query(store: Store, roots: ExportRoots) -> None:
+    pytest.importorskip("duckdb")
+    handle = store.put(ROWS).output_handle
+    sql = "SELECT status, count(*) AS n, count(*) FROM items GROUP BY 1 ORDER BY 1"
+    report = export_output(store, roots, handle, sql=sql, format="ndjson")
+    lines = Path(report["path"]).read_text().splitlines()
+    assert [list(json.loads(line).values()) for line in lines] == [["failed", 2500, 2500], ["open", 2500, 2500]]
+    assert report["rows"] == 2
+    with pytest.raises(InvalidArgument, match="where or sql"):
+        export_output(store, roots, handle, sql=sql, where={"id": 1})
+    with pytest.raises(FileRefTooLarge):
+        export_output(store, roots, handle, sql="SELECT repeat('x', 1000000) FROM range(100)")
+
+
+def test_parquet_holds_all_items(store: Store, roots: ExportRoots) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    handle = store.put(ROWS).output_handle
+    report = export_output(store, roots, handle, format="parquet")
+    assert (report["rows"], report["format"], Path(report["path"]).suffix) == (len(ROWS), "parquet", ".parquet")
+    sql = "SELECT id, status, text, big, tags FROM read_parquet(?) ORDER BY id"
+    rows = duckdb.connect().execute(sql, [report["path"]]).fetchall()
+    assert rows == [(row["id"], row["status"], row["text"], row["big"], row["tags"]) for row in ROWS]
+    with pytest.raises(InvalidFormat, match="no items"):
+        export_output(store, roots, store.put("text").output_handle, format="parquet")
+
+
+def test_parquet_holds_selected_items(store: Store, roots: ExportRoots) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    handle = store.put({"rows": ROWS}).output_handle
+
+    def read(**selection: Any) -> tuple[int, list[Any]]:
+        report = export_output(store, roots, handle, format="parquet", **selection)
+        return report["rows"], duckdb.connect().execute("FROM read_parquet(?)", [report["path"]]).fetchall()
+
+    status = ROWS[0]["status"]
+    selected = [row for row in ROWS if row["status"] == status]
+    count, rows = read(where={"status": status})
+    assert count == len(rows) == len(selected) > 1
+    assert [row[0] for row in rows] == [row["id"] for row in selected]
+    assert read(where={"status": "no such status"}) == (0, [])
+    sql = "SELECT status, count(*) AS n, max(big) AS big FROM items GROUP BY ALL ORDER BY ALL"
+    count, rows = read(sql=sql)
+    by_status = {row["status"]: [other for other in ROWS if other["status"] == row["status"]] for row in ROWS}
+    assert count == len(rows) == len(by_status)
+    assert rows == [(name, len(group), max(row["big"] for row in group)) for name, group in sorted(by_status.items())]
+    cells = store.put("a,b\n1,x\n2,y\n", mime_type="text/csv").output_handle
+    with pytest.raises(InvalidArgument, match="sql instead of where"):
+        export_output(store, roots, cells, format="parquet", where={"a": 1})
+
+
+def test_the_default_name_is_new_each_time(store: Store, roots: ExportRoots, root: Path) -> None:
+    handle = store.put([1, 2]).output_handle
+    names = [Path(export_output(store, roots, handle)["path"]).name for _ in range(3)]
+    assert names == [f"{handle}.json", f"{handle}-2.json", f"{handle}-3.json"]
+    assert stat.S_IMODE((root / names[0]).stat().st_mode) == 0o600
+    assert sorted(path.name for path in root.iterdir()) == sorted([*names, "sub"])
+    (event,) = store.journal.recent(1)
+    assert (event["event"], event["handle"], event["size_bytes"]) == ("output_exported", handle, 5)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../x",
+        "sub/../../x",
+        "/etc/forebay-x",
+        "",
+        "sub",
+        ".",
+        "/",
+        "a\0b",
+        "link/x",
+        "link",
+        "dangling",
+        "file",
+        "sub/",
+        "\ud800",
+    ],
+)
+def test_paths_that_are_refused(store: Store, roots: ExportRoots, root: Path, tmp_path: Path, path: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (root / "link").symlink_to(outside)
+    (root / "dangling").symlink_to(outside / "new")
+    (root / "file").write_text("mine")
+    (root / ".git").mkdir()
+    handle = store.put([1]).output_handle
+    before = sorted(root.rglob("*"))
+    with pytest.raises((FileRefDenied, InvalidArgument)) as caught:
+        export_output(store, roots, handle, path=path)
+    assert len(str(caught.value)) < 500
+    assert list(outside.iterdir()) == []
+    assert (root / "file").read_text() == "mine"
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_root_may_be_a_hidden_folder(store: Store, tmp_path: Path) -> None:
+    hidden = tmp_path / ".cache" / "exports"
+    hidden.mkdir(parents=True)
+    roots, handle = ExportRoots([hidden], store.folder), store.put([1]).output_handle
+    for path in ("x", str(hidden / "y")):
+        assert Path(export_output(store, roots, handle, path=path)["path"]).parent == hidden
+
+
+def test_the_store_and_missing_folders_are_refused(store: Store, tmp_path: Path) -> None:
+    handle = store.put([1]).output_handle
+    roots = ExportRoots([tmp_path], store.folder)
+    assert store.folder is not None
+    for path in (store.folder / "x", Path("store/x")):
+        with pytest.raises(FileRefDenied, match="is in the store"):
+            export_output(store, roots, handle, path=str(path))
+    with pytest.raises(FileRefDenied, match="is in the store"):
+        export_output(store, ExportRoots([store.folder], store.folder), handle)
+    with pytest.raises(FileRefNotFound, match="make it"):
+        export_output(store, roots, handle, path="missing/x")
+    with pytest.raises(InvalidArgument, match=r"export_roots: .* is no folder"):
+        ExportRoots([tmp_path / "missing"], store.folder)
+
+
+def test_a_name_that_is_taken_meanwhile_is_not_replaced(roots: ExportRoots, root: Path) -> None:
+    with roots.create("x.json") as new_file:
+        new_file.file.write(b"ours")
+        (root / "x.json").write_text("theirs")
+        with pytest.raises(FileRefDenied, match="already"):
+            new_file.publish()
+    assert (root / "x.json").read_text() == "theirs"
+    with roots.create("y.json") as new_file:
+        (root / "y.json").symlink_to(root / "target")
+        with pytest.raises(FileRefDenied, match="already"):
+            new_file.publish()
+    assert not (root / "target").exists()
+    assert not [path for path in root.iterdir() if path.name.endswith(".part")]
+
+
+@pytest.mark.slow
+def test_swapped_folders_lead_nowhere_else(store: Store, roots: ExportRoots, root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (root / "link").symlink_to(outside)
+    handle, is_done = store.put([1]).output_handle, threading.Event()
+
+    def swap() -> None:
+        while not is_done.is_set():
+            for a, b in (("sub", "was"), ("link", "sub"), ("sub", "link"), ("was", "sub")):
+                (root / a).rename(root / b)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for number in range(300):
+            try:
+                export_output(store, roots, handle, path=f"sub/{number}")
+            except (FileRefDenied, FileRefNotFound):
+                continue
+    finally:
+        is_done.set()
+        swapping.join()
+    assert list(outside.iterdir()) == []
+
+
+def test_outputs_of_other_principals_are_not_found(store: Store, roots: ExportRoots, root: Path) -> None:
+    handle = store.put([1], principal="ann").output_handle
+    export_output(store, roots, handle, principal="ann")
+    for principal in (None, "bob"):
+        with pytest.raises(HandleNotFound):
+            export_output(store, roots, handle, principal=principal)
+    assert len(list(root.iterdir())) == 2
+
+
+def test_the_tool_is_listed_where_it_is_enabled(store: Store, root: Path) -> None:
+    assert "output_export" not in OutputPolicy(store).tools.names
+    policy = OutputPolicy(store, export_roots=[root], file_refs=True)
+    definitions = policy.tools.list_definitions()
+    assert len(encode(definitions)) <= 3072
+    (tool,) = (tool for tool in definitions if tool["name"] == "output_export")
+    assert tool["annotations"]["readOnlyHint"] is False
+    handle = store.put(ROWS).output_handle
+    arguments = {"output_handle": handle, "format": "csv", "where": {"id": {"<": 2}}, "path": "sub/two.csv"}
+    text = policy.tools.call("output_export", arguments, Caller())["content"][0]["text"]
+    assert json.loads(text)["path"] == str(root / "sub" / "two.csv")
+    assert json.loads(text)["rows"] == 2
+    again = policy.tools.call("output_export", arguments, Caller())
+    assert again["isError"]
+    assert "name another path" in again["content"][0]["text"]
+
+
+def test_descriptors_suggest_the_tool(store: Store, root: Path) -> None:
+    result = {"content": [{"type": "text", "text": json.dumps(ROWS)}]}
+    exporting: dict[str, Any] = {"export_roots": [root], "prefix": "oc_"}
+    for options, is_on in (({}, False), (exporting, True)):
+        policy = OutputPolicy(store, **options)
+        response = policy.pipeline.store_result(result, ToolCall("rows"))
+        descriptor = json.loads(response["content"][0]["text"])
+        tools = [call["tool"] for call in descriptor["next_calls"]]
+        assert ("oc_output_export" in tools) is is_on
+        assert len(encode(response)) <= 4096
+        call = ToolCall("rows", fetch_with="mcp__my__output_fetch")
+        descriptor = json.loads(policy.pipeline.store_result(result, call)["content"][0]["text"])
+        assert ("mcp__my__output_export" in [call["tool"] for call in descriptor["next_calls"]]) is is_on
+
+
+def test_a_failed_export_leaves_nothing(store: Store, roots: ExportRoots, root: Path) -> None:
+    handle = store.put([{"n": n, f"k{n}": 1} for n in range(5000)]).output_handle
+    with pytest.raises(ForebayError, match="too many for CSV; use ndjson"):
+        export_output(store, roots, handle, format="csv")
+    with pytest.raises(InvalidArgument):
+        export_output(store, roots, handle, where={"n": {"~": 1}})
+    assert [path.name for path in root.iterdir()] == ["sub"]
+
+
+def test_a_name_that_is_too_long_is_refused(store: Store, roots: ExportRoots) -> None:
+    handle = store.put([1, 2]).output_handle
+    with pytest.raises(FileRefDenied, match="too long"):
+        export_output(store, roots, handle, path="x" * 300)
+
+
+def test_rows_keep_cells_beyond_the_header(store: Store, roots: ExportRoots) -> None:
+    handle = store.put("a,b\n2\n3,4,5\n", mime_type="text/csv").output_handle
+    report = export_output(store, roots, handle, format="csv", where={"a": {">=": 2}})
+    assert Path(report["path"]).read_text() == "a,b,column_3\n2,,\n3,4,5\n"

@@ -1,0 +1,120 @@
+"""The calls that a descriptor suggests can be made as they are, and return something."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forebay.outputs.pipeline import ToolCall
+from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.tools import Caller
+from forebay.store import open_store
+from forebay.store.payload import encode
+
+ORDERS = [{"id": n, "status": "open" if n % 3 else "done", "tags": ["a"], "total": n / 2} for n in range(3000)]
+PLUGINS = {f"plugin-{n}": {"stars": n, "license": "MIT"} for n in range(900)}
+RESULTS: dict[str, tuple[Any, str | None]] = {
+    "array": (ORDERS, None),
+    "wrapped": ({"page": 1, "orders": ORDERS}, None),
+    "map": ({"plugins": PLUGINS}, None),
+    "numbers": ([*range(9000)], None),
+    "ndjson": ("".join(json.dumps(order) + "\n" for order in ORDERS), "application/x-ndjson"),
+    "csv": ("id,name\n" + "".join(f'{n},"Nr, {n}"\n' for n in range(3000)), "text/csv"),
+    "odd names": ([{"a.b": 1, 'q"': "x", "ok": "y"}] * 3000, None),
+    "text": ("a line\n" * 9000, "text/plain"),
+    "document": ({"a": "x" * 9000, "b": {"c": 1}}, None),
+}
+
+
+def make_result(payload: Any, mime_type: str | None) -> dict[str, Any]:
+    text = payload if isinstance(payload, str) else json.dumps(payload)
+    if mime_type is None:
+        return {"content": [{"type": "text", "text": text}]}
+    return {"content": [{"type": "resource", "resource": {"uri": "x:y", "mimeType": mime_type, "text": text}}]}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_suggested_calls_work(name: str, tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        policy = OutputPolicy(store, prefix="oc_")
+        response = policy.pipeline.store_result(make_result(*RESULTS[name]), ToolCall("get"))
+        assert len(encode(response)) <= 4096
+        calls = json.loads(response["content"][0]["text"])["next_calls"]
+        assert 2 <= len(calls) <= 3
+        for call in calls:
+            result = policy.tools.call(call["tool"], call["arguments"], Caller())
+            assert not result.get("isError"), (call, result)
+            page = json.loads(result["content"][0]["text"])
+            # A search may find nothing; all other calls return something.
+            assert page.get("returned", page.get("row_count", 1)) > 0, (call, page)
+        policy.close()
+
+
+def test_calls_name_the_fields_of_the_first_item(tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        policy = OutputPolicy(store)
+        call = ToolCall("get", fetch_with="mcp__my__output_fetch")
+        response = policy.pipeline.store_result(make_result(*RESULTS["map"]), call)
+        descriptor = json.loads(response["content"][0]["text"])
+        handle = descriptor["output_handle"]
+        assert descriptor["next_calls"] == [
+            {"tool": "mcp__my__output_fetch", "arguments": {"output_handle": handle, "where": {"_key": "plugin-0"}}},
+            {
+                "tool": "mcp__my__output_query",
+                "arguments": {
+                    "output_handle": handle,
+                    "sql": 'SELECT "license", count(*) FROM items GROUP BY 1 ORDER BY 2 DESC LIMIT 10',
+                },
+            },
+            {
+                "tool": "mcp__my__output_fetch",
+                "arguments": {"output_handle": handle, "limit": 50, "fields": ["_key", "stars", "license"]},
+            },
+        ]
+        policy.close()
+
+
+def test_binary_payloads_are_only_read(tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        policy = OutputPolicy(store)
+        blob = {"uri": "x:y", "mimeType": "application/octet-stream", "blob": "/wCA" * 9000}
+        result = {"content": [{"type": "resource", "resource": blob}]}
+        response = policy.pipeline.store_result(result, ToolCall("get"))
+        (call,) = json.loads(response["content"][0]["text"])["next_calls"]
+        assert call["tool"] == "output_fetch"
+        policy.close()
+
+
+@pytest.mark.parametrize(
+    ("payload", "mime_type"),
+    [
+        # The preview of one line looks like an object.
+        ("".join(json.dumps({"id": n, "text": "x" * 3000}) + "\n" for n in range(50)), "application/x-ndjson"),
+        ({f"k{n}": {"_key": f"own{n}", "name": "x" * 40} for n in range(900)}, None),
+        ('name,b\n"x\ny",2\n' * 3000, "text/csv"),
+    ],
+    ids=["long lines", "keys of their own", "line breaks in cells"],
+)
+def test_the_suggested_condition_holds_for_the_first_item(payload: Any, mime_type: str | None, tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        policy = OutputPolicy(store)
+        response = policy.pipeline.store_result(make_result(payload, mime_type), ToolCall("get"))
+        call = json.loads(response["content"][0]["text"])["next_calls"][0]
+        page = json.loads(policy.tools.call(call["tool"], call["arguments"], Caller())["content"][0]["text"])
+        assert page["item_numbers"][0] == 0
+        policy.close()
+
+
+def test_errors_fit_on_a_page(tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        policy = OutputPolicy(store)
+        handle = store.put([{"😀" * 60 + str(n): 1 for n in range(60)}]).output_handle
+        arguments = {"output_handle": handle, "sql": "SELECT nope FROM items"}
+        for is_ascii in (False, True):
+            caller = Caller(is_ascii=is_ascii, max_page_bytes=4096)
+            result = policy.tools.call("output_query", arguments, caller)
+            assert result["isError"]
+            text = result["content"][0]["text"]
+            assert json.loads(text)["error"]["code"] == "query_failed"
+            assert len(json.dumps(text, ensure_ascii=is_ascii).encode()) <= 4096 + 2
+        policy.close()
