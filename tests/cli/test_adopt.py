@@ -104,6 +104,7 @@ def test_all_files_are_changed_and_come_back_to_the_byte(clients: ClientHome) ->
         "Bash(git status)",
         "mcp__db__output_fetch",
         "mcp__db__output_search",
+        "mcp__db__output_query",
     ]
 
     again = run("adopt", "--all", "--yes")
@@ -211,7 +212,11 @@ def test_rules_of_claude_code_follow_its_servers(clients: ClientHome) -> None:
     settings = clients.write(".claude/settings.json", SETTINGS)
     local = clients.write("project/.claude/settings.local.json", SETTINGS.replace("github", "elsewhere"))
     result = run("adopt", "--all", "--yes")
-    assert list_allowed(settings)[-2:] == ["mcp__github__output_fetch", "mcp__github__output_search"]
+    assert list_allowed(settings)[-3:] == [
+        "mcp__github__output_fetch",
+        "mcp__github__output_search",
+        "mcp__github__output_query",
+    ]
     assert local.read_text() == SETTINGS.replace("github", "elsewhere")
     assert f"{settings}: old: permissions.deny denies mcp__old__output_fetch, mcp__old__output_search".encode() in (
         result.err

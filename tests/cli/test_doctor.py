@@ -70,7 +70,7 @@ def test_servers_that_are_well(clients: ClientHome) -> None:
         "problems": [],
     }
     assert cursor["start_seconds"] > 0
-    assert (behind["behind_forebay"], behind["tools"], behind["output_tools"]) == (True, 4, True)
+    assert (behind["behind_forebay"], behind["tools"], behind["output_tools"]) == (True, 5, True)
     assert (off["status"], off["tools"]) == ("disabled", None)
     assert (codex["client"], codex["tools"], codex["start_limit_seconds"]) == ("Codex", 2, 90)
     assert codex["result_limit"] == "12,000 characters"
@@ -180,7 +180,9 @@ def test_what_strands_handles(clients: ClientHome, tmp_path: Path) -> None:
     _, rows = check("--trust-project")
     problems = {name: row["problems"] for name, row in rows.items()}
     assert problems.pop("well") == []
-    assert problems.pop("narrow") == ["includeTools lacks output_search; add them, which `forebay adopt` does"]
+    assert problems.pop("narrow") == [
+        "includeTools lacks output_search, output_query; add them, which `forebay adopt` does"
+    ]
     assert problems.pop("denied") == ["disabledTools has output_search; take that out"]
     (rule,) = problems.pop("rules")
     assert rule.startswith(f"{settings} has rules for other tools of it; add mcp__rules__output_fetch, mcp__rules__out")

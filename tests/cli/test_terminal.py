@@ -17,7 +17,7 @@ from command import plain, run, run_on_terminal
         (["fetch", "HANDLE", "--offset", "299"], ["name [299]", "the end"]),
         (["fetch", "HANDLE", "--format", "text"], ['{"rows":', "the end"]),
         (["search", "HANDLE", "name [29]"], ["byte", "context", "name [29]"]),
-        (["search", "HANDLE", "name", "--limit", "1"], ["more from --start"]),
+        (["search", "HANDLE", "name", "--limit", "1"], ["more from --offset"]),
         (["get", "HANDLE", "/rows/7"], ['"id": 7', "name [7]"]),
         (["outline", "HANDLE"], ["{rows: [{id: int, name: str}] ×300}"]),
         (["stat", "HANDLE"], ['"item_count": 300']),

@@ -9,7 +9,7 @@ Exit codes:
   3    handle not found
   4    stored payload is damaged
   5    store is full or cannot be used
-  6    payload has no such format or path
+  6    payload has no such format or path, or a query failed
   130  interrupted
 
 In a pipe, errors are lines on standard error: {"error": {"code", "message"}}

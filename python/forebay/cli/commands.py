@@ -21,8 +21,11 @@ __all__ = [
     "journal",
     "lint_tools",
     "ls",
+    "open_input",
+    "open_store_of",
     "outline",
     "put",
+    "resolve_principal",
     "rm",
     "search",
     "stat",
@@ -54,8 +57,8 @@ def put(args: Namespace) -> None:
     from forebay.store.payload import guess_row_mime_type
 
     with (
-        _open_store(args) as store,
-        _open_input(args.file) as source,
+        open_store_of(args) as store,
+        open_input(args.file) as source,
         output.show_progress_bar(source.size) as progress,
     ):
         descriptor = store.put(
@@ -74,15 +77,15 @@ def put(args: Namespace) -> None:
 
 def ls(args: Namespace) -> None:
     """List stored payloads, newest first."""
-    with _open_store(args) as store:
+    with open_store_of(args) as store:
         stored = sorted(_list_stored(store, args), key=lambda entry: entry.created_at, reverse=True)
     output.print_stored(stored, is_json=args.json)
 
 
 def stat(args: Namespace) -> None:
     """Print the metadata of a stored payload."""
-    with _open_store(args) as store:
-        entry = store.stat(args.handle, principal=_resolve_principal(store, args, args.handle))
+    with open_store_of(args) as store:
+        entry = store.stat(args.handle, principal=resolve_principal(store, args, args.handle))
     output.print_json(entry.to_dict())
 
 
@@ -90,25 +93,30 @@ def fetch(args: Namespace) -> None:
     """Print a page of a stored payload.
 
     --offset and --limit count in units of the format:
-      items  items of the main array, of the array at --path, of NDJSON; CSV rows
+      items  items of the main array or map, of that at --path, of NDJSON; CSV rows
       lines  lines of text
       text   bytes of text, never cut inside a character
       bytes  bytes, shown as base64
       auto   items if they are most of the payload, else text, else bytes
     The default limit is 200 items or lines, or as many bytes as --max-bytes holds.
+
+    --where selects items: '{"status": "failed", "total": {">": 200}}', with the
+    operators = != < <= > >= in contains matches exists. --offset and --limit then
+    count matches.
     """
     from forebay.store.pages import PageRequest
 
-    with _open_store(args) as store:
+    with open_store_of(args) as store:
         request = PageRequest(
             offset=args.offset,
             limit=args.limit,
             format=args.format,
             path=args.path,
             fields=args.fields,
+            where=args.where,
             max_bytes=args.max_bytes,
         )
-        page = store.fetch_page(args.handle, request, principal=_resolve_principal(store, args, args.handle))
+        page = store.fetch_page(args.handle, request, principal=resolve_principal(store, args, args.handle))
     if args.raw:
         output.print_content(page)
     else:
@@ -121,16 +129,16 @@ def cat(args: Namespace) -> None:
     On a terminal, control characters are replaced by visible ones.
     """
     with (
-        _open_store(args) as store,
-        store.open(args.handle, principal=_resolve_principal(store, args, args.handle)) as file,
+        open_store_of(args) as store,
+        store.open(args.handle, principal=resolve_principal(store, args, args.handle)) as file,
     ):
         output.print_bytes(iter(lambda: file.read(_CHUNK_BYTES), b""))
 
 
 def get(args: Namespace) -> None:
     """Print the whole value at a JSON Pointer of a stored payload."""
-    with _open_store(args) as store:
-        value = store.get(args.handle, args.pointer, principal=_resolve_principal(store, args, args.handle))
+    with open_store_of(args) as store:
+        value = store.get(args.handle, args.pointer, principal=resolve_principal(store, args, args.handle))
     output.print_json_text(value)
 
 
@@ -138,24 +146,27 @@ def search(args: Namespace) -> None:
     """Find a pattern in a stored payload."""
     from forebay.store.search import SearchRequest
 
-    with _open_store(args) as store:
+    with open_store_of(args) as store:
         request = SearchRequest(
             pattern=args.pattern,
             regex=args.regex,
             ignore_case=args.ignore_case,
-            start=args.start,
+            mode=args.mode,
+            offset=args.offset,
             limit=args.limit,
             context=args.context,
+            fields=args.fields,
+            count_only=args.count_only,
             max_bytes=args.max_bytes,
         )
-        page = store.search_page(args.handle, request, principal=_resolve_principal(store, args, args.handle))
+        page = store.search_page(args.handle, request, principal=resolve_principal(store, args, args.handle))
     output.print_matches(page, is_json=args.json)
 
 
 def outline(args: Namespace) -> None:
     """Print the structure of a stored JSON payload in one line."""
-    with _open_store(args) as store:
-        text = store.outline(args.handle, args.max_bytes, principal=_resolve_principal(store, args, args.handle))
+    with open_store_of(args) as store:
+        text = store.outline(args.handle, args.max_bytes, principal=resolve_principal(store, args, args.handle))
     output.print_outline(args.handle, text, is_json=args.json)
 
 
@@ -163,10 +174,10 @@ def rm(args: Namespace) -> None:
     """Remove stored payloads before they expire, and report each."""
     removed: list[str] = []
     errors: list[ForebayError] = []
-    with _open_store(args) as store:
+    with open_store_of(args) as store:
         for handle in args.handles:
             try:
-                store.delete(handle, principal=_resolve_principal(store, args, handle))
+                store.delete(handle, principal=resolve_principal(store, args, handle))
                 removed.append(handle)
             except ForebayError as error:
                 errors.append(error)
@@ -180,7 +191,7 @@ def rm(args: Namespace) -> None:
 
 def sweep(args: Namespace) -> None:
     """Remove expired payloads and leftovers of crashed writers."""
-    with _open_store(args) as store:
+    with open_store_of(args) as store:
         report = store.sweep()
     output.print_json({name: getattr(report, name) for name in report.__slots__})
 
@@ -188,7 +199,7 @@ def sweep(args: Namespace) -> None:
 def journal(args: Namespace) -> None:
     """Print the journal of the store: recent events, or a summary of all."""
     reader: dict[str, Any] = {"principal": _list_principal_names(args), "is_operator": args.principal is None}
-    with _open_store(args) as store:
+    with open_store_of(args) as store:
         if args.action == "summary":
             output.print_json(store.journal.summary(**reader))
         else:
@@ -206,7 +217,7 @@ def stats(args: Namespace) -> None:
     from forebay.outputs.monitor import summarize_responses
     from forebay.store.call_counts import summarize_calls
 
-    with _open_store(args) as store:
+    with open_store_of(args) as store:
         events = store.journal.events(principal=_list_principal_names(args), is_operator=args.principal is None)
         tools = summarize_responses(events)
         usage = summarize_calls(store.call_counts.read(_list_principal_names(args) or None))
@@ -261,7 +272,7 @@ def lint_tools(args: Namespace) -> None:
     output.print_json({"tools": len(by_tool), "capabilities": dict(sorted(counts.items()))})
 
 
-def _open_store(args: Namespace) -> "Store":
+def open_store_of(args: Namespace) -> "Store":
     from forebay.store import open_store, resolve_root
 
     if args.store is not None and args.run is not put and not resolve_root(args.store).exists():
@@ -276,7 +287,7 @@ def _list_principal_names(args: Namespace) -> tuple[str, ...]:
     return () if args.principal is None else list_possible_principals(args.principal)
 
 
-def _resolve_principal(store: "Store", args: Namespace, handle: str) -> "Principal":
+def resolve_principal(store: "Store", args: Namespace, handle: str) -> "Principal":
     """Return the principal that a command acts as for a handle.
 
     Without `--principal` this is the operator. Otherwise it is the owner of the handle if `--principal` may name the
@@ -312,7 +323,7 @@ class _InputFile:
 
 
 @contextlib.contextmanager
-def _open_input(name: str) -> Iterator[_InputFile]:
+def open_input(name: str) -> Iterator[_InputFile]:
     if name == "-":
         if sys.stdin is None:
             raise InputFailed("standard input is closed; pipe the payload into it, or name a file")

@@ -3,7 +3,7 @@
 import re
 import sys
 
-from forebay.errors import ForebayError
+from forebay.errors import ForebayError, QueryFailed
 
 __all__ = ["InputFailed", "Interrupted", "OutputFailed", "get_exit_code", "report_error"]
 
@@ -14,6 +14,7 @@ _EXIT_CODES = {
     "store_unavailable": 5,
     "invalid_format_for_payload": 6,
     "path_not_found": 6,
+    "query_failed": 6,
     "invalid_argument": 2,
     "missing_extra": 2,
     "interrupted": 130,
@@ -52,11 +53,19 @@ def report_error(error: ForebayError) -> None:
     if sys.stderr.isatty():
         from forebay.cli.output import print_error
 
-        print_error(error.code, message)
+        print_error(error.code, "\n".join([message, *_list_details(error)]))
     else:
         import orjson
 
-        sys.stderr.write(orjson.dumps({"error": {"code": error.code, "message": message}}).decode() + "\n")
+        sys.stderr.write(orjson.dumps({"error": {**error.to_dict()["error"], "message": message}}).decode() + "\n")
+
+
+def _list_details(error: ForebayError) -> list[str]:
+    """Return what a query that failed says besides its message."""
+    if not isinstance(error, QueryFailed):
+        return []
+    tables = [f"{name}: {columns}" for name, columns in (error.tables or {}).items()]
+    return [*tables, *([f"example: {error.example}"] if error.example else [])]
 
 
 _MAX_MESSAGE_CHARS = 2000
@@ -64,7 +73,7 @@ _MAX_MESSAGE_CHARS = 2000
 
 _PARAMETERS = (
     "context|disable_tools|fields|format|ignore_case|limit|max_bytes|mime_type|offset|path|principal|regex|start"
-    "|tools_only|ttl"
+    "|tools_only|ttl|where"
 )
 _PHRASES = {
     "a store is file:///path, or nothing for the default": "--store is file:///path, or left out for the default",
@@ -76,6 +85,7 @@ _PHRASES = {
     "name an array inside of it by path": "name an array inside of it with --path",
     "leave the fields out": "leave --fields out",
     "leave the path out": "leave --path out",
+    "leave where out": "leave --where out",
     "outline()": "`forebay outline`",
     "read_text": "`forebay fetch --format text`",
     "search for it as a literal": "leave --regex out",

@@ -38,8 +38,10 @@ __all__ = [
     "print_settings",
     "print_stats",
     "print_stored",
+    "print_table",
     "replace_controls",
     "show_progress_bar",
+    "wants_table",
 ]
 
 _PROGRESS_MIN_BYTES = 8 << 20
@@ -67,7 +69,7 @@ def _is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def _wants_table(is_json: bool) -> bool:
+def wants_table(is_json: bool) -> bool:
     return _is_terminal() and not is_json
 
 
@@ -145,12 +147,12 @@ def print_content(page: "Page") -> None:
 
 def print_page(page: "Page", fields: Sequence[str] | None = None, *, is_json: bool = False) -> None:
     """Print a page. On a terminal, objects that are reduced to `fields` are the rows of a table."""
-    if not _wants_table(is_json):
+    if not wants_table(is_json):
         print_json_text(page.to_json())
         return
     rows = _parse_rows(page) if fields is not None else None
     if fields is not None and rows:
-        _print_table({field: [_get_field(row, _split_field(field)) for row in rows] for field in fields})
+        print_table({field: [_get_field(row, _split_field(field)) for row in rows] for field in fields})
     elif isinstance(page.content, bytes):
         print_json_text(page.content)
     else:
@@ -197,51 +199,71 @@ def _print_position(page: "Page", console: "Console") -> None:
     """Print which part of the payload a page is, and how to read the next page."""
     for truncation in page.truncated:
         value, size = truncation["path"] or truncation["index"], truncation["size_bytes"]
-        options = " ".join(f"--{name} {argument}" for name, argument in truncation["read_with"].items())
+        arguments = {name: value for name, value in truncation["read_with"].items() if name != "output_handle"}
+        options = " ".join(f"--{name} {value}" for name, value in arguments.items())
         console.print(to_plain_text(f"cut: {value}, {size:,} bytes in all; {options} reads it"), style="dim")
     for path, size in (page.not_in_items or {}).get("paths", {}).items():
         console.print(to_plain_text(f"not among the items: {size:,} bytes; --path {path} reads them"), style="dim")
+    if page.hint is not None:
+        console.print(to_plain_text(page.hint), style="dim")
     more = "the end" if page.next_offset is None else f"more from --offset {page.next_offset}"
-    position = f"{page.format}: {page.returned:,} from {page.offset:,} of {page.total:,}; {more}"
+    kind = "matches" if page.unit == "matches" else page.format
+    position = f"{kind}: {page.returned:,} from {page.offset:,} of {page.total:,}; {more}"
     console.print(position, style="dim", highlight=False)
 
 
 def print_matches(page: "SearchPage", *, is_json: bool = False) -> None:
-    if not _wants_table(is_json):
+    if not wants_table(is_json):
         print_json_text(page.to_json())
         return
-    columns = {name.partition("_")[0]: [match.get(name) for match in page.matches] for name in _MATCH_COLUMNS}
-    columns["context"] = [*map(_highlight_match, page.matches, page.context_offsets)]
-    _print_table(columns)
-    if page.next_start is not None:
-        _print_rich(f"more from --start {page.next_start}", style="dim", highlight=False)
+    if page.matches:
+        columns = {name.partition("_")[0]: [match.get(name) for match in page.matches] for name in _MATCH_COLUMNS}
+        columns["context"] = [*map(_format_match, page.matches, page.context_offsets)]
+        print_table(columns)
+    _print_rich(to_plain_text(_format_total(page)), style="dim", highlight=False)
 
 
-_MATCH_COLUMNS = ("byte_offset", "item", "line")
+_MATCH_COLUMNS = ("byte_offset", "item", "line", "path")
 
 
-def _highlight_match(match: dict[str, Any], offset: int) -> "Text":
+def _format_total(page: "SearchPage") -> str:
+    """Return a sentence about all matches, and how to see more of them."""
+    at_least = "at least " if page.total_is_lower_bound else ""
+    text = f"{at_least}{page.total_matches:,} match{'' if page.total_matches == 1 else 'es'}"
+    if page.items_with_matches is not None:
+        text += f" in {page.items_with_matches:,} item{'' if page.items_with_matches == 1 else 's'}"
+    if page.searched is not None:
+        text += f"; searched: {page.searched}"
+    return text if page.next_offset is None else f"{text}; more from --offset {page.next_offset}"
+
+
+def _format_match(match: dict[str, Any], offset: int) -> "Text":
+    """Return the value of a match, or its context with the match highlighted."""
     from rich.text import Text
 
+    if "value" in match:
+        import orjson
+
+        return to_plain_text(orjson.dumps(match["value"]).decode())
     # Each part is made safe by itself: control characters do not count as many bytes as their replacements.
-    context = (match["context"] or "").encode()
+    context = (match.get("context") or match.get("match") or "").encode()
     parts = context[:offset], context[offset : offset + match["size_bytes"]], context[offset + match["size_bytes"] :]
     before, matched, after = (replace_controls(part.decode(errors="replace")) for part in parts)
     return Text.assemble(before, (matched, "bold red"), after)
 
 
 def print_outline(handle: str, text: str, *, is_json: bool = False) -> None:
-    if _wants_table(is_json):
+    if wants_table(is_json):
         _print_rich(to_plain_text(text))
     else:
         print_json({"output_handle": handle, "outline": text})
 
 
 def print_stored(entries: Sequence["StoredOutput"], *, is_json: bool = False) -> None:
-    if not _wants_table(is_json):
+    if not wants_table(is_json):
         print_json([entry.to_dict() for entry in entries])
         return
-    _print_table(
+    print_table(
         {
             "handle": [entry.output_handle for entry in entries],
             "type": [entry.mime_type.removeprefix("application/") for entry in entries],
@@ -256,10 +278,10 @@ def print_stored(entries: Sequence["StoredOutput"], *, is_json: bool = False) ->
 
 
 def print_events(events: Sequence[dict[str, Any]], *, is_json: bool = False) -> None:
-    if not _wants_table(is_json):
+    if not wants_table(is_json):
         print_json(events)
         return
-    _print_table(
+    print_table(
         {
             "when (UTC)": [_format_time(event.get("ts")) for event in events],
             "event": [str(event.get("event")).removeprefix("output_handle_") for event in events],
@@ -297,14 +319,14 @@ def print_stats(
     usage: dict[str, Any], tools: dict[str, dict[str, int]], storage: dict[str, int], *, is_json: bool = False
 ) -> None:
     """Print the counts of `summarize_calls`, the sizes of `summarize_responses`, and the size of the store."""
-    if not _wants_table(is_json):
+    if not wants_table(is_json):
         print_json({"usage": usage, "tools": tools, "storage": storage})
         return
     days = dict([*usage["by_day"].items()][:_MAX_SHOWN_DAYS])
     for heading, groups in (("tool", usage["by_tool"]), ("day (UTC)", days)):
         rows = [*groups.values()]
         if rows:
-            _print_table(
+            print_table(
                 {
                     heading: [*groups],
                     "calls": [f"{row['calls']:,}" for row in rows],
@@ -315,7 +337,7 @@ def print_stats(
             )
     if tools:
         sizes = [*tools.values()]
-        _print_table(
+        print_table(
             {
                 "response sizes": [*tools],
                 "recorded": [f"{row['count']:,}" for row in sizes],
@@ -347,7 +369,7 @@ def print_checks(rows: Sequence[dict[str, Any]]) -> None:
     if not _is_terminal():
         print_json({"servers": rows, "problems": sum(len(row["problems"]) for row in rows)})
         return
-    _print_table(
+    print_table(
         {
             "client": [row["client"] for row in rows],
             "server": [row["server"] for row in rows],
@@ -426,7 +448,7 @@ _MIN_CUT_WIDTH = 6
 _MIN_REASON_WIDTH = 10
 
 
-def _print_table(columns: dict[str, list[Any]], optional_columns: Sequence[str] = ()) -> None:
+def print_table(columns: dict[str, list[Any]], optional_columns: Sequence[str] = ()) -> None:
     """Print a table without its empty columns. If it is too wide, cells outside of `_UNCUT_COLUMNS` are cut.
 
     If it would be too wide even so, `optional_columns` are left out, one after the other.

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 import forebay
 from forebay.cli import commands, gateway
 from forebay.cli.doctor import doctor
+from forebay.cli.export import export
+from forebay.cli.query import query
 from forebay.errors import InvalidArgument
 
 __all__ = ["parse_arguments", "parse_wrap_options"]
@@ -115,9 +117,17 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     fetch.add_argument(
         "--fields", metavar="NAMES", type=_split_fields, help="fields of each item to print, such as id,user.name"
     )
+    fetch.add_argument("--where", metavar="JSON", help='conditions on items, such as \'{"status": "failed"}\'')
     fetch.add_argument("--raw", action="store_true", help="print only the content: JSON, text or bytes")
 
     add(commands.cat, _add_handle, _add_principal)
+
+    export_parser = add(export, _add_handle, _add_principal)
+    export_parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write (default: the handle)")
+    export_parser.add_argument("--format", metavar="FORMAT", help="json, ndjson, csv or parquet; by default as stored")
+    export_parser.add_argument("--where", metavar="JSON", help='conditions on items, such as \'{"status": "failed"}\'')
+    export_parser.add_argument("--sql", metavar="SQL", help="write the result of this query instead")
+    export_parser.add_argument("--force", action="store_true", help="replace the file if there is one")
 
     get = add(commands.get, _add_handle, _add_principal)
     get.add_argument("pointer", metavar="POINTER", help="a JSON Pointer, such as /orders/17")
@@ -126,13 +136,35 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     search.add_argument("pattern", metavar="PATTERN", help="the text to find, or a regular expression with --regex")
     search.add_argument("--regex", action="store_true", help="use the pattern as a regular expression")
     search.add_argument("-i", "--ignore-case", action="store_true", help="ignore upper and lower case")
-    search.add_argument("--start", metavar="N", type=int, default=0, help="the byte to start from")
+    search.add_argument(
+        "--mode",
+        choices=("text", "values"),
+        default="text",
+        help="search the text as written, or the keys and values of JSON with their escapes decoded (default: text)",
+    )
+    search.add_argument("--count-only", action="store_true", help="print only the number of matches")
+    search.add_argument("--offset", metavar="N", type=int, default=0, help="the byte to start from")
     search.add_argument(
         "--limit", metavar="N", type=int, default=50, help="the number of matches to print (default: 50)"
     )
     search.add_argument(
         "--context", metavar="N", type=int, default=80, help="bytes to print around each match (default: 80)"
     )
+    search.add_argument(
+        "--fields",
+        metavar="NAMES",
+        type=_split_fields,
+        help="fields of the item to print instead, such as id,user.name",
+    )
+
+    query_parser = add(query, _add_principal, _add_json)
+    query_parser.add_argument("source", metavar="HANDLE|FILE", help="a handle, or a file to query; - is standard input")
+    query_parser.add_argument("sql", metavar="SQL", help="one SELECT, DESCRIBE or SUMMARIZE")
+    query_parser.add_argument("--csv", action="store_true", help="print CSV")
+    query_parser.add_argument(
+        "--max-bytes", metavar="N", type=int, default=16 << 20, help="the maximum size of the result (default: 16 MiB)"
+    )
+    _add_timeout(query_parser, "how long the query may take")
 
     outline = add(commands.outline, _add_handle, _add_principal, _add_json)
     outline.add_argument(

@@ -1,0 +1,49 @@
+"""`forebay export`: a stored payload as a file."""
+
+import os
+import tempfile
+from argparse import Namespace
+from pathlib import Path
+
+from forebay.cli import output
+from forebay.cli.commands import open_store_of, resolve_principal
+from forebay.cli.errors import OutputFailed
+from forebay.errors import StoreUnavailable
+
+__all__ = ["export"]
+
+
+def export(args: Namespace) -> None:
+    """Write a stored payload to a file, and print its path and size.
+
+    Without --format, --where and --sql the file has the bytes that were stored.
+    Its default name is the handle, in the current folder:
+      forebay export HANDLE failed.csv --format csv --where '{"status": "failed"}'
+    """
+    from forebay.outputs.export import EXTENSIONS, write_chunks
+
+    with open_store_of(args) as store:
+        principal = resolve_principal(store, args, args.handle)
+        options = {"format": args.format, "where": args.where, "sql": args.sql}
+        with store.open_export(args.handle, **options, principal=principal) as opened:
+            path = Path(args.file or f"{args.handle}.{EXTENSIONS[opened.format]}")
+            if not args.force and os.path.lexists(path):
+                raise OutputFailed(f"there is a file {path} already; name another one, or give --force")
+            try:
+                with tempfile.TemporaryDirectory(dir=path.parent, prefix=".forebay-") as folder:
+                    part = Path(folder) / "part"
+                    with open(part, "xb", opener=_open_private) as file:
+                        size_bytes = write_chunks(opened, file)
+                    # Unlike a rename, a link fails if another process has made the file meanwhile.
+                    (os.replace if args.force else os.link)(part, path)
+            except StoreUnavailable:
+                raise
+            except OSError as error:
+                raise OutputFailed(f"{path} cannot be written: {error.strerror}") from None
+        report = {"path": str(path.absolute()), "size_bytes": size_bytes, "rows": opened.rows, "format": opened.format}
+        store.journal.record("output_exported", principal=opened.principal, handle=args.handle, **report)
+    output.print_json(report)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

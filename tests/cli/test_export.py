@@ -1,0 +1,54 @@
+"""`forebay export`: stored payloads as files."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from command import ROWS, UNKNOWN, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
+
+
+def put(content: bytes) -> str:
+    return str(run("put", "-", stdin=content).json["output_handle"])
+
+
+def test_a_payload_becomes_a_file(tmp_path: Path) -> None:
+    content = json.dumps(ROWS, indent=1).encode()
+    handle, path = put(content), tmp_path / "rows.json"
+    report = run("export", handle, str(path)).json
+    assert report == {"path": str(path), "size_bytes": len(content), "rows": len(ROWS), "format": "json"}
+    assert path.read_bytes() == content
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (event,) = run("journal", "--count", "1").json
+    assert (event["event"], event["path"]) == ("output_exported", str(path))
+
+
+def test_items_are_selected_and_converted(tmp_path: Path) -> None:
+    handle, path = put(b'[{"id": 1, "n": 10}, {"id": 2, "n": 20}]'), tmp_path / "x"
+    run("export", handle, str(path), "--format", "csv", "--where", '{"n": {">": 10}}')
+    assert path.read_text() == "id,n\n2,20\n"
+    run("export", handle, str(path), "--sql", "SELECT sum(n) AS n FROM items", "--format", "ndjson", "--force")
+    assert path.read_text() == '{"n":30}\n'
+
+
+def test_a_file_is_replaced_only_by_force(tmp_path: Path) -> None:
+    handle, path = put(b"[1]"), tmp_path / "x"
+    path.write_text("mine")
+    failed = run("export", handle, str(path))
+    assert failed.code == 1
+    assert "--force" in failed.error["message"]
+    assert path.read_text() == "mine"
+    assert run("export", handle, str(path), "--force").json["rows"] == 1
+    assert path.read_text() == "[1]"
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".forebay")] == []
+
+
+def test_errors_have_exit_codes(tmp_path: Path) -> None:
+    handle = put(b"text")
+    assert run("export", UNKNOWN, str(tmp_path / "x")).code == 3
+    assert run("export", handle, str(tmp_path / "x"), "--format", "csv").code == 6
+    assert run("export", handle, str(tmp_path / "x"), "--format", "xml").code == 2
+    assert run("export", handle, str(tmp_path / "missing" / "x")).code == 1
+    assert not (tmp_path / "x").exists()
