@@ -3,6 +3,7 @@
 #   PYTHON=python3.13   the interpreter to use (a change rebuilds the environment)
 #   TIME=600            seconds that `make fuzz` spends on each target, or that `make soak` runs
 #   WRITE=FILE          the document whose table `make clients` replaces
+#   ARGS='--api …'      the arguments of `make eval`; see evals/README.md
 #   FUZZER=stable       fuzz without cargo-fuzz and nightly even where they are installed
 
 PYTHON ?= python3
@@ -31,7 +32,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-versions lint bench conformance peers clients wheel mcpb fuzz soak clean
+.PHONY: help demo test test-fast test-versions lint bench conformance peers clients eval wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +81,9 @@ peers: $(BUILT) $(NODE)/.made ## Compare real servers with and without the gatew
 
 clients: $(BUILT) $(NODE)/.installed ## Run real MCP clients with a scripted model: what reaches the model through each
 	PYTHONPATH=tools $(BIN)/python -m clients.run --node $(NODE)/wheel --packages $(CLIENTS) $(if $(WRITE),--write $(WRITE))
+
+eval: $(BUILT) $(VENV)/.group-test ## Answer questions about large outputs with the tools, by a script or (ARGS) by a model
+	PYTHONPATH=examples $(BIN)/python -m evals.run $(ARGS)
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl

@@ -18,7 +18,7 @@ from running import command
 from scenarios import Failed, check
 
 MIN_REDUCTION_PERCENT = 25
-OUR_TOOLS = {"output_fetch", "output_search", "journal", "expand_tools"}
+OUR_TOOLS = {"output_fetch", "output_search", "output_query", "journal", "expand_tools"}
 HIDDEN = "network*,geolocation,drag_drop,workflow"
 
 SERVER = "browser_server.py"

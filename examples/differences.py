@@ -19,7 +19,7 @@ from conversation import ReceivedMessage
 
 __all__ = ["Verdict", "compare", "is_equal"]
 
-OUR_TOOLS = {"output_fetch", "output_search", "journal"}
+OUR_TOOLS = {"output_fetch", "output_search", "output_query", "journal"}
 MAX_HANDLE_RESPONSE_BYTES = 4096
 METHOD_NOT_FOUND = -32601
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"

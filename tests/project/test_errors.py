@@ -17,6 +17,7 @@ from forebay import (
     InvalidText,
     ItemIndex,
     MissingExtra,
+    PatchFailed,
     PathNotFound,
 )
 from forebay.errors import make_missing_extra
@@ -28,6 +29,7 @@ TREE = [
     (InvalidArgument, ValueError, "invalid_argument"),
     (InvalidPattern, InvalidArgument, "invalid_argument"),
     (PathNotFound, LookupError, "path_not_found"),
+    (PatchFailed, ValueError, "patch_failed"),
     (CorruptIndex, ValueError, "output_handle_corrupt"),
     (FileRefDenied, PermissionError, "file_ref_denied"),
     (FileRefNotFound, FileNotFoundError, "file_ref_not_found"),

@@ -12,6 +12,7 @@ VERBS = [
     "index_lines",
     "locate",
     "outline",
+    "patch",
     "preview",
     "project",
     "read_items",
@@ -27,6 +28,7 @@ STORE = [
     "Descriptor",
     "Options",
     "Page",
+    "QueryPage",
     "SearchPage",
     "Store",
     "StoredOutput",
@@ -48,7 +50,9 @@ ERRORS = [
     "InvalidPattern",
     "InvalidText",
     "MissingExtra",
+    "PatchFailed",
     "PathNotFound",
+    "QueryFailed",
     "RedactionFailed",
     "StoreFull",
     "StoreUnavailable",
@@ -58,7 +62,25 @@ ERRORS = [
 
 # Names of the core that the package does not export.
 MESSAGES = {"Unescaper", "dissect", "items", "members", "only_member", "same_json", "same_text", "texts_match_items"}
-INTERNAL = {"Findings", "Survey", "checksum", "has_fields", "Redactor", "replace_texts", "unescape", *MESSAGES}
+COUNTS = {"LiteralCounter", "MatchCount", "count_matches"}
+FILE_FORMATS = {"csv_columns", "name_rows", "to_csv", "to_ndjson"}
+INTERNAL = {
+    "Chunk",
+    "Feed",
+    "Filter",
+    "Findings",
+    "Selection",
+    "Survey",
+    "checksum",
+    "has_fields",
+    "preview_items",
+    "Redactor",
+    "replace_texts",
+    "unescape",
+    *MESSAGES,
+    *COUNTS,
+    *FILE_FORMATS,
+}
 
 
 def stub_names() -> set[str]:
