@@ -29,6 +29,10 @@ class Wrapped(msgspec.Struct):
     statuses: list[msgspec.Raw]
 
 
+class Keyed(msgspec.Struct):
+    records: dict[str, msgspec.Raw]
+
+
 def forebay_sample(data: bytes, index: forebay.ItemIndex) -> Sample:
     first = forebay.read_items(data, index, limit=1)
     last = forebay.read_items(data, index, last=1)
@@ -43,6 +47,12 @@ def object_sample(_: bytes, items: list[Any]) -> Sample:
     return len(items), items[0], items[-1]
 
 
+def keyed_sample(values: Any, load: Callable[[Any], Any]) -> Sample:
+    keys = list(values)
+    first, last = ({"_key": key, **load(values[key])} for key in (keys[0], keys[-1]))
+    return len(keys), first, last
+
+
 def forebay_index(validate: bool) -> Contender:
     return Contender(lambda data: forebay.index_items(data, validate=validate), forebay_sample)
 
@@ -50,6 +60,9 @@ def forebay_index(validate: bool) -> Contender:
 def msgspec_raw(name: str) -> Contender:
     if name == "wrapped":
         return Contender(msgspec.json.Decoder(Wrapped).decode, lambda data, value: raw_sample(data, value.statuses))
+    if name == "keyed":
+        decode = msgspec.json.Decoder(Keyed).decode
+        return Contender(decode, lambda _, value: keyed_sample(value.records, lambda raw: orjson.loads(bytes(raw))))
     if name == "ndjson":
         return Contender(msgspec.json.Decoder(msgspec.Raw).decode_lines, raw_sample)
     return Contender(msgspec.json.Decoder(list[msgspec.Raw]).decode, raw_sample)
@@ -58,6 +71,8 @@ def msgspec_raw(name: str) -> Contender:
 def orjson_loads(name: str) -> Contender:
     if name == "wrapped":
         return Contender(orjson.loads, lambda data, value: object_sample(data, value["statuses"]))
+    if name == "keyed":
+        return Contender(orjson.loads, lambda _, value: keyed_sample(value["records"], dict))
     if name == "ndjson":
         return Contender(lambda data: [orjson.loads(line) for line in data.splitlines()], object_sample)
     return Contender(orjson.loads, object_sample)
@@ -65,6 +80,8 @@ def orjson_loads(name: str) -> Contender:
 
 def simdjson_parse(name: str) -> Contender:
     def sample(_: bytes, document: Any) -> Sample:
+        if name == "keyed":
+            return keyed_sample(document["records"], simdjson_value)
         items = document["statuses"] if name == "wrapped" else document
         return len(items), simdjson_value(items[0]), simdjson_value(items[len(items) - 1])
 
@@ -105,8 +122,8 @@ def run(measure: Measure, row: str, name: str, size: str, who: str, validate: bo
     measure(row, label, who, len(data), theirs.work, data)
 
 
-ARRAYS = ["records", "big_items", "tweets", "wrapped", "deep", "tiny_ints"]
-LOADS = [("records", "1 MB"), *((name, "100 MB") for name in [*ARRAYS, "ndjson"])]
+DOCUMENTS = ["records", "big_items", "tweets", "wrapped", "keyed", "deep", "tiny_ints"]
+LOADS = [("records", "1 MB"), *((name, "100 MB") for name in [*DOCUMENTS, "ndjson"])]
 
 
 @pytest.mark.parametrize("who", ["forebay", "memcpy", "msgspec", "orjson"])

@@ -13,6 +13,7 @@ import corpus
 import forebay
 import pytest
 from conftest import Measure
+from forebay._core import count_matches
 
 LOG = ("log", "100 MB")
 LIMIT = 100_000
@@ -114,3 +115,22 @@ def bench_literals(measure: Measure, who: str) -> None:
 @pytest.mark.parametrize("who", ["forebay", "re"])
 def bench_expression(measure: Measure, name: str, who: str) -> None:
     run(measure, "search, expression", name, who, EXPRESSIONS[name])
+
+
+COUNTS: dict[str, dict[str, Callable[[bytes], int]]] = {
+    "literal": {
+        "forebay": lambda data: count_matches(data, "user_id=").matches,
+        "bytes.count": lambda data: data.count(b"user_id="),
+    },
+    "expression": {
+        "forebay": lambda data: count_matches(data, PATTERNS["identifier"], regex=True).matches,
+        "re": lambda data: sum(1 for _ in re.finditer(PATTERNS["identifier"].encode(), data)),
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "who"), [(name, who) for name, sides in COUNTS.items() for who in sides])
+def bench_count(measure: Measure, name: str, who: str) -> None:
+    data = corpus.load(*LOG)
+    assert len({count(data) for count in COUNTS[name].values()}) == 1
+    measure("search, count", f"{' '.join(LOG)}: {name}", who, len(data), COUNTS[name][who], data)

@@ -95,6 +95,11 @@ def wrapped(size: int) -> bytes:
     return b'{"statuses":' + tweets(size - len(tail) - 12) + tail
 
 
+def keyed(size: int) -> bytes:
+    """A map of the records, under a key."""
+    return b'{"total":1,"records":{' + _repeat(_keyed_record, size - 24, b",") + b"}}"
+
+
 def ndjson(size: int) -> bytes:
     """The records, one per line."""
     return _lines(_record, size)
@@ -106,7 +111,7 @@ def log(size: int) -> bytes:
 
 
 BY_NAME: dict[str, Callable[[int], bytes]] = {
-    make.__name__: make for make in (records, big_items, tweets, deep, tiny_ints, wrapped, ndjson, log)
+    make.__name__: make for make in (records, big_items, tweets, deep, tiny_ints, wrapped, keyed, ndjson, log)
 }
 
 
@@ -134,6 +139,10 @@ def _record(rng: random.Random, number: int) -> str:
             "note": rng.choice(PROSE),
         },
     )
+
+
+def _keyed_record(rng: random.Random, number: int) -> str:
+    return f'"r{CHUNK}{number:06}":{_record(rng, number)}'
 
 
 def _user(rng: random.Random) -> dict[str, object]:

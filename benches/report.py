@@ -60,10 +60,18 @@ BARS = [
     Bar("redact", "*", "orjson and re", 4),
     Bar("page of 50 stored items", "* 100 MB", "orjson", 500),
     Bar("page of 50 stored items", "*", "", seconds=1e-3),
+    Bar("where, three conditions", "* 100 MB", "orjson and a loop", 10, stretch=25),
     Bar("20 stored pages", "*", "?*", 0.5),
     Bar("20 stored pages", "*", "", seconds=20e-3),
     Bar("many handles, *", "*", "?*", 1 / 2),
     Bar("store, *", "*", "?*", 1),
+    Bar("first query", "records 100 MB", "orjson and a loop", 5),
+    Bar("first query", "records 20 MB", "orjson and a loop", 3.5),
+    Bar("first query", "records 20 MB", "", seconds=120e-3),
+    Bar("first query, CPU", "*", "orjson and a loop", 4.5),
+    Bar("query with a sidecar", "*", "orjson and a loop", 75),
+    Bar("warm aggregate", "*", "", seconds=10e-3),
+    Bar("warm unnest", "*", "", seconds=45e-3),
     Bar("added to an inline 1 KB", "*", "", seconds=30e-6),
     Bar("result to a handle", "*", "the store's put", 1 / 1.5),
     Bar("output_fetch by a client", "*", "an empty tool", 1 / 2),
@@ -83,6 +91,7 @@ WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "t
 WITHOUT_PEER |= {"result to a handle", "output_fetch by a client", "execute an operation"}
 WITHOUT_PEER |= {f"many handles, {act}" for act in ("put", "page", "refuse", "list 20", "list one")}
 WITHOUT_PEER |= {f"many handles, {act}" for act in ("first sweep one", "sweep one", "sweep expired")}
+WITHOUT_PEER |= {"warm aggregate", "warm unnest"}
 WITHOUT_PEER |= {"gateway beside the least", "added by a gateway, a MB", "start before the server's"}
 
 

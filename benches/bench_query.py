@@ -1,0 +1,135 @@
+"""SQL over a stored payload, beside `orjson.loads` and a loop: first query, with a sidecar, with a warm worker."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import corpus
+import forebay
+import orjson
+import pytest
+from conftest import Measured, MeasureRounds
+from forebay.query.process import POOL
+from forebay.query.sidecar import wait_for_tables
+from forebay.store.handles import get_sidecar_handle
+
+AGGREGATE = "SELECT active, count(*), round(avg(score), 6) FROM items WHERE score > 25 GROUP BY ALL ORDER BY ALL"
+UNNEST = "SELECT tag, count(*) FROM (SELECT unnest(tags) AS tag FROM items) GROUP BY ALL ORDER BY ALL"
+SIZES = [20, 100]
+
+
+class Queries:
+    """A store with records of all sizes, and ways to bring it into each state before a query."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = forebay.open_store(folder.as_uri())
+        self.handles = {size: self.store.put(corpus.records(size * corpus.MB)).output_handle for size in SIZES}
+
+    def run(self, size: int, sql: str) -> list[list[Any]]:
+        return self.store.query(self.handles[size], sql).rows
+
+    def start_worker(self) -> None:
+        """End all workers, and start one that has no table."""
+        wait_for_tables()
+        POOL.end_all()
+        POOL.prestart()
+        # Until it has started, which costs processor time that is not the query's.
+        time.sleep(1)
+
+    def forget_tables(self) -> None:
+        """Remove the sidecars."""
+        self.start_worker()
+        for handle in self.handles.values():
+            for path in self.folder.glob(f"*/{get_sidecar_handle(handle)}.*"):
+                path.unlink()
+
+
+@pytest.fixture(scope="module")
+def queries(folder: Path) -> Iterator[Queries]:
+    opened = Queries(folder / "queries")
+    with opened.store:
+        yield opened
+    POOL.end_all()
+
+
+def aggregate_in_python(size: int) -> list[list[Any]]:
+    groups: dict[bool, list[float]] = {}
+    for record in orjson.loads(corpus.records(size * corpus.MB)):
+        if record["score"] > 25:
+            group = groups.setdefault(record["active"], [0, 0.0])
+            group[0] += 1
+            group[1] += record["score"]
+    return [[active, count, round(total / count, 6)] for active, (count, total) in sorted(groups.items())]
+
+
+@cache
+def expected(size: int) -> list[list[Any]]:
+    return aggregate_in_python(size)
+
+
+@pytest.mark.parametrize("who", ["forebay", "orjson and a loop"])
+@pytest.mark.parametrize("size", SIZES)
+def bench_first_query(measure_rounds: MeasureRounds, queries: Queries, size: int, who: str) -> None:
+    queries.forget_tables()
+    assert queries.run(size, AGGREGATE) == expected(size)
+    works: dict[str, Callable[[], Any]] = {
+        "forebay": lambda: queries.run(size, AGGREGATE),
+        "orjson and a loop": lambda: aggregate_in_python(size),
+    }
+    before = queries.forget_tables if who == "forebay" else lambda: None
+    measure_rounds("first query", f"records {size} MB", who, size * corpus.MB, works[who], before, rounds=3)
+
+
+@pytest.mark.parametrize("who", ["forebay", "orjson and a loop"])
+def bench_query_with_sidecar(measure_rounds: MeasureRounds, queries: Queries, who: str) -> None:
+    assert queries.run(100, AGGREGATE) == expected(100)
+    queries.start_worker()
+    works: dict[str, Callable[[], Any]] = {
+        "forebay": lambda: queries.run(100, AGGREGATE),
+        "orjson and a loop": lambda: aggregate_in_python(100),
+    }
+    before = queries.start_worker if who == "forebay" else lambda: None
+    measure_rounds("query with a sidecar", "records 100 MB", who, 100 * corpus.MB, works[who], before, rounds=3)
+
+
+@pytest.mark.parametrize(("row", "sql"), [("warm aggregate", AGGREGATE), ("warm unnest", UNNEST)])
+def bench_warm_query(measure_rounds: MeasureRounds, queries: Queries, row: str, sql: str) -> None:
+    queries.run(100, sql)
+    wait_for_tables()
+    measure_rounds(row, "records 100 MB", "forebay", 100 * corpus.MB, lambda: queries.run(100, sql), rounds=10)
+
+
+@pytest.mark.parametrize("who", ["forebay", "orjson and a loop"])
+def bench_cpu_of_first_query(measured: Measured, queries: Queries, who: str) -> None:
+    """The processor time of this process and of the worker, without the start of the worker; and its memory."""
+    if who != "forebay":
+        before = get_cpu_seconds([])
+        assert aggregate_in_python(100) == expected(100)
+        measured("first query, CPU", "records 100 MB", who, 100 * corpus.MB, [get_cpu_seconds([]) - before])
+        return
+    queries.forget_tables()
+    workers = get_children()
+    before = get_cpu_seconds(workers)
+    assert queries.run(100, AGGREGATE) == expected(100)
+    seconds = get_cpu_seconds(workers) - before
+    note = f"{sum(map(get_peak_megabytes, workers))} MB in the worker"
+    measured("first query, CPU", "records 100 MB", who, 100 * corpus.MB, [seconds], note=note)
+
+
+def get_children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+def get_cpu_seconds(workers: list[str]) -> float:
+    """Return the processor time of this process and of others, so far."""
+    stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in ["self", *workers]]
+    return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def get_peak_megabytes(pid: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1000 for line in lines if line.startswith("VmHWM"))
