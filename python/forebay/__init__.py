@@ -16,6 +16,7 @@ from forebay._core import (
     index_lines,
     locate,
     outline,
+    patch,
     preview,
     project,
     read_items,
@@ -40,7 +41,9 @@ from forebay.errors import (
     InvalidPattern,
     InvalidText,
     MissingExtra,
+    PatchFailed,
     PathNotFound,
+    QueryFailed,
     RedactionFailed,
     StoreFull,
     StoreUnavailable,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from forebay.store import OPERATOR, Options, Store, StoredOutput, SweepReport, open_store
     from forebay.store.handles import Descriptor
     from forebay.store.pages import Page
+    from forebay.store.queries import QueryPage
     from forebay.store.search import SearchPage
 
 __all__ = [
@@ -81,7 +85,10 @@ __all__ = [
     "MissingExtra",
     "Options",
     "Page",
+    "PatchFailed",
     "PathNotFound",
+    "QueryFailed",
+    "QueryPage",
     "RedactionFailed",
     "SearchPage",
     "SearchResult",
@@ -101,6 +108,7 @@ __all__ = [
     "locate",
     "open_store",
     "outline",
+    "patch",
     "preview",
     "project",
     "read_items",
@@ -117,6 +125,7 @@ _LAZY_IMPORTS = {
     "OPERATOR": "forebay.store",
     "Options": "forebay.store",
     "Page": "forebay.store.pages",
+    "QueryPage": "forebay.store.queries",
     "SearchPage": "forebay.store.search",
     "Store": "forebay.store",
     "StoredOutput": "forebay.store",

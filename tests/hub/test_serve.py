@@ -59,7 +59,7 @@ DOCUMENT = {
     },
 }
 
-OURS = ["output_fetch", "output_search"]
+OURS = ["output_fetch", "output_search", "output_query"]
 
 
 def _module(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str = MODULE) -> dict[str, Any]:

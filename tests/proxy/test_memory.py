@@ -123,8 +123,8 @@ def list_tools(talk: StdioClient) -> list[dict[str, Any]]:
 
 def test_many_pages_of_tools_are_listed_without_a_filter(tmp_path: Path) -> None:
     with bounded(tmp_path, server=[*HUGE, "9000", "7"]) as talk:
-        # The server repeats two tools on each page, and forebay adds two tools on the last page.
-        assert len(list_tools(talk)) == 7 * (9_000 + 2) + 2
+        # The server repeats two tools on each page, and forebay adds three tools on the last page.
+        assert len(list_tools(talk)) == 7 * (9_000 + 2) + 3
 
 
 LISTINGS = [FILTER, ["--per-call"], ["--file-refs"], ["--hidden-tools", "unlisted"]]

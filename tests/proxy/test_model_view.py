@@ -84,7 +84,7 @@ def test_a_result_that_the_client_would_cut_becomes_a_handle(connect_as: Any) ->
 
 def test_instructions_say_what_a_handle_is(connect_as: Any) -> None:
     client = connect_as("anyone", "--prefix", "big_")
-    assert "with big_output_fetch and search it with big_output_search" in client.discover()["instructions"]
+    assert "with big_output_fetch, find text in it with big_output_search" in client.discover()["instructions"]
 
 
 def test_our_tools_are_loaded_from_the_start(connect_as: Any) -> None:

@@ -314,7 +314,7 @@ for line in sys.stdin:
 def test_an_empty_cursor_ends_a_list(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, server=[sys.executable, "-c", EMPTY_CURSOR])) as talk:
         listed = talk.request("tools/list")["result"]["tools"]
-        assert [tool["name"] for tool in listed] == ["output_fetch", "output_search"]
+        assert [tool["name"] for tool in listed] == ["output_fetch", "output_search", "output_query"]
         assert len(talk.request("resources/templates/list")["result"]["resourceTemplates"]) == 1
 
 
@@ -343,7 +343,7 @@ def test_a_list_whose_last_page_links_to_an_earlier_one_has_our_items_once(tmp_p
     with connect(*wrap(tmp_path, server=[sys.executable, "-c", CURSOR_LOOP])) as talk:
         for _ in range(2):
             theirs = ["tool_0", "tool_1", "output_search", "tool_0"]
-            ours = ["forebay_output_fetch", "forebay_output_search"]
+            ours = ["forebay_output_fetch", "forebay_output_search", "forebay_output_query"]
             assert list_pages("tools/list", "tools") == [*theirs, *ours]
             assert list_pages("resources/templates/list", "resourceTemplates") == [*theirs, "stored_output"]
 

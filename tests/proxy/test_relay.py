@@ -109,7 +109,7 @@ def test_our_tools_are_appended_to_the_unchanged_list(tmp_path: Path) -> None:
     assert lists[1].startswith(lists[0][:end])
     assert lists[1].endswith(lists[0][end:])
     ours = json.loads(b"[" + lists[1][end:].removeprefix(b",").removesuffix(lists[0][end:]) + b"]")
-    assert [tool["name"] for tool in ours] == ["output_fetch", "output_search"]
+    assert [tool["name"] for tool in ours] == ["output_fetch", "output_search", "output_query"]
 
 
 def test_forebay_s_own_tools_need_no_tool_list(tmp_path: Path) -> None:
