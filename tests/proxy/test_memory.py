@@ -170,7 +170,9 @@ def test_lists_of_tools_that_come_at_once_are_read(tmp_path: Path) -> None:
 
 def test_hidden_tools_are_expanded(tmp_path: Path) -> None:
     server = [*SHAPE, "lists", "380", "7000"]
-    with bounded(tmp_path, "--hidden-tools", "shape-*", server=server, message_bytes=4_000_000) as talk:
+    options = ["--hidden-tools", "shape-*"]
+    # The server's list, the result, and the result that is stored.
+    with bounded(tmp_path, *options, server=server, message_bytes=4_000_000, message_count=3) as talk:
         meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
         params = {"name": "expand_tools", "arguments": {"capability": "core"}, "_meta": meta}
         numbers = {talk.send_request("tools/call", params) for _ in range(4)}

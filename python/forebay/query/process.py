@@ -45,6 +45,7 @@ _MAX_IDLE_WORKERS = 2
 """Maximum number of workers that wait for the next query, beside the spare."""
 
 _START_SECONDS = 20.0
+_SPARE_DELAY_SECONDS = 0.05
 _COUNTING_SECONDS = 0.5
 """Time that the parent waits for the number of the rows that did not fit."""
 
@@ -280,6 +281,13 @@ class WorkerPool:
         with self._lock:
             self._forget_after_fork()
             self._keeps_spare = True
+        self._start_spare()
+
+    def _start_spare(self) -> None:
+        with self._lock:
+            self._forget_after_fork()
+            if not self._keeps_spare:
+                return
             if self._spare is not None and not self._spare.is_running:
                 self._spare.end()
                 self._spare = None
@@ -342,8 +350,11 @@ class WorkerPool:
             self._idle = [old for old in self._idle if old not in retired]
         for old in retired:
             old.end()
-        if self._keeps_spare:
-            self.prestart()
+        if self._keeps_spare and self._spare is None:
+            # Later, so that this query does not wait for it.
+            timer = threading.Timer(_SPARE_DELAY_SECONDS, self._start_spare)
+            timer.daemon = True
+            timer.start()
 
     def end_all(self) -> None:
         """End all workers that are not running a query, and keep none ready any more."""
