@@ -211,7 +211,7 @@ impl Locator {
                     object.next_entry = pos + 1;
                     if object.likeness.is_map() && pos - object.start >= MIN_MAP_BYTES {
                         object.entries.push(pos + 1);
-                        self.tail.clear();
+                        self.tail.restart();
                         self.state = State::Entries(Nesting::inside());
                     }
                 }

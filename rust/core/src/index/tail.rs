@@ -13,63 +13,72 @@ pub(super) const MIN_MAP_BYTES: u64 = 256 * 1024;
 /// An entry that reaches this size is read again from its start, because it may hold the main collection.
 const MAX_SKIPPED_BYTES: usize = 128 * 1024;
 
+/// Bytes of a map, and what is needed to read them again.
+#[derive(Debug, Clone)]
+struct Part {
+    bytes: Vec<u8>,
+    /// The state before the first byte.
+    start: Nesting,
+    /// The commas of the map in the first segment.
+    commas: u64,
+}
+
+impl Part {
+    fn new() -> Self {
+        Self { bytes: Vec::new(), start: Nesting::inside(), commas: 0 }
+    }
+
+    /// Removes all bytes but keeps the memory.
+    fn restart(&mut self, start: Nesting) {
+        self.bytes.clear();
+        (self.start, self.commas) = (start, 0);
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Tail {
-    bytes: Vec<u8>,
-    /// The state before the first byte, and the commas of the map in the first segment.
-    start: Nesting,
-    commas: u64,
-    /// Where the current segment begins, the state there, and the commas of the map in it.
-    segment: usize,
-    segment_start: Nesting,
-    segment_commas: u64,
+    /// The segments from the last one with a comma of the map on.
+    whole: Part,
+    /// The current segment, as far as it was read.
+    segment: Part,
 }
 
 impl Tail {
-    /// Creates the tail of a map, at the start of an entry.
     pub(super) fn new() -> Self {
-        let inside = Nesting::inside();
-        Self {
-            bytes: Vec::new(),
-            start: inside,
-            commas: 0,
-            segment: 0,
-            segment_start: inside,
-            segment_commas: 0,
-        }
+        Self { whole: Part::new(), segment: Part::new() }
     }
 
-    /// Forgets everything but keeps the memory.
-    pub(super) fn clear(&mut self) {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.clear();
-        *self = Self { bytes, ..Self::new() };
+    /// Begins at the start of an entry.
+    pub(super) fn restart(&mut self) {
+        self.whole.restart(Nesting::inside());
+        self.segment.restart(Nesting::inside());
     }
 
     /// Adds bytes of the current segment.
     pub(super) fn push(&mut self, bytes: &[u8], commas: u64) {
-        self.bytes.extend_from_slice(bytes);
-        self.segment_commas += commas;
+        self.segment.bytes.extend_from_slice(bytes);
+        self.segment.commas += commas;
     }
 
     /// Ends the current segment; `nesting` is the state after it. Drops what is before the last entry's segment.
     pub(super) fn end_segment(&mut self, nesting: Nesting) {
-        if self.segment_commas > 0 {
-            self.bytes.drain(..self.segment);
-            (self.start, self.commas) = (self.segment_start, self.segment_commas);
+        if self.segment.commas > 0 {
+            std::mem::swap(&mut self.whole, &mut self.segment);
+        } else {
+            self.whole.bytes.extend_from_slice(&self.segment.bytes);
         }
-        (self.segment, self.segment_start, self.segment_commas) = (self.bytes.len(), nesting, 0);
+        self.segment.restart(nesting);
     }
 
     /// Takes the last entry, as far as it was read, if it is large. Only between segments.
     pub(super) fn take_large_entry(&mut self, isa: Isa) -> Option<Vec<u8>> {
-        if self.bytes.len() < MAX_SKIPPED_BYTES {
+        if self.whole.bytes.len() < MAX_SKIPPED_BYTES {
             return None;
         }
-        let mut bytes = std::mem::take(&mut self.bytes);
-        if self.commas > 0 {
-            let mut nesting = self.start;
-            let consumed = nesting.seek(isa, &bytes, self.commas).consumed;
+        let mut bytes = std::mem::take(&mut self.whole.bytes);
+        if self.whole.commas > 0 {
+            let mut nesting = self.whole.start;
+            let consumed = nesting.seek(isa, &bytes, self.whole.commas).consumed;
             bytes.drain(..consumed);
         }
         Some(bytes)
