@@ -52,8 +52,8 @@ impl Numbers {
 
     /// Returns the type that holds all of them exactly; `None` if there is no such type.
     ///
-    /// A double holds a number if, written with as many digits, it is that number again. So it holds 0.1, as in Python,
-    /// but not 0.12345678901234567890.
+    /// A double holds a number if, written with as many digits or with as few as it needs, it is that number again. So
+    /// it holds 0.1, as in Python, but not 0.12345678901234567890.
     pub(super) fn sql_type(self) -> Option<String> {
         let digits = self.whole.saturating_add(self.scale);
         if !self.has_floats && !self.beyond_bigint {
@@ -143,10 +143,14 @@ fn is_double(text: &[u8], mantissa: &[u8], exponent: i64) -> bool {
     if digits.len() > 800 || !value.is_finite() || value == 0.0 {
         return false;
     }
-    let written = format!("{:.*e}", digits.len() - 1, value.abs());
-    let Some((written, power)) = written.split_once('e') else { return false };
-    written.bytes().filter(u8::is_ascii_digit).eq(digits.iter().copied())
-        && parse::<i64>(power.as_bytes()) == exponent.checked_add(scale - 1)
+    let is_number = |written: String| {
+        let Some((written, power)) = written.split_once('e') else { return false };
+        written.bytes().filter(u8::is_ascii_digit).eq(digits.iter().copied())
+            && parse::<i64>(power.as_bytes()) == exponent.checked_add(scale - 1)
+    };
+    let value = value.abs();
+    // The shortest digits of a double that is half-way between two numbers may be those of the other one.
+    is_number(format!("{:.*e}", digits.len() - 1, value)) || is_number(format!("{value:e}"))
 }
 
 #[cfg(test)]
@@ -177,6 +181,8 @@ mod tests {
             (&["1234567890123456.78", "0.125"], Some("DECIMAL(19,3)")),
             // A double that was printed with seventeen digits.
             (&["-65.613616999999977"], Some("DOUBLE")),
+            // The double is …081.25, and both …081.2 and …081.3 are as near.
+            (&["-1583752478223081.3", "-1583752478223081.2"], Some("DOUBLE")),
             (&["0.1000000000000000055511151231257827021181583404541015625"], Some("DOUBLE")),
             (&["1e400"], None),
             (&["1e-400"], None),
