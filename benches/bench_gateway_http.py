@@ -96,7 +96,8 @@ async def run_clients(port: int, *, has_handles: bool) -> float:
 
 
 @contextmanager
-def run_server(command: list[str], port: int) -> Iterator[int]:
+def run_server(command: list[str], port: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a server and wait until it listens."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             while process.poll() is None:
@@ -104,7 +105,7 @@ def run_server(command: list[str], port: int) -> Iterator[int]:
                     break
                 time.sleep(0.05)
             assert process.poll() is None, f"the server has ended: {command}"
-            yield port
+            yield process
         finally:
             process.kill()
 
@@ -129,11 +130,10 @@ def time_once(folder: Path) -> dict[str, float]:
     server = free_port()
     with ExitStack() as stack:
         stack.enter_context(run_server([sys.executable, str(FOLDER / "raw_http.py"), str(server)], server))
-        ports = {
-            who: stack.enter_context(run_server(*started))
-            for who, started in gateways(folder, f"http://127.0.0.1:{server}/mcp").items()
-        }
-        return {who: asyncio.run(run_clients(port, has_handles=who == "forebay")) for who, port in ports.items()}
+        started = gateways(folder, f"http://127.0.0.1:{server}/mcp")
+        for command, port in started.values():
+            stack.enter_context(run_server(command, port))
+        return {who: asyncio.run(run_clients(port, has_handles=who == "forebay")) for who, (_, port) in started.items()}
 
 
 @pytest.mark.parametrize("who", ["forebay", "fastmcp proxy"])

@@ -1,0 +1,3 @@
+module forebay/load
+
+go 1.24
