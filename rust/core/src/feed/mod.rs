@@ -169,7 +169,9 @@ impl Feed {
         let mut shared = lock(&self.shared);
         let needs_text: Vec<usize> = fields
             .iter()
-            .filter(|(slot, field)| field.needs_text && !is_rows && !shared.as_text.contains(slot))
+            .filter(|(slot, field)| {
+                (field.needs_text || field.shape.has_decimals()) && !is_rows && !shared.as_text.contains(slot)
+            })
             .map(|(slot, _)| *slot)
             .collect();
         if !needs_text.is_empty() {
@@ -217,7 +219,7 @@ impl Feed {
         let slot = shared.slots.len() + 1;
         if slot > MAX_COLUMNS {
             return Err(Error::argument(format!(
-                "the items have more than {MAX_COLUMNS} different keys; name the fields that you need instead of *"
+                "the items have more than {MAX_COLUMNS} different keys; name the fields that you need in the SELECT"
             )));
         }
         shared.slots.insert(name.into(), Some(slot));

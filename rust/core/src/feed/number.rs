@@ -69,9 +69,14 @@ impl Numbers {
         }
     }
 
-    /// Whether DuckDB's JSON reader, which reads each float as a double, would change any of them.
+    /// Whether a double, as which DuckDB's JSON reader reads each float, does not hold any of the floats.
     pub(super) fn has_long_floats(self) -> bool {
         self.has_long_floats
+    }
+
+    /// Whether DuckDB's JSON reader would change a value: it reads each float as a double, also into a `DECIMAL`.
+    pub(super) fn are_decimals(self) -> bool {
+        self.has_floats && self.beyond_double
     }
 
     fn add_integer(&mut self, text: &[u8], count: usize) {
@@ -84,8 +89,9 @@ impl Numbers {
             self.beyond_bigint |= parse::<i64>(text).is_none();
         }
         self.beyond_double |= !parse::<i128>(text).is_some_and(|value| {
-            // The conversion back saturates only at values that a double holds.
-            value as f64 as i128 == value
+            let double = value as f64;
+            // A double is printed with as few digits as it needs: 2^55 would end in 70 instead of 68.
+            double as i128 == value && double.to_string().as_bytes() == text
         });
     }
 
@@ -177,6 +183,10 @@ mod tests {
             (&["1", "0.5", "1e3", "-0.0", "1E-3"], Some("DOUBLE")),
             (&["0.1", "9007199254740992"], Some("DOUBLE")),
             (&["0.1", "9007199254740993"], Some("DECIMAL(17,1)")),
+            (&["0.5", "36028797018963968"], Some("DECIMAL(18,1)")),
+            (&["0.5", "10000000000000000000000"], Some("DOUBLE")),
+            (&["0.5", "170141183460469231731687303715884105727"], None),
+            (&["0.5", "-170141183460469231731687303715884105728"], None),
             (&["0.12345678901234567890"], Some("DECIMAL(21,20)")),
             (&["1234567890123456.78", "0.125"], Some("DECIMAL(19,3)")),
             // A double that was printed with seventeen digits.
@@ -213,7 +223,9 @@ mod tests {
             let mut numbers = Numbers::default();
             numbers.add(value.to_string().as_bytes());
             prop_assert_eq!(numbers.beyond_bigint, i64::try_from(value).is_err());
-            prop_assert_eq!(numbers.beyond_double, value as f64 as i128 != value);
+            let printed = format!("{}", value as f64);
+            let is_double = value as f64 as i128 == value && printed == value.to_string();
+            prop_assert_eq!(numbers.beyond_double, !is_double);
         }
 
         #[test]

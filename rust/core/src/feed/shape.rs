@@ -89,6 +89,16 @@ impl Shape {
         }
     }
 
+    /// Whether any numbers, also inside, need the type `DECIMAL`.
+    pub(super) fn has_decimals(&self) -> bool {
+        (self.kinds == NUMBER && self.numbers.are_decimals())
+            || self.items.as_ref().is_some_and(|items| items.has_decimals())
+            || self
+                .members
+                .as_ref()
+                .is_some_and(|members| members.list.iter().any(|member| member.shape.has_decimals()))
+    }
+
     /// Whether all values are numbers.
     pub(super) fn is_number(&self) -> bool {
         self.kinds == NUMBER
