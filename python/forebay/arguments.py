@@ -17,6 +17,7 @@ __all__ = [
     "check_integer",
     "check_pointer",
     "check_text",
+    "decode_token",
     "did_you_mean",
     "is_text",
     "short_repr",
@@ -87,6 +88,11 @@ def short_repr(value: object) -> str:
     except ValueError:
         # Python refuses to print integers of very many digits.
         return f"this {type(value).__name__}"
+
+
+def decode_token(token: str) -> str:
+    """Return the key that a token of a JSON Pointer names."""
+    return token.replace("~1", "/").replace("~0", "~")
 
 
 def did_you_mean(name: str, candidates: Iterable[str], fallback: str, prefix: str = "") -> str:

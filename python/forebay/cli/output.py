@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from forebay.arguments import decode_token
 from forebay.cli.errors import OutputFailed
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _split_field(field: str) -> list[str]:
     """Return the keys on the way to a field, which is written as `user.name` or `/user/name`."""
     if not field.startswith("/"):
         return field.split(".")
-    return [key.replace("~1", "/").replace("~0", "~") for key in field[1:].split("/")]
+    return [decode_token(key) for key in field[1:].split("/")]
 
 
 def _get_field(value: Any, keys: list[str]) -> str | None:

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 import jsonschema_rs
 from jsonschema_rs.canonical.json import to_string
 
+from forebay.arguments import decode_token
 from forebay.operations.patterns import remove_foreign_patterns
 from forebay.operations.validation import Schema, map_schemas, modernize
 
@@ -161,7 +162,7 @@ class SchemaShapes:
         target: Any = self._root if start in ("", "#") else self._anchors.get(start)
         try:
             for step in path:
-                key = step.replace("~1", "/").replace("~0", "~")
+                key = decode_token(step)
                 target = target[int(key)] if isinstance(target, list) else target[key]
         except (LookupError, TypeError, ValueError):
             target = None

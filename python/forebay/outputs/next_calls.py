@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from forebay.arguments import decode_token
 from forebay.store.handles import Descriptor
 from forebay.store.payload import get_row_format
 
@@ -80,7 +81,7 @@ def _read_first_item(descriptor: Descriptor) -> Any:
     if is_ndjson:
         return value
     for token in (descriptor.items_path or "").split("/")[1:]:
-        value = value.get(token.replace("~1", "/").replace("~0", "~")) if isinstance(value, dict) else None
+        value = value.get(decode_token(token)) if isinstance(value, dict) else None
     if isinstance(value, dict) and value:
         key, entry = next(iter(value.items()))
         has_members = isinstance(entry, dict) and "_key" not in entry

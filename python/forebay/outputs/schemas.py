@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from forebay.arguments import decode_token
+
 __all__ = [
     "CONTRACT_SCHEMA",
     "HANDLE_SCHEMA",
@@ -142,7 +144,7 @@ class _SchemaWalker:
             return _ANY_SCHEMA
         target = self._root
         for name in reference[1:].split("/")[1:]:
-            key = name.replace("~1", "/").replace("~0", "~")
+            key = decode_token(name)
             target = target.get(key, _ANY_SCHEMA) if isinstance(target, dict) else _ANY_SCHEMA
         return target
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 
-from forebay.arguments import check_budget
+from forebay.arguments import check_budget, decode_token
 from forebay.errors import InvalidArgument, InvalidFormat, MissingExtra, QueryFailed
 from forebay.query.explain import explain_error
 from forebay.query.feed import Table, names_in_sql, write_table
@@ -144,7 +144,7 @@ def _load_tables(
 
 def _find_own_name(reader: PayloadReader) -> list[str]:
     """Return the name of the array or map that holds the items, if it has one of its own."""
-    name = reader.items_path.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+    name = decode_token(reader.items_path.rpartition("/")[2])
     is_free = name.lower() != ITEMS_TABLE and not is_handle(name)
     return [name] if name and len(name) <= _MAX_NAME_CHARS and is_free and "\0" not in name else []
 

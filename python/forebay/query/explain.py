@@ -2,12 +2,14 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from forebay.errors import QueryFailed
+from forebay.arguments import decode_token
+from forebay.errors import InvalidArgument, QueryFailed
 from forebay.query.feed import quote_identifier, read_schema
 from forebay.query.process import QueryError
 from forebay.query.sandbox import MAX_MEMORY_BYTES
+from forebay.store.handles import is_handle
 from forebay.store.queries import QueryRequest
 from forebay.store.reader import PayloadReader
 
@@ -20,8 +22,14 @@ _MAX_EXAMPLE_CHARS = 1000
 _MAX_NAME_CHARS = 200
 """Maximum characters of a name that is offered in place of a wrong one."""
 
-_UNKNOWN_NAME_PATTERN = re.compile(r'(?:Referenced (?:column|table)|Table with name|have a column named) "?([^"\s]+)"?')
-"""Finds the name in DuckDB's message about a column or table that does not exist."""
+_MISSING_COLUMN_PATTERN = re.compile(r'(?:Referenced (?:column|table)|have a column named) "([^"]+)"')
+_MISSING_TABLE_PATTERN = re.compile(r'Table with name "?([^"\s]+)"?')
+"""Find the name in DuckDB's message about a column or table that does not exist."""
+
+_SUGGESTION_PATTERN = re.compile(r'\n*(?:Did you mean "[^\n]*|Candidate (?:bindings|tables)[^\n]*)')
+"""Finds DuckDB's suggestions, which know only the columns that were loaded, and its own system tables."""
+
+_FILE_ERRORS = ("IO Error", "Permission Error")
 
 
 def explain_error(error: QueryError, readers: Mapping[str, PayloadReader], request: QueryRequest) -> QueryFailed:
@@ -51,32 +59,65 @@ def explain_error(error: QueryError, readers: Mapping[str, PayloadReader], reque
 def _explain_statement(message: str, readers: Mapping[str, PayloadReader], sql: str) -> QueryFailed:
     names = ["items", *list(readers)[1:]]
     # All columns: the names that the statement used may be the wrong ones.
-    schemas = ({column.name: column.type for column in read_schema(reader)} for reader in readers.values())
-    schema = dict(zip(names, schemas, strict=True))
+    schema = dict(zip(names, map(_read_columns, readers.values()), strict=True))
     max_chars = _MAX_SCHEMA_CHARS // len(schema)
     tables = {name: _format_columns(columns, max_chars) for name, columns in schema.items()}
-    example = _correct_name(sql, message, schema) or _make_example(schema["items"])
-    return QueryFailed(message, tables, example)
+    columns = [name for columns in schema.values() for name in columns]
+    items_path = next(iter(readers.values())).items_path
+    example = None
+    if message.startswith(_FILE_ERRORS):
+        message = f"{message}\n\nfiles cannot be read; {_describe_tables(items_path)}"
+    elif missing := _MISSING_COLUMN_PATTERN.search(message):
+        message = _SUGGESTION_PATTERN.sub("", message)
+        # A name before a dot may be a misspelt table or a misspelt column.
+        example = _correct_name(sql, missing[1], [*columns, *schema])
+    elif missing := _MISSING_TABLE_PATTERN.search(message):
+        message = _SUGGESTION_PATTERN.sub("", message)
+        if is_handle(missing[1]):
+            message += f"\n\n{missing[1]} is unknown or has expired; call the tool that made it again"
+        else:
+            message += f"\n\n{_describe_tables(items_path)}"
+            example = _correct_table(sql, missing[1], items_path, [*schema])
+    return QueryFailed(message, tables, example or _make_example(schema["items"]))
+
+
+def _correct_table(sql: str, wrong_name: str, items_path: str, tables: Sequence[str]) -> str | None:
+    if items_path:
+        # It may be the name of another collection, which the table `items` has not.
+        own_name = decode_token(items_path.rpartition("/")[2])
+        return _correct_name(sql, wrong_name, [own_name, *tables[1:]])
+    return _replace_name(sql, wrong_name, "items") if len(tables) == 1 else _correct_name(sql, wrong_name, tables)
+
+
+def _describe_tables(items_path: str) -> str:
+    owner = f"the entries of {items_path}" if items_path else "the items of this output"
+    return f"the table items has {owner}; other outputs are tables by their handles, and there are no others"
+
+
+def _read_columns(reader: PayloadReader) -> dict[str, str]:
+    try:
+        return {column.name: column.type for column in read_schema(reader)}
+    except InvalidArgument:
+        # There are too many to list.
+        return {}
 
 
 def _format_columns(columns: Mapping[str, str], max_chars: int) -> str:
     names = (name if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) else quote_identifier(name) for name in columns)
-    text = ", ".join(map("{} {}".format, names, columns.values()))
+    text = ", ".join(map("{} {}".format, names, columns.values())) or "too many columns to list"
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
-def _correct_name(sql: str, message: str, schema: Mapping[str, Mapping[str, str]]) -> str | None:
-    """Return the statement with a name that exists in place of one that does not, if there is a similar one."""
-    found = _UNKNOWN_NAME_PATTERN.search(message)
-    if found is None or len(sql) > _MAX_EXAMPLE_CHARS:
+def _correct_name(sql: str, wrong_name: str, names: Iterable[str]) -> str | None:
+    """Return the statement with the most similar of some names in place of a wrong one, if any is similar."""
+    by_lower_case = {name.lower(): name for name in names if len(name) <= _MAX_NAME_CHARS}
+    similar = difflib.get_close_matches(wrong_name.lower(), by_lower_case, 1, 0.6)
+    return _replace_name(sql, wrong_name, quote_identifier(by_lower_case[similar[0]])) if similar else None
+
+
+def _replace_name(sql: str, wrong_name: str, right_name: str) -> str | None:
+    if len(sql) > _MAX_EXAMPLE_CHARS:
         return None
-    wrong_name = found[1]
-    columns = (name for columns in schema.values() for name in columns if len(name) <= _MAX_NAME_CHARS)
-    names = {name.lower(): name for name in (*schema, *columns)}
-    similar = difflib.get_close_matches(wrong_name.lower(), names, 1, 0.6)
-    if not similar:
-        return None
-    right_name = quote_identifier(names[similar[0]])
     corrected = re.sub(rf'"{re.escape(wrong_name)}"|\b{re.escape(wrong_name)}\b', lambda _: right_name, sql)
     return corrected if corrected != sql else None
 

@@ -3,6 +3,7 @@
 import orjson
 
 from forebay._core import dissect, members
+from forebay.arguments import decode_token
 from forebay.errors import InvalidJSON
 from forebay.store.payload import UTF8_BOM
 from forebay.store.reader import View
@@ -33,7 +34,7 @@ def find_rest(view: View) -> tuple[int, dict[str, int]] | None:
     if index is None or not view.items_path:
         return None
     start, end = index.start - view.origin, index.end - view.origin
-    keys = [_decode_token(token) for token in view.items_path.split("/")[1:]]
+    keys = [decode_token(token) for token in view.items_path.split("/")[1:]]
     outside = start + view.size - end
     if outside < _MIN_REST_BYTES + sum(len(orjson.dumps({key: None})) - len("null") for key in keys):
         return None
@@ -71,10 +72,6 @@ def _measure_values(document: bytes, keys: list[str]) -> dict[str, int] | None:
         start, end = spans.get(key) or (end, end)
         prefix += f"/{encode_token(key)}"
     return sizes
-
-
-def _decode_token(token: str) -> str:
-    return token.replace("~1", "/").replace("~0", "~")
 
 
 def encode_token(key: str) -> str:

@@ -12,7 +12,7 @@ import httpx2
 import orjson
 import yaml
 
-from forebay.arguments import short_repr
+from forebay.arguments import decode_token, short_repr
 from forebay.errors import InvalidArgument
 
 __all__ = [
@@ -85,7 +85,7 @@ class Document:
             raise InvalidArgument(f"$ref {ref[:200]!r} leads out of this document and is not fetched; bundle it first")
         node: Any = self.root
         for step in unquote(ref[1:]).split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
+            key = decode_token(step)
             if isinstance(node, Mapping) and key in node:
                 node = node[key]
             elif isinstance(node, list) and key.isdecimal() and len(key) <= _MAX_INDEX_DIGITS and int(key) < len(node):
