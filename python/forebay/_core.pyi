@@ -384,8 +384,8 @@ def preview_items(
     *,
     max_escaped_bytes: int | None = None,
     escape_levels: int = 1,
-) -> str:
-    """Return a preview of a document with items: as many whole items from the first on as fit.
+) -> tuple[str, int]:
+    """Return a preview of a document with items, as many whole items from the first on as fit, and their number.
 
     The items are those of the array or object at byte `items_start`, or the lines of NDJSON if that is `None`. An item
     that alone does not fit is truncated as by `truncate`. The members of the objects around the items stay beside them,

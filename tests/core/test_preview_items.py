@@ -30,7 +30,7 @@ def test_items_and_scalars_are_those_of_the_document(
     start = index_items(document, "/rows").start
     for levels in (1, 2):
         for budget in [*range(0, 300, 7), 10 * len(document) + 1000]:
-            shown = preview_items(document, start, 10**6, max_escaped_bytes=budget, escape_levels=levels)
+            shown, count = preview_items(document, start, 10**6, max_escaped_bytes=budget, escape_levels=levels)
             assert weigh(shown, levels) <= budget
             if not shown:
                 assert budget < 60
@@ -38,7 +38,7 @@ def test_items_and_scalars_are_those_of_the_document(
             value = orjson.loads(shown)
             found = value.pop("rows")
             omitted = value.pop("...", 0)
-            assert found == items[: len(found)] or len(found) == 1
+            assert (found == items[:count] and count == len(found)) or (count, len(found)) == (0, 1)
             assert omitted in (0, len(before) + len(after) - len(value))
             for key, scalar in value.items():
                 expected = {**before, **after}[key]
@@ -49,10 +49,10 @@ def test_items_and_scalars_are_those_of_the_document(
 
 @given(st.lists(values, min_size=1, max_size=8), st.integers(0, 400))
 def test_lines_are_whole_values(items: list[Any], budget: int) -> None:
-    shown = preview_items("\n".join(map(json.dumps, items)), None, budget)
+    shown, count = preview_items("\n".join(map(json.dumps, items)), None, budget)
     found = [orjson.loads(line) for line in shown.split("\n")] if shown else []
     assert len(shown.encode()) <= budget
-    assert found == items[: len(found)] or len(found) == 1
+    assert (found == items[:count] and count == len(found)) or (count, len(found)) == (0, 1)
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import fnmatch
+import itertools
 import json
 import logging
 from pathlib import Path
@@ -361,9 +362,18 @@ def test_forebay_s_tools_are_always_listed(tmp_path: Path) -> None:
 
 
 def test_forebay_s_tools_take_at_most_3_kib(tmp_path: Path) -> None:
-    policy = make_policy(tmp_path, hidden_tools=["*"], journal=True)
-    assert len(encode(policy.tools.list_definitions())) <= 3072
-    policy.close()
+    exports = tmp_path / "exports"
+    exports.mkdir()
+    switches: dict[str, Any] = {"journal": True, "hidden_tools": ["*"], "file_refs": True, "export_roots": [exports]}
+    for count in range(len(switches) + 1):
+        for chosen in itertools.combinations(switches, count):
+            policy = make_policy(tmp_path, **{name: switches[name] for name in chosen})
+            definitions = policy.tools.list_definitions()
+            assert len(encode(definitions)) <= 3072, chosen
+            policy.close()
+    assert [tool["name"] for tool in definitions] == [
+        *("output_fetch", "output_search", "output_query", "output_export", "journal", "expand_tools"),
+    ]
 
 
 def test_expand_tools_is_renamed_on_a_clash(tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def test_the_preview_shows_whole_first_items_and_the_scalars_beside_them(
     orders = shown.pop("orders")
     assert len(orders) > 10
     assert orders == ORDERS[: len(orders)]
+    assert (descriptor.preview_items, descriptor.item_count) == (len(orders), 60_000)
     assert shown.pop("note").endswith("é...")
     assert shown == {"page": 1, "next": None, "total": 60_000}
     assert descriptor.outline == (
@@ -200,7 +201,19 @@ def test_a_shorter_preview_is_made_of_whole_items_too(shared: Store, is_ascii: b
         assert sent_size(fitted, 1, is_ascii, is_repeated) <= max_bytes or fitted.preview == ""
         if fitted.preview:
             rows = json.loads(fitted.preview)["rows"]
-            assert all(row == {"näme": "x" * 600, "tags": [1, 2, 3]} for row in rows) or len(rows) == 1
+            is_whole = all(row == {"näme": "x" * 600, "tags": [1, 2, 3]} for row in rows)
+            assert is_whole or len(rows) == 1
+            assert fitted.preview_items == (len(rows) if is_whole else 0)
+
+
+def test_a_preview_that_is_all_of_the_payload_or_has_no_items_has_no_count_of_items(shared: Store) -> None:
+    for payload in ([{"id": 1}], {"rows": [1, 2]}, {"a": {"b": "x" * 9000}}, "line\n" * 9000, bytes(9000)):
+        descriptor = shared.put(payload)
+        assert descriptor.preview_items is None
+        assert b"preview_items" not in descriptor.to_json()
+    entries = shared.put({f"entry {i}": {"id": i} for i in range(1000)})
+    assert entries.preview is not None
+    assert entries.preview_items == len(json.loads(entries.preview)) < 1000
 
 
 def test_previews_of_lines_and_rows_end_after_a_whole_one(shared: Store) -> None:
@@ -214,9 +227,10 @@ def test_previews_of_lines_and_rows_end_after_a_whole_one(shared: Store) -> None
     assert preview is not None
     assert preview.endswith('"a\nb"')
     ndjson = "".join(json.dumps({"id": i, "text": "é" * 100}) + "\n" for i in range(1000))
-    preview = shared.put(iter([ndjson.encode()])).preview
-    assert preview is not None
-    assert [json.loads(line)["id"] for line in preview.splitlines()] == [*range(len(preview.splitlines()))]
+    descriptor = shared.put(iter([ndjson.encode()]))
+    assert descriptor.preview is not None
+    numbers = [json.loads(line)["id"] for line in descriptor.preview.splitlines()]
+    assert numbers == [*range(descriptor.preview_items or 0)]
 
 
 @given(st.lists(st.text(alphabet="ab\r \n\u2028", max_size=5), max_size=30), st.booleans())

@@ -10,7 +10,7 @@ import forebay
 import pytest
 from documents import documents, forms, main_array, pointers, values
 from forebay import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, PathNotFound, Store
-from forebay.store import reader as reader_module
+from forebay.store import catalog as catalog_module
 from forebay.store.frames import FRAME_BYTES, TAIL_BYTES
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -427,7 +427,7 @@ def test_a_page_that_is_too_large_once_escaped_is_not_read_twice(
 
 
 def test_the_cache_of_footers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_module, "_MAX_CACHED_FOOTERS", 4)
+    monkeypatch.setattr(catalog_module, "_MAX_CACHED_FOOTERS", 4)
     with store_at(tmp_path / "store") as store:
         handles = [store.put([number]).output_handle for number in range(10)]
         reads = RecordedReads(monkeypatch)

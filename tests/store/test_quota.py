@@ -12,8 +12,8 @@ import pytest
 from faults import counters, expected_counters
 from forebay import OPERATOR, HandleNotFound, StoreFull, StoreUnavailable
 from forebay.store.backends import Blob
+from forebay.store.catalog import Catalog
 from forebay.store.frames import Footer
-from forebay.store.reader import Catalog
 from stores import Clock, events, noise, payload_files, store_at, whole
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import forebay
 import pytest
 from forebay import OPERATOR, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, Store
-from forebay.store import reader as reader_module
+from forebay.store import catalog as catalog_module
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import measured
@@ -286,7 +286,7 @@ def cached_sizes(store: Store) -> list[int]:
 
 
 def test_the_cache_of_payloads_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_module, "_MAX_CACHED_PAYLOAD_BYTES", MAX_CACHED_BYTES)
+    monkeypatch.setattr(catalog_module, "_MAX_CACHED_PAYLOAD_BYTES", MAX_CACHED_BYTES)
     with store_at(tmp_path / "store") as store:
         handles = [store.put(b"[" + b"1," * 49 + b"1]").output_handle for _ in range(4)]
         for handle in handles:

@@ -57,6 +57,16 @@ def fill(store: Store, count: int, principal: str = "ann") -> list[str]:
     return [store.put(noise(1000, seed), principal=principal).output_handle for seed in range(count)]
 
 
+def test_a_sweep_removes_the_empty_counter_of_a_writer_that_was_killed_while_it_made_the_file(root: Path) -> None:
+    with opened(root) as store:
+        fill(store, 1)
+        leftover = root / ".usage" / f"p-{'0' * 32}"
+        leftover.touch()
+        store.sweep()
+        assert not leftover.exists()
+    assert_tidy(root)
+
+
 @pytest.mark.parametrize("on_full", ["refuse", "evict"])
 def test_payloads_are_listed_without_the_lock_of_the_counters(
     on_full: str, root: Path, monkeypatch: pytest.MonkeyPatch

@@ -294,7 +294,7 @@ def _check_patterns(capabilities: Mapping[str, str]) -> dict[str, str]:
     return dict(capabilities)
 
 
-EXPAND_DESCRIPTION = "Show unlisted tools by name or capability; with a query or nothing, name them."
+EXPAND_DESCRIPTION = "Show hidden tools by name or capability, or list them"
 
 _STRING_SCHEMA = {"type": "string"}
 EXPAND_PROPERTIES: dict[str, dict[str, Any]] = {

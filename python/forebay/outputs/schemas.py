@@ -192,6 +192,7 @@ _DESCRIPTOR_PROPERTIES: dict[str, Any] = {
     "mime_type": {"type": "string"},
     "size_bytes": {"type": "integer"},
     "item_count": {"type": ["integer", "null"]},
+    "preview_items": {"type": "integer"},
     "preview": {"type": ["string", "null"]},
     "expires_at": {"type": "string"},
     "fetch_with": {"type": "string", "description": "the tool of this server that reads the output"},

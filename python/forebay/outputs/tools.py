@@ -42,14 +42,14 @@ _log = logging.getLogger("forebay")
 
 _READ_ONLY = {"readOnlyHint": True}
 
-_CREATES_FILES = {"readOnlyHint": False, "destructiveHint": False}
+_CREATES_FILES = {"destructiveHint": False}
 
 _TOOL_META = {"anthropic/alwaysLoad": True}
-"""Makes Claude Code show the model these tools from the start. Otherwise they have to be found by a search."""
+"""Makes Claude Code show the model the tools that read from the start. Others have to be found by a search."""
 
 _REFERENCES_HELP = (
-    ' Any argument of another tool may be {"$handle": "oh_…", "path": "/rows/3"}, {"$file": "path"} or {"$query": '
-    '{"handle", "sql"}}, with "encoding": "base64", "lines": [from, to), "offset", "length", "patch": [JSON Patch].'
+    ' Other tools take as arguments {"$handle":"oh_…","path":"/rows/3"}, {"$file":path}, {"$query":{handle,sql}}; '
+    "also lines:[from,to), offset, length, encoding:base64, patch:[JSON Patch]"
 )
 """Appended to the description of `output_fetch`, which a model that got a handle will read."""
 
@@ -120,30 +120,27 @@ class OutputTools:
         integer_schema = {"type": "integer"}
         tools = {
             "output_fetch": _AddedTool(
-                "Read a stored output in pages, or its items that match all of where, e.g. "
-                '{"output_handle": "oh_…", "where": {"status": "failed"}, "fields": ["id", "user.name"]}. total counts '
-                "all matches: to count, limit=1. Go on with the arguments in next; read_with reads what was cut. "
-                f"Handles last {_format_duration(store.options.ttl)}."
-                f"{_REFERENCES_HELP if has_references else ''}",
+                'Read pages of a stored output, or of its items that match, e.g. where={"status":"failed","user.age":'
+                '{">":9}}, fields=["id"]. total counts matches: to count, limit=1. Go on with the arguments in next; '
+                "read_with reads what was cut." + (_REFERENCES_HELP if has_references else ""),
                 {
                     "output_handle": handle_schema,
-                    "offset": {**integer_schema, "description": "items, lines or UTF-8 bytes: see unit"},
+                    "offset": {**integer_schema, "description": "items, lines or UTF-8 bytes"},
                     "limit": integer_schema,
                     "format": {"enum": ["auto", "items", "lines", "text", "bytes"]},
-                    "path": {"type": "string", "description": "JSON Pointer: /rows/3; ~1 for / in a key"},
-                    "fields": {"type": "array", "items": {"type": "string"}, "description": "of items"},
+                    "path": {"type": "string", "description": "JSON Pointer: /rows/3"},
+                    "fields": {"type": "array", "items": {"type": "string"}},
                     "where": {
                         "type": "object",
-                        "description": '{"user.age": {">": 9}}; also != < <= >= in exists matches (regex) contains '
-                        "(part of text, element of array)",
+                        "description": "also != < <= >= in exists matches (regex) contains (text or element)",
                     },
                 },
                 ["output_handle"],
                 self._fetch,
             ),
             "output_search": _AddedTool(
-                "Find and count text in a stored output as serialized; read a hit by output_fetch with "
-                "offset=item (or line, format=lines). regex: Rust syntax, no look-around; ^ $ match at lines.",
+                "Find or count text in a stored output as written; read a hit with output_fetch, offset=item (or "
+                "line, format=lines). regex: Rust syntax, no look-around, ^ $ at lines",
                 {
                     "output_handle": handle_schema,
                     "pattern": {"type": "string"},
@@ -151,7 +148,7 @@ class OutputTools:
                     "ignore_case": {"type": "boolean"},
                     "mode": {
                         "enum": ["text", "values"],
-                        "description": "values: decoded JSON, for quotes, accents, newlines",
+                        "description": "values: decoded JSON",
                     },
                     "count_only": {"type": "boolean"},
                     "fields": {"type": "array", "items": {"type": "string"}},
@@ -165,15 +162,15 @@ class OutputTools:
         }
         if is_installed():
             tools["output_query"] = _AddedTool(
-                "Count, group or join items in SQL (DuckDB): table items, other outputs by their handle. "
-                "SELECT user.name, count(*) FROM items GROUP BY 1. Lists: unnest(tags); keys of a map: _key",
+                "Count, group or join in SQL (DuckDB): table items, others by handle. SELECT user.name, count(*) FROM "
+                "items GROUP BY 1. Lists: unnest(tags); map keys: _key",
                 {"output_handle": handle_schema, "sql": {"type": "string"}},
                 ["output_handle", "sql"],
                 self._query,
             )
         if export_roots is not None:
             tools["output_export"] = _AddedTool(
-                "Write an output, or items by where or sql, to a file.",
+                "Write an output, or items by where or sql, to a file",
                 {
                     "output_handle": handle_schema,
                     "path": {"type": "string"},
@@ -187,7 +184,7 @@ class OutputTools:
             )
         if journal:
             tools["journal"] = _AddedTool(
-                "Events of stored outputs: the last, or sums.",
+                "Events of stored outputs",
                 {"action": {"enum": ["recent", "summary"]}, "count": integer_schema},
                 [],
                 self._journal,
@@ -205,6 +202,7 @@ class OutputTools:
 
     def list_definitions(self) -> list[dict[str, Any]]:
         """Return the definitions for `tools/list`."""
+        readers = (self.fetch_tool, self.search_tool, self.query_tool)
         return [
             {
                 "name": name,
@@ -215,7 +213,7 @@ class OutputTools:
                     **({"required": tool.required} if tool.required else {}),
                 },
                 "annotations": tool.annotations,
-                **({} if name == f"{self.prefix}journal" else {"_meta": _TOOL_META}),
+                **({"_meta": _TOOL_META} if name in readers else {}),
             }
             for name, tool in self._tools.items()
         ]
@@ -342,10 +340,6 @@ def _pop_handle(arguments: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the handle and the other arguments."""
     options = dict(arguments)
     return extract_handle(options.pop("output_handle", "")), options
-
-
-def _format_duration(seconds: float) -> str:
-    return f"{seconds / 3600:g} h" if seconds >= 3600 else f"{seconds:g} s"
 
 
 _NEXT_URI_BYTES = 160

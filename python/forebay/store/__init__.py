@@ -9,10 +9,11 @@ from forebay.arguments import check_text, short_repr
 from forebay.errors import InvalidArgument, StoreUnavailable
 from forebay.store.backends.local import LocalBackend
 from forebay.store.call_counts import CallCounts
+from forebay.store.catalog import StoredOutput
 from forebay.store.handles import OPERATOR
 from forebay.store.journal import Journal
 from forebay.store.options import Options
-from forebay.store.store import Store, StoredOutput
+from forebay.store.store import Store
 from forebay.store.sweep import SweepReport
 
 __all__ = ["OPERATOR", "Options", "Store", "StoredOutput", "SweepReport", "open_store", "resolve_root"]

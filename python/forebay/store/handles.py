@@ -181,15 +181,20 @@ class Descriptor:
     """Why a gzip payload could not be opened."""
     next_calls: tuple[dict[str, Any], ...] = ()
     """Calls that make sense next, each with its `tool` and `arguments`. Only a server suggests them."""
+    preview_items: int | None = None
+    """How many of the items are whole in the preview: 0 if the first one is cut.
+
+    `None` if the preview is all of the payload, or is not of items in JSON.
+    """
     preview_source: PreviewSource | None = dataclasses.field(default=None, repr=False, compare=False)
     """What a shorter preview is cut from, if not from the preview. Not sent."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields in the order they are sent in."""
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "preview_source"}
+        fields = {name: getattr(self, name) for name in _SENT_ORDER}
         # A list: a tuple is no array to a validator of schemas.
         fields["next_calls"] = list(self.next_calls) or None
-        for name in ("line_count", "decoded_from", "note", "next_calls"):
+        for name in ("preview_items", "line_count", "decoded_from", "note", "next_calls"):
             if fields[name] is None:
                 del fields[name]
         return fields
@@ -224,22 +229,30 @@ class Descriptor:
         source = self.preview_source
         if source is None and self.preview is not None:
             source = PreviewSource(self.preview.encode())
-        text: str | None = None
-        fitted = dataclasses.replace(self, preview="")
+        has_items = source is not None and source.has_items
+        # No preview has more items than the payload.
+        fitted = dataclasses.replace(self, preview="", preview_items=self.item_count if has_items else None)
         if measure(fitted.to_json()) > max_bytes:
             fitted = dataclasses.replace(fitted, outline=None)
         if measure(fitted.to_json()) > max_bytes:
             fitted = dataclasses.replace(fitted, next_calls=self.next_calls[:1])
         if measure(fitted.to_json()) > max_bytes:
             fitted = dataclasses.replace(fitted, next_calls=(), items_path=None)
-        if source is not None:
-            remaining = max(0, max_bytes - measure(fitted.to_json()))
-            if is_ascii or is_repeated:
-                text = _cut_preview(source, remaining, measure)
-            else:
-                # The preview is escaped once more than the descriptor that contains it.
-                text = source.cut(max_escaped_bytes=remaining, escape_levels=1 + escape_levels)
-        return dataclasses.replace(fitted, preview=text)
+        if source is None:
+            return dataclasses.replace(fitted, preview=None)
+        remaining = max(0, max_bytes - measure(fitted.to_json()))
+        if is_ascii or is_repeated:
+            text, count = _cut_preview(source, remaining, measure)
+        else:
+            # The preview is escaped once more than the descriptor that contains it.
+            text, count = source.cut(max_escaped_bytes=remaining, escape_levels=1 + escape_levels)
+        return dataclasses.replace(fitted, preview=text, preview_items=count)
+
+
+_SENT_ORDER = (
+    *("output_handle", "mime_type", "size_bytes", "item_count", "preview_items", "preview", "expires_at", "fetch_with"),
+    *("items_path", "outline", "line_count", "decoded_from", "note", "next_calls"),
+)
 
 
 def _sent_size(data: bytes, escape_levels: int, *, is_ascii: bool, is_repeated: bool) -> int:
@@ -247,9 +260,11 @@ def _sent_size(data: bytes, escape_levels: int, *, is_ascii: bool, is_repeated: 
     return size + escaped_size(data, 0, is_ascii=is_ascii) if is_repeated else size
 
 
-def _cut_preview(source: PreviewSource, max_bytes: int, measure: Callable[[bytes], int]) -> str | None:
+def _cut_preview(
+    source: PreviewSource, max_bytes: int, measure: Callable[[bytes], int]
+) -> tuple[str | None, int | None]:
     def measure_preview(length: int) -> int:
-        return measure(orjson.dumps(source.cut(length))[1:-1])
+        return measure(orjson.dumps(source.cut(length)[0])[1:-1])
 
     return source.cut(bisect.bisect_right(range(1, MAX_PREVIEW_BYTES + 1), max_bytes, key=measure_preview))
 

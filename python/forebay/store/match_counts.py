@@ -4,7 +4,8 @@ import hashlib
 from typing import Literal, NamedTuple
 
 from forebay._core import ItemIndex, LiteralCounter, count_matches
-from forebay.store.reader import Catalog, PayloadReader
+from forebay.store.catalog import Catalog
+from forebay.store.reader import PayloadReader
 
 __all__ = ["MAX_STREAMED_BYTES", "Total", "count_payload"]
 

@@ -42,14 +42,17 @@ class PreviewSource:
 
     def cut(
         self, max_bytes: int = MAX_PREVIEW_BYTES, *, max_escaped_bytes: int | None = None, escape_levels: int = 1
-    ) -> str | None:
-        """Return a preview within the budgets; see `forebay.preview`."""
+    ) -> tuple[str | None, int | None]:
+        """Return a preview within the budgets, and the number of whole items in it; see `forebay.preview`.
+
+        There is no number if the payload has no items, or the preview is all of it.
+        """
         text = preview(
             self.data, max_bytes, max_escaped_bytes=max_escaped_bytes, escape_levels=escape_levels, whole=self.whole
         )
         is_shown_whole = self.is_whole and text is not None and len(text.encode()) == len(self.data)
         if not self.has_items or is_shown_whole:
-            return text
+            return text, None
         return preview_items(
             self.data,
             self.items_start,

@@ -153,7 +153,8 @@ class Recount:
         used_bytes, position = counted or Count(0, total.position)
         if position > self._start.position:
             listed = min(used_bytes, listed + total.position - self._start.position)
-        if listed != used_bytes:
+        # A counter without a value was not written yet when its process was killed.
+        if counted is None or listed != used_bytes:
             counters.set(name, Count(listed, position))
 
 

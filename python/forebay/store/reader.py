@@ -1,4 +1,4 @@
-"""Opening stored payloads by handle, and reading them: only the frames that are needed, or all of them."""
+"""Reading a stored payload, or a value inside it: only the frames that are needed, or all of them."""
 
 import dataclasses
 import functools
@@ -6,31 +6,26 @@ import io
 import mmap
 import re
 import tempfile
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Protocol, Self, TypeVar, cast
+from collections.abc import Callable, Iterator
+from typing import Protocol, Self, cast
 
 from typing_extensions import Buffer
 
 from forebay._core import ItemIndex, Survey, index_items, index_lines, locate, read_items
-from forebay.arguments import short_repr
-from forebay.errors import HandleCorrupt, HandleNotFound, PathNotFound
-from forebay.store.backends import Backend, Blob
+from forebay.arguments import check_pointer, short_repr
+from forebay.errors import InvalidFormat, PathNotFound
+from forebay.store.backends import Blob
 from forebay.store.backends.filesystem import translate_os_errors
-from forebay.store.cache import LRUCache
-from forebay.store.frames import Footer, read_footer
-from forebay.store.handles import OPERATOR, Principal, is_handle, is_sidecar_handle
+from forebay.store.frames import Footer
 from forebay.store.payload import skip_bom
-from forebay.store.threads import fork_safe_lock
 
 __all__ = [
-    "Catalog",
-    "ItemsView",
     "PayloadFile",
     "PayloadReader",
     "ValueView",
     "View",
-    "make_not_found_error",
     "read_value",
+    "select_view",
 ]
 
 _MAX_IN_MEMORY_BYTES = 16 << 20
@@ -40,11 +35,6 @@ _SCAN_BYTES = 1 << 20
 """Bytes read at a time while scanning a value."""
 
 _UNLIMITED = 1 << 62
-_MAX_CACHED_FOOTERS = 256
-_MAX_CACHED_PAYLOAD_BYTES = 256 << 20
-_MAX_REMEMBERED = 1024
-
-_T = TypeVar("_T")
 
 _ITEM_NUMBER_PATTERN = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
 """Matches an item number at the start of a path that is relative to the items."""
@@ -264,6 +254,25 @@ class PayloadReader:
         self.close()
 
 
+def select_view(
+    reader: PayloadReader, path: str | None, read_payload: Callable[[], Buffer], *, is_map: bool = False
+) -> View:
+    """Return a view of the value at a path, or of the whole payload. For `read_payload` see `read_value`.
+
+    With `is_map`, an object at the path has items in any case: its entries.
+    """
+    if path is not None:
+        check_pointer("path", path)
+    # Without a path the view is the whole payload, with its item index, even if the items are nested.
+    if path is None or (path == "" and reader.has_paths and not (is_map and reader.items is None)):
+        return reader
+    if reader.items is not None and reader.items.kind in ("array", "map") and path == reader.items.path:
+        return ItemsView(reader, reader.items)
+    if not reader.has_paths:
+        raise InvalidFormat("a path leads into JSON, and this payload is not; leave the path out")
+    return ValueView(read_value(reader, path, read_payload), is_map=is_map)
+
+
 def read_value(reader: PayloadReader, path: str, read_payload: Callable[[], Buffer]) -> memoryview:
     """Return the value at a JSON Pointer.
 
@@ -363,94 +372,3 @@ class PayloadFile(io.RawIOBase):
         if not self.closed:
             self._reader.close()
         super().close()
-
-
-class Catalog:
-    """Access to payloads by handle, with caches of recent footers, recently searched payloads and totals of searches.
-
-    Each cache entry has the version of its file, and is ignored once the file has another version.
-    """
-
-    def __init__(self, backend: Backend, clock: Callable[[], float]) -> None:
-        self._backend = backend
-        self._clock = clock
-        self._lock = fork_safe_lock()
-        self._footers: LRUCache[str, tuple[object, Footer]] = LRUCache(_MAX_CACHED_FOOTERS)
-        self._payloads: LRUCache[str, tuple[object, Buffer]] = LRUCache(_MAX_CACHED_PAYLOAD_BYTES, _get_payload_size)
-        self._remembered: LRUCache[Hashable, tuple[object, Any]] = LRUCache(_MAX_REMEMBERED)
-
-    def open(self, handle: str, principal: Principal) -> PayloadReader:
-        """Open a payload. Raises `HandleNotFound` if it does not exist, has expired or belongs to someone else."""
-        if not is_handle(handle) or is_sidecar_handle(handle):
-            raise make_not_found_error(handle)
-        try:
-            blob = self._backend.open(handle)
-        except KeyError:
-            raise make_not_found_error(handle) from None
-        try:
-            footer = self.read_footer(handle, blob)
-            is_owner = principal is OPERATOR or footer.meta["principal"] == principal
-            if not is_owner or footer.meta["expires_at"] <= self._clock():
-                raise make_not_found_error(handle)
-        except BaseException:
-            blob.close()
-            raise
-        return PayloadReader(blob, footer)
-
-    def read_footer(self, handle: str, blob: Blob) -> Footer:
-        """Return the footer of a stored object, from the cache if the object has not changed."""
-        with self._lock:
-            version, footer = self._footers.get(handle, (None, None))
-        if footer is not None and version == blob.version:
-            return footer
-        footer = read_footer(blob)
-        if footer.meta["handle"] != handle:
-            raise HandleCorrupt("the stored file is that of another handle; call the tool again")
-        with self._lock:
-            self._footers[handle] = (blob.version, footer)
-        return footer
-
-    def get_cached_payload(self, reader: PayloadReader) -> Buffer | None:
-        """Return a whole payload from the cache, or `None` if it is not there."""
-        with self._lock:
-            version, data = self._payloads.get(reader.footer.meta["handle"], (None, None))
-        return data if version == reader.version else None
-
-    def read_payload(self, reader: PayloadReader) -> Buffer:
-        """Return a whole payload and cache it: one search is often followed by another."""
-        data = self.get_cached_payload(reader)
-        if data is None:
-            data = reader.read_all()
-            with self._lock:
-                self._payloads[reader.footer.meta["handle"]] = (reader.version, data)
-        return data
-
-    def remember(self, reader: PayloadReader, key: Hashable, compute: Callable[[], _T]) -> _T:
-        """Return a small value that is computed from a payload, and remember it by the key."""
-        key = (reader.footer.meta["handle"], key)
-        with self._lock:
-            version, value = self._remembered.get(key, (None, None))
-        if version != reader.version:
-            value = compute()
-            with self._lock:
-                self._remembered[key] = (reader.version, value)
-        return cast("_T", value)
-
-    def forget(self, handle: str) -> None:
-        """Remove a handle from the caches."""
-        with self._lock:
-            self._footers.remove(handle)
-            self._payloads.remove(handle)
-
-
-def _get_payload_size(entry: tuple[object, Buffer]) -> int:
-    return memoryview(entry[1]).nbytes
-
-
-def make_not_found_error(handle: object) -> HandleNotFound:
-    # A model may send any value; only a short text is repeated in full.
-    text = repr(handle) if isinstance(handle, str) and len(handle) <= 40 else short_repr(handle)
-    return HandleNotFound(
-        f"nothing is stored under {text} here: it has expired, or it is a handle of another server; read it with that "
-        "server's tools, or call the tool again for a new handle"
-    )

@@ -23,10 +23,12 @@ from forebay._core import (
 from forebay._core import search as search_bytes
 from forebay.arguments import check_budget, check_fields, check_flag, check_integer, check_text, short_repr
 from forebay.errors import InvalidArgument, InvalidFormat, PathNotFound
+from forebay.store.catalog import Catalog
+from forebay.store.items import resolve_columns
 from forebay.store.match_counts import MAX_STREAMED_BYTES, Total, count_payload
-from forebay.store.pages import DEFAULT_MAX_BYTES, MAX_OFFSET, resolve_columns
+from forebay.store.pages import DEFAULT_MAX_BYTES, MAX_OFFSET
 from forebay.store.payload import escaped_size, is_mostly_items
-from forebay.store.reader import Catalog, PayloadReader
+from forebay.store.reader import PayloadReader
 
 __all__ = ["Mode", "SearchPage", "SearchRequest", "search_payload"]
 

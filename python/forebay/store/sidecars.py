@@ -10,10 +10,11 @@ from typing import Any, BinaryIO
 
 from forebay.errors import ForebayError, HandleCorrupt
 from forebay.store.backends import Backend
+from forebay.store.catalog import Catalog
 from forebay.store.frames import FRAME_BYTES, WriteProgress, build_footer, build_raw_frame
 from forebay.store.handles import get_sidecar_handle
 from forebay.store.quota import Quota
-from forebay.store.reader import Catalog, PayloadReader
+from forebay.store.reader import PayloadReader
 
 __all__ = ["Sidecars", "delete_sidecar"]
 

@@ -2,122 +2,41 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import io
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, BinaryIO, Self, cast
 
 from typing_extensions import Buffer
 
 from forebay import _core
 from forebay.arguments import check_integer, check_pointer, check_text
 from forebay.errors import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat
+from forebay.store.async_methods import make_async, put_in_thread
 from forebay.store.backends import Backend
 from forebay.store.call_counts import CallCounts
+from forebay.store.catalog import Catalog, StoredOutput, make_not_found_error
 from forebay.store.export import MAX_RESULT_BYTES, Export, export_payload, export_rows
-from forebay.store.handles import (
-    OPERATOR,
-    Descriptor,
-    Principal,
-    find_handles,
-    format_timestamp,
-    is_handle,
-    is_valid_name,
-)
+from forebay.store.handles import OPERATOR, Descriptor, Principal, find_handles, is_handle, is_valid_name
 from forebay.store.journal import Journal
 from forebay.store.options import Options
-from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest, build_page
+from forebay.store.page_builder import build_page
+from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest
 from forebay.store.payload import CHUNK_BYTES, Payload, outline_first_items, skip_bom
 from forebay.store.put import PayloadWriter, PutRequest
 from forebay.store.queries import DEFAULT_TIMEOUT_SECONDS, QueryPage, QueryRequest, load_engine
 from forebay.store.quota import Quota
-from forebay.store.reader import (
-    Catalog,
-    ItemsView,
-    PayloadFile,
-    PayloadReader,
-    ValueView,
-    View,
-    make_not_found_error,
-    read_value,
-)
+from forebay.store.reader import PayloadFile, PayloadReader, View, read_value, select_view
 from forebay.store.search import Mode, SearchPage, SearchRequest, search_payload
 from forebay.store.sidecars import Sidecars, delete_sidecar
 from forebay.store.sweep import Sweeper, SweepReport
-from forebay.store.threads import BlockingChunks, start_in_thread
 from forebay.store.where import MatchCache, encode_conditions
 
-__all__ = ["Store", "StoredOutput"]
+__all__ = ["Store"]
 
 _MAX_REFUSALS_PER_SECOND = 20
 """Maximum number of refused handles to record in the journal per second; more would push other events out of it."""
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def _make_async(
-    method: Callable[Concatenate["Store", _P], _T],
-) -> Callable[Concatenate["Store", _P], Coroutine[Any, Any, _T]]:
-    """Return an async version of a method: it runs the method, or its override in a subclass, in a thread."""
-
-    async def run_method(self: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        bound_method: Callable[_P, _T] = getattr(self, method.__name__)
-        return await asyncio.to_thread(bound_method, *args, **kwargs)
-
-    run_method.__name__, run_method.__doc__ = f"{method.__name__}_async", f"Run `{method.__name__}` in a thread."
-    return run_method
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredOutput:
-    """The metadata of a stored payload."""
-
-    output_handle: str
-    mime_type: str
-    nature: str
-    """Type of the payload: `json`, `ndjson`, `text` or `binary`."""
-    size_bytes: int
-    stored_bytes: int
-    """Size of the file on disk."""
-    item_count: int | None
-    items_path: str | None
-    line_count: int | None
-    outline: str | None
-    created_at: str
-    expires_at: str
-    source_tool: str | None
-    principal: str | None
-    decoded_from: str | None = None
-    """What the text of the payload was decoded from, such as `gzip`."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_reader(cls, reader: PayloadReader) -> Self:
-        """Return the metadata of an open payload."""
-        meta, lines = reader.footer.meta, reader.lines
-        return cls(
-            output_handle=meta["handle"],
-            mime_type=meta["mime_type"],
-            nature=meta["nature"],
-            size_bytes=meta["size_bytes"],
-            stored_bytes=reader.stored_bytes,
-            item_count=meta["item_count"],
-            items_path=meta["items_path"],
-            line_count=None if lines is None else len(lines),
-            outline=meta["outline"],
-            created_at=format_timestamp(meta["created_at"]),
-            expires_at=format_timestamp(meta["expires_at"]),
-            source_tool=meta["source_tool"],
-            principal=meta["principal"],
-            decoded_from=reader.decoded_from,
-        )
 
 
 class Store:
@@ -184,20 +103,12 @@ class Store:
         handle_length: int | None = None,
     ) -> Descriptor:
         """Run `put` in a thread. Also takes an async iterable of chunks. A cancelled call leaves nothing stored."""
-        # Check `progress` here, because `put` gets `report_progress` instead.
+        # Check `progress` here, because `put` gets another function.
         PutRequest(progress=progress).check()
-        is_cancelled = False
-        chunks = BlockingChunks(payload) if isinstance(payload, AsyncIterable) else None
 
-        def report_progress(stored_bytes: int) -> None:
-            if is_cancelled:
-                raise CancelledError
-            if progress is not None:
-                progress(stored_bytes)
-
-        def put() -> Descriptor:
+        def put(chunks: Payload, report_progress: Callable[[int], None]) -> Descriptor:
             return self.put(
-                payload if chunks is None else chunks,
+                chunks,
                 mime_type=mime_type,
                 source_tool=source_tool,
                 principal=principal,
@@ -206,23 +117,12 @@ class Store:
                 handle_length=handle_length,
             )
 
-        def delete_stored(future: "Future[Descriptor]") -> None:
-            if not future.cancelled() and future.exception() is None:
-                # It may be gone already: expired, or evicted.
-                with contextlib.suppress(HandleNotFound):
-                    self.delete(future.result().output_handle, principal=principal)
+        def delete(descriptor: Descriptor) -> None:
+            # It may be gone already: expired, or evicted.
+            with contextlib.suppress(HandleNotFound):
+                self.delete(descriptor.output_handle, principal=principal)
 
-        # Not in a pool: `put` waits for chunks, which may be produced by threads of the same pool.
-        future = start_in_thread(put)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            # The thread continues: stop it at the next chunk, or delete the payload that it has stored.
-            is_cancelled = True
-            if chunks is not None:
-                chunks.cancel()
-            future.add_done_callback(delete_stored)
-            raise
+        return await put_in_thread(payload, put, delete, progress)
 
     def fetch(
         self,
@@ -279,7 +179,7 @@ class Store:
         """Read a page like `fetch`, with the parameters in one object."""
         with self._open_reader(handle, principal) as reader:
             is_map = request.format == "items" or bool(request.where)
-            view = self._select_view(reader, request.path, is_map=is_map)
+            view = select_view(reader, request.path, lambda: self._catalog.read_payload(reader), is_map=is_map)
             find_matches = functools.partial(self._match_cache.find, reader, request.path)
             page = build_page(view, handle, request, find_matches)
         content = page.content if isinstance(page.content, bytes) else page.content.encode()
@@ -316,23 +216,6 @@ class Store:
             **details,
             returned_bytes=returned_bytes,
         )
-
-    def _select_view(self, reader: PayloadReader, path: str | None, *, is_map: bool = False) -> View:
-        """Return a view of the value at a path, or of the whole payload.
-
-        With `is_map`, an object at the path has items in any case: its entries.
-        """
-        if path is not None:
-            check_pointer("path", path)
-        # Without a path the view is the whole payload, with its item index, even if the items are nested.
-        if path is None or (path == "" and reader.has_paths and not (is_map and reader.items is None)):
-            return reader
-        if reader.items is not None and reader.items.kind in ("array", "map") and path == reader.items.path:
-            return ItemsView(reader, reader.items)
-        if not reader.has_paths:
-            raise InvalidFormat("a path leads into JSON, and this payload is not; leave the path out")
-        value = read_value(reader, path, lambda: self._catalog.read_payload(reader))
-        return ValueView(value, is_map=is_map)
 
     def search(
         self,
@@ -455,7 +338,7 @@ class Store:
     def open_view(self, handle: str, path: str | None = None, *, principal: Principal = None) -> Iterator[View]:
         """Open a payload, or the value at a path, to read ranges of it. The journal does not record the reads."""
         with self._open_reader(handle, principal) as reader:
-            yield self._select_view(reader, path)
+            yield select_view(reader, path, lambda: self._catalog.read_payload(reader))
 
     @contextlib.contextmanager
     def open_export(
@@ -525,15 +408,15 @@ class Store:
         """Run `list` in a thread and return all payloads at once."""
         return await asyncio.to_thread(lambda: [*self.list(principal=principal)])
 
-    open_async = _make_async(open)  # noqa: A003
-    fetch_async = _make_async(fetch)
-    search_async = _make_async(search)
-    query_async = _make_async(query)
-    outline_async = _make_async(outline)
-    get_async = _make_async(get)
-    stat_async = _make_async(stat)
-    delete_async = _make_async(delete)
-    sweep_async = _make_async(sweep)
+    open_async = make_async(open)  # noqa: A003
+    fetch_async = make_async(fetch)
+    search_async = make_async(search)
+    query_async = make_async(query)
+    outline_async = make_async(outline)
+    get_async = make_async(get)
+    stat_async = make_async(stat)
+    delete_async = make_async(delete)
+    sweep_async = make_async(sweep)
 
     def close(self) -> None:
         """Stop the background threads. Payloads stay until they expire."""

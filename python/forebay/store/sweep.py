@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from forebay.errors import ForebayError, HandleCorrupt
 from forebay.store.allowance import Allowance
 from forebay.store.backends import Backend
+from forebay.store.catalog import Catalog
 from forebay.store.entries import Entry, EntryTable
 from forebay.store.eviction import Candidate, EvictionOrder
 from forebay.store.handles import is_sidecar_handle
 from forebay.store.journal import Journal
 from forebay.store.options import Options
 from forebay.store.quota import Quota
-from forebay.store.reader import Catalog
 from forebay.store.sidecars import delete_sidecar
 from forebay.store.threads import fork_safe_lock
 

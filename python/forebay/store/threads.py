@@ -5,17 +5,13 @@ import contextvars
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterable, Callable, Iterator
-from concurrent.futures import CancelledError, Future
-from typing import Final, Self, TypeVar
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
-from typing_extensions import Buffer
-
-__all__ = ["BlockingChunks", "fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread"]
+__all__ = ["fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread"]
 
 _T = TypeVar("_T")
-
-_END_OF_CHUNKS: Final = object()
 
 
 async def run_in_pool(function: Callable[[], _T]) -> _T:
@@ -58,40 +54,6 @@ def _replace_stop_iteration(function: Callable[[], _T]) -> _T:
     except StopIteration as error:
         # asyncio futures refuse a StopIteration, and the caller would wait forever.
         raise RuntimeError(f"StopIteration was raised: {error}") from error
-
-
-class BlockingChunks(Iterator[Buffer]):
-    """Blocking iterator, used in a thread, over the chunks that an async iterable produces in the event loop."""
-
-    def __init__(self, chunks: AsyncIterable[Buffer]) -> None:
-        self._chunks = aiter(chunks)
-        self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._pending: Future[object] | None = None
-        self._is_cancelled = False
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Buffer:
-        with self._lock:
-            if self._is_cancelled:
-                raise CancelledError
-            self._pending = asyncio.run_coroutine_threadsafe(self._next_chunk(), self._loop)
-        chunk = self._pending.result()
-        if chunk is _END_OF_CHUNKS:
-            raise StopIteration
-        return chunk  # type: ignore[return-value]
-
-    async def _next_chunk(self) -> object:
-        return await anext(self._chunks, _END_OF_CHUNKS)
-
-    def cancel(self) -> None:
-        """Raise `CancelledError` in the iterating thread, even while it waits for a chunk."""
-        with self._lock:
-            self._is_cancelled = True
-            if self._pending is not None:
-                self._pending.cancel()
 
 
 _locks: "weakref.WeakSet[threading.RLock]" = weakref.WeakSet()

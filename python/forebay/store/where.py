@@ -5,30 +5,23 @@ import itertools
 import json
 from array import array
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from forebay._core import Filter, ItemIndex
 from forebay.arguments import check_text, short_repr
-from forebay.errors import InvalidArgument
+from forebay.errors import InvalidArgument, InvalidJSON
 from forebay.store.cache import LRUCache
+from forebay.store.items import Batch, find_fields, resolve_columns
 from forebay.store.reader import PayloadReader, View
 from forebay.store.scan import map_chunks, read_chunk
 from forebay.store.threads import fork_safe_lock
 
-__all__ = ["Batch", "MatchCache", "Matches", "encode_conditions"]
+__all__ = ["MatchCache", "Matches", "encode_conditions", "explain_matches"]
 
 _MAX_CACHED_BYTES = 4 << 20
 """Maximum size of the counts that are cached. Those of 100 MB take 13 KB."""
 
-
-class Batch(NamedTuple):
-    """Some items of a payload."""
-
-    content: bytes
-    """A JSON array of the items."""
-    numbers: list[int] | range
-    scanned_bytes: int
-    """Size of the part of the payload that was read."""
+_MAX_EXPLAINED_FIELDS = 8
+"""Maximum number of fields in conditions that are looked up in the items, to report those that no item has."""
 
 
 class Matches:
@@ -86,6 +79,31 @@ class MatchCache:
                 with self._lock:
                     self._entries[key] = (reader.version, totals)
         return Matches(view, index, item_filter, totals)
+
+
+def explain_matches(view: View, index: ItemIndex, matches: Matches) -> tuple[list[str], str]:
+    """Return what may be wrong with the conditions, and the shape of an item.
+
+    That is each field that no item has, or else that nothing matches. The first items are scanned for each field.
+    """
+    # An item that matches has the required fields.
+    names = dict.fromkeys(name for name, is_required in matches.fields if not (is_required and matches.total))
+    example, reasons = "", []
+    for name in [*names][:_MAX_EXPLAINED_FIELDS]:
+        try:
+            count, example = find_fields(view, index, resolve_columns(index, [name]))
+        except InvalidJSON:
+            # Arrays in the items are nested too deeply to look for fields.
+            continue
+        if count:
+            scope = "no item has" if count == len(index) else f"none of the first {count} items has"
+            reasons.append(f"{scope} the field {short_repr(name)}")
+    if not reasons and not matches.total:
+        reasons.append(
+            "no item matches" + ("" if index.columns else "; numbers and text never compare with each other")
+        )
+        example = example or find_fields(view, index, ["_"])[1]
+    return reasons, example
 
 
 def encode_conditions(where: object) -> str:

@@ -17,7 +17,7 @@ const MIN_TRUNCATED_BYTES: usize = 13;
 /// Objects around the items. Main collections are at most four deep.
 const MAX_DEPTH: usize = 64;
 
-/// Returns a preview of a document. `items_start` is the offset of the array or object that holds the items;
+/// Returns a preview of a document, and the number of whole items in it. `items_start` is the offset of the array or object that holds the items;
 /// it is `None` for NDJSON, whose items are its lines.
 ///
 /// The preview is JSON (or NDJSON) with as many whole items from the first on as fit. If not even the first
@@ -38,19 +38,20 @@ pub fn preview_items(
     max_bytes: u64,
     max_escaped_bytes: Option<u64>,
     escaping: Escaping,
-) -> Result<String> {
+) -> Result<(String, u64)> {
     if escaping == Escaping::Never {
         return Err(Error::argument("escape_levels must be 1 or 2, not 0"));
     }
     let limit = |max: u64| usize::try_from(max).unwrap_or(usize::MAX);
     let budget =
         Budget { bytes: limit(max_bytes), escaped: max_escaped_bytes.map_or(usize::MAX, limit), escaping };
-    let shown = match items_start {
+    let (shown, count) = match items_start {
         None => show_lines(document, budget)?,
         Some(start) => show_document(document, limit(start), budget)?,
     };
-    String::from_utf8(shown)
-        .map_err(|error| Error::json(error.utf8_error().valid_up_to() as u64, "not UTF-8"))
+    let text = String::from_utf8(shown)
+        .map_err(|error| Error::json(error.utf8_error().valid_up_to() as u64, "not UTF-8"))?;
+    Ok((text, count))
 }
 
 /// Bytes that are left, before and after escaping.
@@ -86,18 +87,18 @@ impl Budget {
     }
 }
 
-fn show_lines(document: &[u8], budget: Budget) -> Result<Vec<u8>> {
+fn show_lines(document: &[u8], budget: Budget) -> Result<(Vec<u8>, u64)> {
     let mut items = lines(document).map(|line| Ok(Some((None, line))));
     show_items(document, || items.next().unwrap_or(Ok(None)), b'\n', budget)
 }
 
-fn show_document(document: &[u8], items_start: usize, mut budget: Budget) -> Result<Vec<u8>> {
+fn show_document(document: &[u8], items_start: usize, mut budget: Budget) -> Result<(Vec<u8>, u64)> {
     let surroundings = Surroundings::read(document, items_start)?;
     let (open, close) = if surroundings.is_map { (b'{', b'}') } else { (b'[', b']') };
     let path: Vec<u8> = surroundings.levels.iter().flat_map(|level| quoted(document, &level.key)).collect();
     let frame = [path, b"{}".repeat(surroundings.levels.len()), vec![open, close]].concat();
     if !budget.take(&frame) {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), 0));
     }
     let beside = surroundings.show(document, &mut budget)?;
 
@@ -116,7 +117,7 @@ fn show_document(document: &[u8], items_start: usize, mut budget: Budget) -> Res
         is_first = false;
         reader.take_value().map(|value| Some((key, value)))
     };
-    let items = show_items(document, next, b',', budget)?;
+    let (items, count) = show_items(document, next, b',', budget)?;
 
     let mut out = Vec::new();
     for (level, beside) in surroundings.levels.iter().zip(&beside) {
@@ -131,17 +132,17 @@ fn show_document(document: &[u8], items_start: usize, mut budget: Budget) -> Res
         out.extend(&beside.after);
         out.push(b'}');
     }
-    Ok(out)
+    Ok((out, count))
 }
 
-/// Returns the items that fit, joined by `separator`. `next` returns the key, if the items have keys, and the value.
+/// Returns the items that fit, joined by `separator`, and how many are whole. `next` returns the key, if the items have keys, and the value.
 fn show_items(
     document: &[u8],
     mut next: impl FnMut() -> Result<Option<(Option<Range<usize>>, Range<usize>)>>,
     separator: u8,
     mut budget: Budget,
-) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
+) -> Result<(Vec<u8>, u64)> {
+    let (mut out, mut count) = (Vec::new(), 0);
     while let Some((key, value)) = next()? {
         let mut text = if out.is_empty() { Vec::new() } else { vec![separator] };
         text.extend(key.map(|key| quoted(document, &key)).unwrap_or_default());
@@ -150,14 +151,15 @@ fn show_items(
         push_value(value, &mut text);
         if budget.take(&text) {
             out.extend(text);
+            count += 1;
         } else if out.is_empty() {
             text.truncate(start);
-            return show_truncated(text, value, budget);
+            return show_truncated(text, value, budget).map(|shown| (shown, 0));
         } else {
             break;
         }
     }
-    Ok(out)
+    Ok((out, count))
 }
 
 /// Returns a value truncated to the budget, after its key; empty if nothing fits.
@@ -314,7 +316,7 @@ mod tests {
 
     fn show(document: &str, max_bytes: usize) -> String {
         let start = index_items(document.as_bytes(), None, true).unwrap().start();
-        preview_items(document.as_bytes(), Some(start), max_bytes as u64, None, Escaping::Once).unwrap()
+        preview_items(document.as_bytes(), Some(start), max_bytes as u64, None, Escaping::Once).unwrap().0
     }
 
     #[test]
@@ -346,8 +348,9 @@ mod tests {
     #[test]
     fn entries_of_an_object_and_lines_are_items() {
         let map = br#"{"n": 2, "plugins": {"git": {"a": 1}, "x": {"a": 2}}}"#;
-        let show =
-            |document: &[u8], start, max| preview_items(document, start, max, None, Escaping::Once).unwrap();
+        let show = |document: &[u8], start, max| {
+            preview_items(document, start, max, None, Escaping::Once).unwrap().0
+        };
         assert_eq!(show(map, Some(20), 500), r#"{"n":2,"plugins":{"git":{"a": 1},"x":{"a": 2}}}"#);
         assert_eq!(show(map, Some(20), 46), r#"{"n":2,"plugins":{"git":{"a": 1}}}"#);
         let lines = b"{\"id\": 1}\r\n\n {\"id\": 2}\n{\"id\":";
@@ -422,7 +425,7 @@ mod tests {
                 let escaping = Escaping::from_levels(levels).unwrap();
                 let largest = escaped_len(&document, levels) + 200;
                 for max in (0..400).chain([largest, 2 * largest]) {
-                    let shown = preview_items(
+                    let (shown, count) = preview_items(
                         document.as_bytes(), Some(head.len() as u64), u64::MAX, Some(max as u64), escaping,
                     ).unwrap();
                     prop_assert!(escaped_len(&shown, levels) <= max, "{}", shown);
@@ -438,6 +441,8 @@ mod tests {
                     // A lone item may be truncated. Serde keeps the entries of an object sorted, as they are here.
                     let is_whole = found.iter().zip(&items).all(|(found, item)| *found == item);
                     prop_assert!(is_whole || found.len() == 1, "{}", shown);
+                    let is_truncated = count == 0 && found.len() == 1;
+                    prop_assert!(is_truncated || (is_whole && count == found.len() as u64), "{} {}", count, shown);
                     prop_assert!(max < largest || (is_whole && found.len() == items.len()), "{}", shown);
                     for (key, expected) in before.iter().chain(&after) {
                         let is_scalar = !expected.is_object() && !expected.is_array();
@@ -458,7 +463,7 @@ mod tests {
             ], 0..60),
             start in prop::option::of(0..70_u64),
         ) {
-            if let Ok(text) = preview_items(&data, start, 40, Some(40), Escaping::Twice) {
+            if let Ok((text, _)) = preview_items(&data, start, 40, Some(40), Escaping::Twice) {
                 prop_assert!(text.len() <= 40);
             }
         }

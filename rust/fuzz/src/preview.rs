@@ -36,13 +36,14 @@ fn compare_items(data: &[u8], max_bytes: u64, max_escaped: Option<u64>, twice: b
     let Ok(index) = index_items(data, Some(""), true) else { return };
     let Ok(Value::Array(items)) = serde_json::from_slice::<Value>(data) else { return };
     let escaping = if twice { Escaping::Twice } else { Escaping::Once };
-    let shown =
+    let (shown, count) =
         preview_items(data, Some(index.start()), max_bytes, max_escaped, escaping).expect("valid JSON");
     assert!(shown.len() as u64 <= max_bytes);
     assert!(max_escaped.is_none_or(|max| escaped_len(&shown, twice) <= max));
     if !shown.is_empty() {
         let found: Vec<Value> = serde_json::from_str(&shown).expect("an array");
         assert!(found.len() == 1 || items.starts_with(&found), "{shown}");
+        assert!(count == found.len() as u64 || (count, found.len()) == (0, 1), "{count} of {shown}");
     }
 }
 

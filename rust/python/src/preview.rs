@@ -44,7 +44,7 @@ pub fn preview<'py>(
     end.map(|end| PyString::from_bytes(py, &data.as_slice(py)[..end])).transpose()
 }
 
-/// Return a preview of a document with items: as many whole items from the first on as fit.
+/// Return a preview of a document with items, as many whole items from the first on as fit, and their number.
 ///
 /// The items are those of the array or object at byte `items_start`, or the lines of NDJSON if that is `None`.
 /// An item that alone does not fit is truncated. The values beside the items stay, as far as they take half of
@@ -58,7 +58,7 @@ pub fn preview_items(
     #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
     #[pyo3(from_py_with = optional_int::max_escaped_bytes)] max_escaped_bytes: Option<i64>,
     #[pyo3(from_py_with = int::escape_levels)] escape_levels: i64,
-) -> PyResult<String> {
+) -> PyResult<(String, u64)> {
     let show = |data: &[u8]| {
         let items_start = items_start.map(|start| to_u64("items_start", start)).transpose()?;
         let max_escaped = max_escaped_bytes.map(|max| to_u64("max_escaped_bytes", max)).transpose()?;

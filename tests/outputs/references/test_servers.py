@@ -149,7 +149,7 @@ def test_listed_schemas_accept_references(sdk: str, era: str, root: Path, server
     assert properties["content"]["type"] == properties["note"]["type"] == ["string", "object"]
     assert after["take_rows"]["inputSchema"]["properties"]["rows"]["type"] == ["array", "object"]
     assert after["make_rows"] == before["make_rows"]
-    assert '{"$file": "path"}' in after["output_fetch"]["description"]
+    assert '{"$file":path}' in after["output_fetch"]["description"]
     assert "$file" not in json.dumps(before)
 
 

@@ -1,0 +1,114 @@
+"""Items of a view: read as many as fit, whole ones in batches, and the fields that they have."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from forebay._core import ItemIndex, ItemPage, has_fields, outline, read_items
+from forebay.arguments import short_repr
+from forebay.errors import CorruptIndex, InvalidArgument, InvalidJSON, PathNotFound
+from forebay.store.reader import View
+from forebay.store.rest import encode_token
+
+__all__ = [
+    "INDEX_BLOCK_BYTES",
+    "MAX_SCAN_BYTES",
+    "Batch",
+    "check_fields_exist",
+    "find_fields",
+    "iter_whole_items",
+    "read_fitting_items",
+    "resolve_columns",
+]
+
+INDEX_BLOCK_BYTES = 64 * 1024
+"""Maximum bytes from an index entry to an item or line that is found by scanning from that entry."""
+
+MAX_SCAN_BYTES = 16 << 20
+"""Maximum payload bytes to read for a page with `fields` or `where`, even if the page could hold more items."""
+
+_READ_AHEAD_BYTES = 1 << 20
+"""Bytes of items to read at a time when only some of their fields are returned."""
+
+_UNLIMITED = 1 << 62
+
+
+class Batch(NamedTuple):
+    """Some items of a payload."""
+
+    content: bytes
+    """A JSON array of the items."""
+    numbers: list[int] | range
+    scanned_bytes: int
+    """Size of the part of the payload that was read."""
+
+
+def read_fitting_items(view: View, index: ItemIndex, offset: int, limit: int, budget: int) -> ItemPage:
+    """Read items that fit into a budget, without reading more of the payload than they may take."""
+    span = index.span(offset, limit)
+    end = min(span.end, span.start + INDEX_BLOCK_BYTES + budget + 1)
+    data = view.read(span.start - view.origin, end - view.origin)
+    try:
+        page = read_items(data, index, offset, limit, budget, base=span.start)
+        if not page.truncated or end == span.end:
+            return page
+    except (CorruptIndex, InvalidJSON, InvalidArgument):
+        # The error may only mean that the last item was not read to its end. It is real if all bytes were read.
+        if end == span.end:
+            raise
+    # The first item is larger than the budget. It will be cut to an overview, which needs the whole item.
+    span = index.span(offset, 1)
+    data = view.read(span.start - view.origin, span.end - view.origin)
+    return read_items(data, index, offset, 1, budget, base=span.start)
+
+
+def iter_whole_items(view: View, index: ItemIndex, offset: int, limit: int) -> Iterator[Batch]:
+    """Read whole items from an offset on, about 1 MiB at a time."""
+    number, end = offset, min(offset + limit, len(index))
+    while number < end:
+        page = read_fitting_items(view, index, number, end - number, _READ_AHEAD_BYTES)
+        if page.truncated:
+            page = read_fitting_items(view, index, number, 1, _UNLIMITED)
+        yield Batch(page.content, range(number, number + page.returned), page.end - page.start)
+        number += page.returned
+
+
+def resolve_columns(index: ItemIndex, fields: Sequence[str]) -> Sequence[str]:
+    """Return fields with JSON Pointers for the names of columns, because a dot in such a name is not a path."""
+    columns = frozenset(index.columns or ())
+    return [f"/{encode_token(name)}" if name in columns else name for name in fields]
+
+
+def find_fields(view: View, index: ItemIndex, fields: Sequence[str]) -> tuple[int, str]:
+    """Return how many of the first items have none of the fields, and the shape of an item.
+
+    The number is 0 if any of the items that are scanned has one of the fields.
+    """
+    count, scanned, example = 0, 0, ""
+    for batch in iter_whole_items(view, index, 0, len(index)):
+        returned = len(batch.numbers)
+        example = example or outline(batch.content, 256).removesuffix(f" ×{returned}")
+        if has_fields(batch.content, fields):
+            return 0, example
+        count += returned
+        scanned += batch.scanned_bytes
+        if scanned >= MAX_SCAN_BYTES:
+            break
+    return count, example
+
+
+def check_fields_exist(view: View, index: ItemIndex, fields: Sequence[str], first_number: int) -> None:
+    """Raise `PathNotFound` if no item has any of the fields.
+
+    Only the first items are scanned, up to `MAX_SCAN_BYTES`. Nothing is raised for a page that starts after them.
+    """
+    if index.span(first_number, 1).start - index.start > 2 * MAX_SCAN_BYTES:
+        # The page starts after the last item that a scan could reach, so there is no need to scan.
+        return
+    count, example = find_fields(view, index, fields)
+    if first_number >= count:
+        return
+    hint = "" if count == len(index) else f"; or look further from offset={count}"
+    raise PathNotFound(
+        f"the first {count} items have none of the fields {short_repr(fields)}; "
+        f"name keys of an item, as in {example}{hint}"
+    )
