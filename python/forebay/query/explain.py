@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping
 
 from forebay.errors import QueryFailed
-from forebay.query.feed import quote_identifier, read_schema
+from forebay.query.feed import read_schema
 from forebay.query.process import QueryError
+from forebay.query.quoting import quote_identifier
 from forebay.query.sandbox import MAX_MEMORY_BYTES
 from forebay.store.queries import QueryRequest
 from forebay.store.reader import PayloadReader

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from forebay._core import Chunk, Feed
 from forebay.errors import InvalidFormat
 from forebay.query.names import names_in_sql
+from forebay.query.quoting import quote_identifier, quote_text
 from forebay.store.reader import View
 from forebay.store.scan import map_chunks
 
-__all__ = ["Column", "Table", "names_in_sql", "quote_identifier", "quote_text", "read_schema", "write_table"]
+__all__ = ["Column", "Table", "names_in_sql", "read_schema", "write_table"]
 
 _NO_COLUMN = "value"
 """Name of the only column if the items have none of the named fields: a table has at least one column."""
@@ -134,13 +135,3 @@ def _select_value(sql_type: str, key: str, read_type: str, *, has_cells: bool) -
         return f'"{key}"'
     # A cell is a text, and an empty one is no number.
     return f"nullif(\"{key}\", '')::{sql_type}" if has_cells else f'"{key}"::{sql_type}'
-
-
-def quote_identifier(name: str) -> str:
-    """Return a name as an identifier of SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_text(text: str) -> str:
-    """Return a text as a literal of SQL."""
-    return "'" + text.replace("'", "''") + "'"

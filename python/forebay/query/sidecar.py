@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forebay.errors import HandleCorrupt
-from forebay.query.feed import Column, Table, quote_identifier, quote_text
+from forebay.query.feed import Column, Table
 from forebay.query.process import find_duckdb
+from forebay.query.quoting import quote_identifier, quote_text
 from forebay.store.sidecars import Sidecars
 
 __all__ = ["keep_table", "pack_table", "read_table", "wait_for_tables"]
