@@ -12,24 +12,11 @@ from uuid import UUID
 
 from forebay._core import locate
 from forebay.errors import InvalidJSON
-from forebay.query.quoting import quote_identifier
+from forebay.query.types import NESTED_TYPES
 
-__all__ = ["Encoder", "encode_value", "find_cast", "make_encoder"]
+__all__ = ["Encoder", "encode_value", "make_encoder"]
 
 Encoder = Callable[[Any], str]
-
-_EXACT_TYPES = frozenset(
-    [
-        "null",
-        "boolean",
-        *("tinyint", "smallint", "integer", "bigint", "hugeint"),
-        *("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"),
-        *("decimal", "float", "double"),
-        *("varchar", "enum", "blob", "bit", "uuid"),
-        "time",
-    ]
-)
-"""Types whose values are the same in Python. It has no infinite dates, no months and no nanoseconds, for example."""
 
 _TIME_TYPES = frozenset(
     [
@@ -46,30 +33,6 @@ _TIME_TYPES = frozenset(
 
 _TIME_PATTERN = re.compile(r"(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d:\d\d)(\.\d+)?(?:([+-]\d\d)(:[\d:]+)?)?", re.ASCII)
 """Matches what DuckDB prints for a time that ISO 8601 has: not an infinite one, and none of another era."""
-
-
-def find_cast(column_type: Any) -> str | None:
-    """Return the type that a column must be cast to, so that Python gets its exact values; `None` for none."""
-    kind = column_type.id
-    if kind in _EXACT_TYPES:
-        return None
-    if kind == "variant":
-        return "JSON"
-    if kind not in ("list", "array", "struct", "tuple", "map", "union"):
-        return "VARCHAR"
-    children = [(name, child) for name, child in column_type.children if name != "size"]
-    if kind == "union":
-        # The first one is the number of the member.
-        del children[0]
-    casts = [find_cast(child) for _, child in children]
-    if not any(casts):
-        return None
-    types = [cast or str(child) for cast, (_, child) in zip(casts, children, strict=True)]
-    if kind in ("list", "array"):
-        return f"{types[0]}[{dict(column_type.children).get('size', '')}]"
-    if kind in ("struct", "union"):
-        types = [f"{quote_identifier(name)} {text}" for text, (name, _) in zip(types, children, strict=True)]
-    return f"{kind}({', '.join(types)})"
 
 
 def make_encoder(column_type: Any) -> Encoder:
@@ -93,7 +56,7 @@ def make_encoder(column_type: Any) -> Encoder:
     if kind == "map":
         key_type, value_type = (child for _, child in column_type.children)
         encode_key, encode_child = make_encoder(key_type), make_encoder(value_type)
-        if key_type.id in ("list", "array", "struct", "tuple", "map", "union"):
+        if key_type.id in NESTED_TYPES:
             # DuckDB returns the keys and the values of such a map as two lists.
             return _make_struct_encoder(
                 {"key": _make_list_encoder(encode_key), "value": _make_list_encoder(encode_child)}

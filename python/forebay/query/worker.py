@@ -17,7 +17,8 @@ import _duckdb
 
 from forebay.query import sandbox
 from forebay.query.quoting import quote_identifier, quote_text
-from forebay.query.rows import Encoder, find_cast, make_encoder
+from forebay.query.rows import Encoder, encode_value, make_encoder
+from forebay.query.types import find_cast, get_parquet_type
 
 __all__ = ["run"]
 
@@ -61,8 +62,11 @@ class _Refused(Exception):
 
 class _Column(NamedTuple):
     name: str
-    type: Any
-    """Type in DuckDB."""
+    type: str
+    """Type that is reported."""
+    cast: str | None
+    """Type to which the column is cast before its values are fetched."""
+    encode: Encoder
 
 
 def run() -> None:
@@ -97,7 +101,7 @@ class _Worker:
                     self._load(request["tables"], files)
                     self._send({})
                 elif "max_bytes" in request:
-                    self._query(request["sql"], request["max_bytes"])
+                    self._query(request["sql"], request["max_bytes"], as_text=request["as_text"])
                 else:
                     self._parse(request["sql"])
                     self._send({})
@@ -132,13 +136,13 @@ class _Worker:
             raise _Refused(f"a query is one SELECT, DESCRIBE or SUMMARIZE; this is {kinds}")
         return statements[0]
 
-    def _query(self, sql: str, max_bytes: int) -> None:
+    def _query(self, sql: str, max_bytes: int, *, as_text: bool) -> None:
         statement = self._parse(sql)
         with self._read_only():
-            columns = self._bind(statement, sql)
-            casts = [find_cast(column.type) for column in columns]
-            with _hide_wrapper() if any(casts) else contextlib.nullcontext():
-                self._connection.execute(_wrap(sql, columns, casts) if any(casts) else statement)
+            columns = self._bind(statement, sql, as_text=as_text)
+            is_cast = any(column.cast for column in columns)
+            with _hide_wrapper() if is_cast else contextlib.nullcontext():
+                self._connection.execute(_wrap(sql, columns) if is_cast else statement)
                 self._send_result(columns, max_bytes)
 
     @contextlib.contextmanager
@@ -150,7 +154,7 @@ class _Worker:
         finally:
             self._connection.execute("ROLLBACK")
 
-    def _bind(self, statement: Any, sql: str) -> list[_Column]:
+    def _bind(self, statement: Any, sql: str, *, as_text: bool) -> list[_Column]:
         """Return the columns of a statement, without running it."""
         try:
             described = self._connection.execute(f"DESCRIBE {sql}").fetchall()
@@ -161,10 +165,13 @@ class _Worker:
             self._connection.execute(statement)
             raise
         types = {text: self._connection.type(text) for text in {row[1] for row in described}}
-        return [_Column(name, types[text]) for name, text, *_ in described]
+        columns = [(name, text, types[text]) for name, text, *_ in described]
+        if as_text:
+            return [_Column(name, get_parquet_type(kind), "VARCHAR", encode_value) for name, _, kind in columns]
+        return [_Column(name, text, find_cast(kind), make_encoder(kind)) for name, text, kind in columns]
 
     def _send_result(self, columns: list[_Column], max_bytes: int) -> None:
-        encoders = [make_encoder(column.type) for column in columns]
+        encoders = [column.encode for column in columns]
         rows: list[str] = []
         remaining_bytes = max_bytes
         while batch := self._connection.fetchmany(_ROWS_PER_FETCH):
@@ -173,7 +180,7 @@ class _Worker:
                 remaining_bytes -= len(row.encode()) + 1
                 if remaining_bytes < 0:
                     if not rows:
-                        raise _Refused(_describe_large_row(columns, encoders, values, max_bytes))
+                        raise _Refused(_describe_large_row(columns, values, max_bytes))
                     self._send_rows(columns, rows, None)
                     self._send({"row_count": _count_rest(self._connection, len(rows) + len(batch) - index)})
                     return
@@ -181,7 +188,7 @@ class _Worker:
         self._send_rows(columns, rows, len(rows))
 
     def _send_rows(self, columns: list[_Column], rows: list[str], row_count: int | None) -> None:
-        described = [[column.name, str(column.type)] for column in columns]
+        described = [[column.name, column.type] for column in columns]
         self._send({"columns": described, "row_count": row_count}, "\n".join(rows).encode())
 
     def _send(self, header: dict[str, Any], body: bytes = b"") -> None:
@@ -214,10 +221,8 @@ def _count_rest(result: Any, count: int) -> int | None:
     return count
 
 
-def _describe_large_row(
-    columns: list[_Column], encoders: list[Encoder], values: tuple[Any, ...], max_bytes: int
-) -> str:
-    sizes = [len(encode(value).encode()) for encode, value in zip(encoders, values, strict=True)]
+def _describe_large_row(columns: list[_Column], values: tuple[Any, ...], max_bytes: int) -> str:
+    sizes = [len(column.encode(value).encode()) for column, value in zip(columns, values, strict=True)]
     name = _shorten(quote_identifier(columns[sizes.index(max(sizes))].name), 100)
     return (
         f"the first row alone has {sum(sizes)} bytes, {max(sizes)} of them in {name}, and an answer has at "
@@ -225,11 +230,11 @@ def _describe_large_row(
     )
 
 
-def _wrap(sql: str, columns: list[_Column], casts: list[str | None]) -> str:
+def _wrap(sql: str, columns: list[_Column]) -> str:
     """Return the statement that casts columns of another statement."""
     values = (
-        f"#{number}{f'::{cast}' if cast else ''} AS {quote_identifier(column.name)}"
-        for number, (column, cast) in enumerate(zip(columns, casts, strict=True), 1)
+        f"#{number}{f'::{column.cast}' if column.cast else ''} AS {quote_identifier(column.name)}"
+        for number, column in enumerate(columns, 1)
     )
     # As an argument the statement may end with a semicolon and comments.
     return f"SELECT {', '.join(values)} FROM query({quote_text(sql)})"  # noqa: S608 - it is quoted
