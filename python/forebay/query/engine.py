@@ -80,7 +80,7 @@ def run_query(
 
 
 def write_parquet(view: View, target: int) -> int:
-    """Write the items of a view to an open file as Parquet, with types from every value. Return their number."""
+    """Write the items of a view to a memory file as Parquet, with types from every value. Return their number."""
     if not is_installed():
         raise MissingExtra("Parquet needs duckdb: pip install 'forebay[sql]'")
     with _open_memory_file() as source:
@@ -90,7 +90,7 @@ def write_parquet(view: View, target: int) -> int:
 
 
 def write_rows(page: QueryPage, names: Sequence[str], target: int) -> None:
-    """Write the rows of a query that ran with `as_text` to an open file as Parquet, with the types of the query."""
+    """Write the rows of a query that ran with `as_text` to a memory file as Parquet, with the types of the query."""
     columns = [Column(name, column["type"]) for name, column in zip(names, page.columns, strict=True)]
     with _open_memory_file() as source:
         table = write_texts(columns, page.content, source)

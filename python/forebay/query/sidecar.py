@@ -169,7 +169,7 @@ def _run_job(job: _Job) -> None:
 
 
 def pack_table(table: Table, source: int, target: int) -> None:
-    """Write a table to a file as Parquet, in a process of its own."""
+    """Write a table to a file as Parquet, in a process of its own. Both are memory files, if the system has them."""
     values = ", ".join(
         f"{quote_identifier(column.name)}::{_get_stored_type(column.type)} AS {quote_identifier(column.name)}"
         for column in table.columns

@@ -36,8 +36,12 @@ _LENGTH_BYTES = 4
 
 _FILES_FOLDER = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
+_THREADS = 2
+
 _SETTINGS: dict[str, Any] = {
-    "threads": 2,
+    # More are started when none of them can open files any more.
+    "threads": 1,
+    "async_threads": 0,
     "memory_limit": "768MB",
     "temp_directory": "",
     "max_temp_directory_size": "0B",
@@ -81,6 +85,8 @@ def run() -> None:
     # Import now what the first result would import: later, no file can be opened.
     connection.execute("SELECT 1.5::DECIMAL(4, 1), TIME '01:02:03', uuid()").fetchall()
     sandbox.limit_memory()
+    sandbox.lock_paths()
+    connection.execute(f"SET threads = {_THREADS}")
     _Worker(channel, connection, has_filter=sandbox.lock_system_calls()).serve()
 
 
