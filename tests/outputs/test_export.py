@@ -19,6 +19,7 @@ from forebay import (
     HandleNotFound,
     InvalidArgument,
     InvalidFormat,
+    QueryFailed,
     Store,
 )
 from forebay.outputs.export import ExportRoots, export_output
@@ -175,6 +176,63 @@ def test_parquet_holds_selected_items(store: Store, roots: ExportRoots) -> None:
     cells = store.put("a,b\n1,x\n2,y\n", mime_type="text/csv").output_handle
     with pytest.raises(InvalidArgument, match="sql instead of where"):
         export_output(store, roots, cells, format="parquet", where={"a": 1})
+
+
+PARQUET_SQL = """
+    SELECT
+        DATE '2026-11-18' AS day, TIMESTAMP '2026-11-18 01:02:03.5' AS "at", TIMESTAMPTZ '2026-11-18 01:02:03+01' AS tz,
+        1.10::DECIMAL(18, 2) AS p, 9999999999999999999999999999999999999::HUGEINT AS huge, 'infinity'::DATE AS never,
+        ['a', NULL, 'it''s, [b]', ''] AS list, {'x "y"': 1.5::DECIMAL(4, 1), 'HUGEINT': [DATE '2026-01-01']} AS struct,
+        MAP {'k': 1::HUGEINT} AS map, true AS yes, 0.1::FLOAT AS float, '\\x00\\xFF'::BLOB AS bytes, NULL AS nothing,
+        'NaN'::DOUBLE AS nan, 'NULL' AS text, '{"a": [1.50, null]}'::JSON AS json, uuid() = uuid() AS same,
+        INTERVAL '-1 month' AS span, '01:02:03+05'::TIMETZ AS zone, 'b'::ENUM ('HUGEINT', 'b') AS kind,
+        1::UTINYINT AS tiny, 5::UNION(n INTEGER, s VARCHAR) AS either, row(1, 'x') AS pair, [1::HUGEINT] AS huges,
+        TIMESTAMP_NS '2026-11-18 01:02:03.123456789' AS ns, 1 AS "Day", 2 AS "day", id FROM items ORDER BY id
+"""
+
+# What Parquet has instead of types that it does not have.
+PARQUET_TYPES = {
+    "HUGEINT": "DECIMAL(38,0)",
+    "HUGEINT[]": "DECIMAL(38,0)[]",
+    "MAP(VARCHAR, HUGEINT)": "MAP(VARCHAR, DECIMAL(38,0))",
+    '"NULL"': "VARCHAR",
+    "INTERVAL": "VARCHAR",
+    "TIME WITH TIME ZONE": "VARCHAR",
+    "ENUM('HUGEINT', 'b')": "VARCHAR",
+    "UNION(n INTEGER, s VARCHAR)": "VARCHAR",
+    "TUPLE(INTEGER, VARCHAR)": "STRUCT(element1 INTEGER, element2 VARCHAR)",
+}
+
+
+def test_parquet_has_the_types_and_values_of_the_query(store: Store, roots: ExportRoots) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    handle = store.put([{"id": n} for n in range(3)]).output_handle
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("CREATE TABLE items AS SELECT range AS id FROM range(3)")
+    expected = connection.execute(f"DESCRIBE {PARQUET_SQL}").fetchall()
+    names = [*(row[0] for row in expected[:-3]), "Day_2", "day_3", "id"]
+    types = [PARQUET_TYPES.get(row[1], row[1]) for row in expected]
+    values = connection.execute(f"SELECT COLUMNS(*)::VARCHAR FROM ({PARQUET_SQL})").fetchall()
+    for sql, count in ((PARQUET_SQL, 3), (f"FROM ({PARQUET_SQL}) LIMIT 0;", 0)):
+        report = export_output(store, roots, handle, sql=sql, format="parquet")
+        assert report["rows"] == count
+        described = connection.execute("DESCRIBE FROM read_parquet(?)", [report["path"]]).fetchall()
+        assert [row[0] for row in described] == (names if count else [*names[:-3], "Day_1", "day_2", "id"])
+        assert [row[1] for row in described] == types
+        written = connection.execute("SELECT COLUMNS(*)::VARCHAR FROM read_parquet(?)", [report["path"]]).fetchall()
+        # A row has no names, and a struct has.
+        expected_rows = [[*row] for row in values[:count]]
+        for row in expected_rows:
+            row[[*names].index("pair")] = "{'element1': 1, 'element2': x}"
+        assert [list(row) for row in written] == expected_rows
+
+
+def test_a_number_that_parquet_cannot_hold_is_not_rounded(store: Store, roots: ExportRoots) -> None:
+    pytest.importorskip("duckdb")
+    handle = store.put(ROWS).output_handle
+    with pytest.raises(QueryFailed, match="as Parquet; use ndjson or csv"):
+        export_output(store, roots, handle, sql=f"SELECT {10**38}::HUGEINT", format="parquet")
 
 
 def test_the_default_name_is_new_each_time(store: Store, roots: ExportRoots, root: Path) -> None:

@@ -122,9 +122,10 @@ def test_a_forked_child_has_workers_of_its_own(store: Store, handle: str) -> Non
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     program = (
-        "import forebay, os, sys; from pathlib import Path; from forebay.query.process import POOL\n"
+        "import forebay, os, sys, time; from pathlib import Path; from forebay.query.process import POOL\n"
         "store = forebay.open_store(Path(sys.argv[1])); POOL.prestart()\n"
         "store.query(store.put([{'id': 1}]).output_handle, 'SELECT 1')\n"
+        "while POOL._spare is None: time.sleep(0.01)\n"
         "print(*[worker.pid for worker in [*POOL._idle, POOL._spare]], flush=True)\n"
         "os.kill(os.getpid(), 9)"
     )
@@ -162,20 +163,26 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_the_parent_trusts_nothing_of_a_worker(
-    store: Store, handle: str, lie: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def make_liar(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the next worker a program that sends what it likes."""
     program = f"""
 import os
 ready = b'{READY.decode()}'
 def send(header, body):
     lengths = len(header).to_bytes(4, 'big') + len(body).to_bytes(4, 'big')
     os.write(0, ready * 3 + lengths + header.encode() + body)
-{LIES[lie]}
+{lie}
 """
+    POOL.end_all()
     monkeypatch.setattr(process, "_BOOT_CODE", program)
     monkeypatch.setattr(process, "_START_SECONDS", 2.0)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_the_parent_trusts_nothing_of_a_worker(
+    store: Store, handle: str, lie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_liar(LIES[lie], monkeypatch)
     with contextlib.suppress(QueryFailed):
         answer = json.loads(store.query(handle, "SELECT 1", timeout=1.0).to_json())
         # What it says is shown only if it has the form of a result.
@@ -183,6 +190,19 @@ def send(header, body):
     monkeypatch.undo()
     POOL.end_all()
     assert store.query(handle, "SELECT max(id) FROM items").rows == [[99]]
+
+
+@pytest.mark.parametrize("kind", ["VARCHAR", "VARCHAR FROM read_text('/etc/hostname')"])
+def test_the_types_of_a_worker_are_types(store: Store, handle: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_liar(
+        f"""send('{{"columns": [["a", ' + {json.dumps(json.dumps(kind))} + ']], "row_count": 1}}', b'["x"]')""",
+        monkeypatch,
+    )
+    with (
+        contextlib.nullcontext() if kind == "VARCHAR" else pytest.raises(QueryFailed, match="ended its process"),
+        store.open_export(handle, sql="SELECT 1", format="parquet") as export,
+    ):
+        assert b"".join(map(bytes, export.chunks)).startswith(b"PAR1")
 
 
 def test_a_program_that_cannot_be_started_is_an_error(

@@ -9,12 +9,12 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from forebay.arguments import check_budget, decode_token
 from forebay.errors import InvalidArgument, InvalidFormat, MissingExtra, QueryFailed
 from forebay.query.explain import explain_error
-from forebay.query.feed import Table, names_in_sql, write_table
+from forebay.query.feed import Column, Table, names_in_sql, write_table, write_texts
 from forebay.query.process import MAX_ROW_COUNT, POOL, QueryError, Rows, TableSource, Worker, is_installed
 from forebay.query.sidecar import keep_table, pack_table, read_table
 from forebay.store.handles import is_handle
@@ -23,7 +23,7 @@ from forebay.store.queries import QueryPage, QueryRequest
 from forebay.store.reader import PayloadReader, View
 from forebay.store.sidecars import Sidecars
 
-__all__ = ["run_query", "write_parquet"]
+__all__ = ["run_query", "write_parquet", "write_rows"]
 
 ITEMS_TABLE = "items"
 
@@ -50,8 +50,13 @@ class _Loaded:
         return (self.handle, self.version) == (handle, reader.version) and self.table.has_fields(names)
 
 
-def run_query(readers: Mapping[str, PayloadReader], request: QueryRequest, sidecars: Sidecars) -> QueryPage:
-    """Run a statement over payloads by their handles. The first one is also the table `items`."""
+def run_query(
+    readers: Mapping[str, PayloadReader], request: QueryRequest, sidecars: Sidecars, *, as_text: bool = False
+) -> QueryPage:
+    """Run a statement over payloads by their handles. The first one is also the table `items`.
+
+    With `as_text` the values are texts, as `write_rows` needs them.
+    """
     started = time.perf_counter()
     _check_request(readers, request)
     names = names_in_sql(request.sql)
@@ -68,23 +73,35 @@ def run_query(readers: Mapping[str, PayloadReader], request: QueryRequest, sidec
                 # Report a syntax error before any table is loaded.
                 worker.parse(request.sql, request.timeout)
                 worker.tables = _load_tables(worker, readers, names, sidecars, stack)
-            rows = worker.query(request.sql, request.max_bytes, request.timeout)
+            rows = worker.query(request.sql, request.max_bytes, request.timeout, as_text=as_text)
     except QueryError as error:
         raise explain_error(error, readers, request) from None
-    return _build_page(rows, request, started)
+    return _build_page(rows, request, started, are_columns_whole=as_text)
 
 
 def write_parquet(view: View, target: int) -> int:
-    """Write the items of a view to an open file as Parquet, with types from every value. Return their number."""
+    """Write the items of a view to a memory file as Parquet, with types from every value. Return their number."""
     if not is_installed():
         raise MissingExtra("Parquet needs duckdb: pip install 'forebay[sql]'")
     with _open_memory_file() as source:
         table = write_table(view, None, source)
-        try:
-            pack_table(table, source, target)
-        except (OSError, subprocess.SubprocessError):
-            raise QueryFailed("these items could not be written as Parquet; use ndjson or csv") from None
+        _pack(table, source, target)
     return table.rows
+
+
+def write_rows(page: QueryPage, names: Sequence[str], target: int) -> None:
+    """Write the rows of a query that ran with `as_text` to a memory file as Parquet, with the types of the query."""
+    columns = [Column(name, column["type"]) for name, column in zip(names, page.columns, strict=True)]
+    with _open_memory_file() as source:
+        table = write_texts(columns, page.content, source)
+        _pack(table, source, target)
+
+
+def _pack(table: Table, source: int, target: int) -> None:
+    try:
+        pack_table(table, source, target)
+    except (OSError, subprocess.SubprocessError):
+        raise QueryFailed("these items could not be written as Parquet; use ndjson or csv") from None
 
 
 def _check_request(readers: Mapping[str, PayloadReader], request: QueryRequest) -> None:
@@ -162,11 +179,12 @@ def _open_memory_file() -> Iterator[int]:
             yield temporary.fileno()
 
 
-def _build_page(rows: Rows, request: QueryRequest, started: float) -> QueryPage:
-    """Return as many of the rows as fit into the budget."""
+def _build_page(rows: Rows, request: QueryRequest, started: float, *, are_columns_whole: bool) -> QueryPage:
+    """Return as many of the rows as fit into the budget, and long names and types of columns shortened."""
     size_of = functools.partial(escaped_size, escape_levels=request.escape_levels, is_ascii=request.is_ascii)
+    max_name_chars, max_type_chars = (None, None) if are_columns_whole else (_MAX_NAME_CHARS, _MAX_TYPE_CHARS)
     columns = tuple(
-        {"name": _shorten(name, _MAX_NAME_CHARS), "type": _shorten(column_type, _MAX_TYPE_CHARS)}
+        {"name": _shorten(name, max_name_chars), "type": _shorten(column_type, max_type_chars)}
         for name, column_type in rows.columns
     )
     # An upper bound of the page without its rows.
@@ -185,5 +203,5 @@ def _build_page(rows: Rows, request: QueryRequest, started: float) -> QueryPage:
     return QueryPage(columns, content, rows.row_count, is_truncated, ms)
 
 
-def _shorten(text: str, max_chars: int) -> str:
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+def _shorten(text: str, max_chars: int | None) -> str:
+    return text if max_chars is None or len(text) <= max_chars else f"{text[: max_chars - 1]}…"

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from forebay.arguments import decode_token
 from forebay.errors import InvalidArgument, QueryFailed
-from forebay.query.feed import quote_identifier, read_schema
+from forebay.query.feed import read_schema
 from forebay.query.process import QueryError
+from forebay.query.quoting import quote_identifier
 from forebay.query.sandbox import MAX_MEMORY_BYTES
 from forebay.store.handles import is_handle
 from forebay.store.queries import QueryRequest

@@ -5,20 +5,24 @@ last of equal keys, `NULL` for missing values, and JSON for values of different 
 """
 
 import dataclasses
+import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from forebay._core import Chunk, Feed
+from forebay._core import Chunk, Feed, name_rows, to_ndjson
 from forebay.errors import InvalidFormat
 from forebay.query.names import names_in_sql
+from forebay.query.quoting import quote_identifier, quote_text
 from forebay.store.reader import View
 from forebay.store.scan import map_chunks
 
-__all__ = ["Column", "Table", "names_in_sql", "quote_identifier", "quote_text", "read_schema", "write_table"]
+__all__ = ["Column", "Table", "names_in_sql", "read_schema", "write_table", "write_texts"]
 
 _NO_COLUMN = "value"
 """Name of the only column if the items have none of the named fields: a table has at least one column."""
+
+_UNLIMITED = 1 << 62
 
 _MIN_LINE_BYTES = 1 << 20
 """Size of the longest line that DuckDB expects, at least. It allocates a multiple of it for each thread."""
@@ -78,12 +82,29 @@ def write_table(view: View, sql_names: frozenset[str] | None, fd: int) -> Table:
         os.ftruncate(fd, 0)
         os.lseek(fd, 0, os.SEEK_SET)
 
-    def write(data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
+    return _feed_items(view, sql_names, start, functools.partial(_write_all, fd))
 
-    return _feed_items(view, sql_names, start, write)
+
+def write_texts(columns: Sequence[Column], rows: bytes, fd: int) -> Table:
+    """Write rows of texts, which is a JSON array of arrays, to a file. Its table casts the texts to their types."""
+    keys = [str(number) for number in range(len(columns))]
+    lines = to_ndjson(name_rows(rows, keys, _UNLIMITED))
+    _write_all(fd, lines)
+    return Table(
+        columns=tuple(columns),
+        rows=lines.count(b"\n"),
+        size_bytes=len(lines),
+        names=None,
+        skipped=None,
+        values=tuple(f'"{key}"::{column.type}' for key, column in zip(keys, columns, strict=True)),
+        reader=_read_json(dict.fromkeys(keys, "VARCHAR"), max(map(len, lines.splitlines()), default=0)),
+    )
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def read_schema(view: View) -> tuple[Column, ...]:
@@ -115,9 +136,6 @@ def _feed_items(
         columns = feed.finish(index)
     columns = columns or [(_NO_COLUMN, "VARCHAR", "0", "VARCHAR")]
     skipped = feed.skipped()
-    keys = ", ".join(f"'{key}': {quote_text(read_type)}" for _, _, key, read_type in columns)
-    max_line_bytes = max(longest_bytes, _MIN_LINE_BYTES)
-    options = f"format='newline_delimited', records=true, maximum_object_size={max_line_bytes}, columns={{{keys}}}"
     return Table(
         columns=tuple(Column(name, sql_type) for name, sql_type, _, _ in columns),
         rows=len(index),
@@ -125,8 +143,16 @@ def _feed_items(
         names=sql_names,
         skipped=None if skipped is None else frozenset(skipped),
         values=tuple(_select_value(*column[1:], has_cells=index.columns is not None) for column in columns),
-        reader=f"read_json(?, {options})",
+        reader=_read_json({key: read_type for _, _, key, read_type in columns}, longest_bytes),
     )
+
+
+def _read_json(types: dict[str, str], longest_bytes: int) -> str:
+    """Return the call that reads lines of JSON, with `?` for the path, from the types of the keys."""
+    keys = ", ".join(f"'{key}': {quote_text(read_type)}" for key, read_type in types.items())
+    max_line_bytes = max(longest_bytes, _MIN_LINE_BYTES)
+    options = f"format='newline_delimited', records=true, maximum_object_size={max_line_bytes}, columns={{{keys}}}"
+    return f"read_json(?, {options})"
 
 
 def _select_value(sql_type: str, key: str, read_type: str, *, has_cells: bool) -> str:
@@ -134,13 +160,3 @@ def _select_value(sql_type: str, key: str, read_type: str, *, has_cells: bool) -
         return f'"{key}"'
     # A cell is a text, and an empty one is no number.
     return f"nullif(\"{key}\", '')::{sql_type}" if has_cells else f'"{key}"::{sql_type}'
-
-
-def quote_identifier(name: str) -> str:
-    """Return a name as an identifier of SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_text(text: str) -> str:
-    """Return a text as a literal of SQL."""
-    return "'" + text.replace("'", "''") + "'"

@@ -1,6 +1,7 @@
 """The process that writes a table as Parquet. It runs one statement of ours, and no SQL of anybody else.
 
-It runs as `python -I -S` with an empty environment, and reads the statement from standard input.
+It runs as `python -I -S` with an empty environment, and reads the statement from standard input. It can open memory
+files only, where the kernel has Landlock, and has the same filter of system calls as a worker, except that it writes.
 """
 
 import os
@@ -9,6 +10,8 @@ import sys
 from typing import Any
 
 import _duckdb
+
+from forebay.query import sandbox
 
 __all__ = ["MAX_FILE_BYTES", "run"]
 
@@ -36,6 +39,8 @@ def run() -> None:
     statement = sys.stdin.buffer.read().decode()
     settings: dict[str, Any] = {
         "threads": 1,
+        # Other threads would keep the right to open files.
+        "async_threads": 0,
         "memory_limit": "256MB",
         "temp_directory": "",
         "autoinstall_known_extensions": False,
@@ -44,4 +49,7 @@ def run() -> None:
         "allow_persistent_secrets": False,
         "python_enable_replacements": False,
     }
-    _duckdb.connect(":memory:", config=settings).execute(statement)
+    connection = _duckdb.connect(":memory:", config=settings)
+    sandbox.lock_paths()
+    sandbox.lock_system_calls(can_write=True)
+    connection.execute(statement)

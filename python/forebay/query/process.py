@@ -21,6 +21,7 @@ import orjson
 
 from forebay._core import locate
 from forebay.errors import MissingExtra
+from forebay.query.types import is_parquet_type
 from forebay.store.threads import fork_safe_lock
 
 __all__ = [
@@ -154,9 +155,13 @@ class Worker:
         self._send({"tables": described}, timeout, [table.file for table in tables])
         self._receive(time.monotonic() + timeout, 0)
 
-    def query(self, sql: str, max_bytes: int, timeout: float) -> Rows:
-        """Run a statement and return its rows, as many as fit into `max_bytes`."""
-        self._send({"sql": sql, "max_bytes": max_bytes}, timeout)
+    def query(self, sql: str, max_bytes: int, timeout: float, *, as_text: bool = False) -> Rows:
+        """Run a statement and return its rows, as many as fit into `max_bytes`.
+
+        With `as_text` each value is null or the text that DuckDB prints for it, and each column has a type that
+        Parquet has, to which its texts can be cast.
+        """
+        self._send({"sql": sql, "max_bytes": max_bytes, "as_text": as_text}, timeout)
         deadline = time.monotonic() + timeout
         header, body = self._receive(deadline, max_bytes)
         is_complete = header.get("row_count") is not None
@@ -166,6 +171,8 @@ class Worker:
                 header["row_count"] = counted.get("row_count")
         with self._translate_errors():
             columns = [(_replace_surrogates(name), _replace_surrogates(kind)) for name, kind in header["columns"]]
+            if as_text and not all(is_parquet_type(kind) for _, kind in columns):
+                raise ValueError("a wrong type")
             row_count = None if header["row_count"] is None else int(header["row_count"])
             if row_count is not None and not 0 <= row_count <= MAX_ROW_COUNT:
                 raise ValueError("a wrong number of rows")

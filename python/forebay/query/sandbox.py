@@ -3,6 +3,7 @@
 The settings of a database are no sandbox: a function may ignore its memory limit and its interrupts, and a bug in it
 may run any code. So the kernel enforces the limits: on memory, files, descriptors and time by `setrlimit`, and on
 system calls by a filter, on Linux on x86-64 and ARM64. Elsewhere there is no filter: `lock_system_calls` returns false.
+A filter does not see which file is opened; Landlock does, and `lock_paths` uses it where the kernel has it.
 """
 
 import ctypes
@@ -12,7 +13,7 @@ import resource
 import struct
 import sys
 
-__all__ = ["MAX_MEMORY_BYTES", "limit_memory", "limit_resources", "lock_files", "lock_system_calls"]
+__all__ = ["MAX_MEMORY_BYTES", "limit_memory", "limit_resources", "lock_files", "lock_paths", "lock_system_calls"]
 
 MAX_MEMORY_BYTES = 1 << 30
 """Maximum memory of a worker for tables and queries, in addition to what it takes when it has started."""
@@ -70,6 +71,16 @@ _ALLOWED_CALLS: dict[str, tuple[int | None, int | None]] = {
     "write": (1, 64),
 }
 
+_WRITING_CALLS: dict[str, tuple[int | None, int | None]] = {
+    "fcntl": (72, 25),
+    "fdatasync": (75, 83),
+    "fsync": (74, 82),
+    "ftruncate": (77, 46),
+    "openat": (257, 56),
+    "pwrite64": (18, 68),
+}
+"""More calls, for a process that writes a file."""
+
 _PROT_EXEC = 4
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -92,6 +103,11 @@ _MACHINES = ["x86_64", "aarch64"]
 _AUDIT_ARCHES = [0xC000003E, 0xC00000B7]
 _COLUMN = _MACHINES.index(os.uname().machine) if os.uname().machine in _MACHINES else None
 """Which of the numbers of a system call is that of this machine."""
+
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
+_LANDLOCK_VERSION_FLAG = 1
+_LANDLOCK_FILE_RIGHTS = (0, 13, 14, 15, 15, 16)
+"""Number of the rights on files that each version of Landlock knows; later ones know no more."""
 
 _X32_CALLS = 0x40000000
 """On x86-64, calls from this number on are those of another ABI."""
@@ -134,17 +150,47 @@ def _lower_limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def lock_system_calls() -> bool:
+def lock_paths() -> bool:
+    """Take away the right to open files by their paths; return whether that works.
+
+    It holds for this thread and those that it starts. Memory files can still be opened, through /proc/self/fd.
+    """
+    if not _is_supported():
+        return False
+    syscall = ctypes.CDLL(None).syscall
+    version = syscall(*map(ctypes.c_long, (_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_VERSION_FLAG)))
+    if version < 1 or not _give_up_privileges():
+        return False
+    rights = (1 << _LANDLOCK_FILE_RIGHTS[min(version, len(_LANDLOCK_FILE_RIGHTS) - 1)]) - 1
+    # A ruleset that handles all rights and has no rules.
+    attributes = ctypes.create_string_buffer(struct.pack("=Q", rights), 8)
+    ruleset = syscall(ctypes.c_long(_LANDLOCK_CREATE_RULESET), attributes, ctypes.c_long(8), ctypes.c_long(0))
+    if ruleset < 0:
+        return False
+    try:
+        return bool(syscall(*map(ctypes.c_long, (_LANDLOCK_RESTRICT_SELF, ruleset, 0))) == 0)
+    finally:
+        os.close(ruleset)
+
+
+def _is_supported() -> bool:
+    return sys.platform == "linux" and _COLUMN is not None and sys.maxsize > 1 << 32
+
+
+def _give_up_privileges() -> bool:
+    """Without privileges to gain, a process may install filters without being root."""
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))) == 0)
+
+
+def lock_system_calls(*, can_write: bool = False) -> bool:
     """Allow this process only the system calls that a query needs, and reading of files; return whether that works.
 
-    All threads lose the right to start processes and threads, to open sockets, to write files and to run new code.
+    All threads lose the right to start processes and threads, to open sockets, to run new code and, unless `can_write`,
+    to write files.
     """
-    if sys.platform != "linux" or _COLUMN is None or sys.maxsize < 1 << 32:
+    if not _is_supported() or not _give_up_privileges():
         return False
-    libc = ctypes.CDLL(None)
-    # Without privileges to gain, a process may install filters without being root.
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))):
-        return False
+    assert _COLUMN is not None  # noqa: S101 - it is supported
     program = [
         _instruction(_LOAD, _ARCH_OFFSET),
         _instruction(_JUMP_EQUAL, _AUDIT_ARCHES[_COLUMN], 1, 0),
@@ -153,7 +199,7 @@ def lock_system_calls() -> bool:
         _instruction(_JUMP_NOT_LESS, _X32_CALLS, 0, 1),
         _instruction(_RETURN, _KILL_PROCESS),
     ]
-    for numbers in _ALLOWED_CALLS.values():
+    for numbers in (_ALLOWED_CALLS | (_WRITING_CALLS if can_write else {})).values():
         number = numbers[_COLUMN]
         if number is not None:
             program += [_instruction(_JUMP_EQUAL, number, 0, 1), _instruction(_RETURN, _ALLOW)]

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forebay.errors import HandleCorrupt
-from forebay.query.feed import Column, Table, quote_identifier, quote_text
+from forebay.query.feed import Column, Table
 from forebay.query.process import find_duckdb
+from forebay.query.quoting import quote_identifier, quote_text
 from forebay.store.sidecars import Sidecars
 
 __all__ = ["keep_table", "pack_table", "read_table", "wait_for_tables"]
@@ -168,7 +169,7 @@ def _run_job(job: _Job) -> None:
 
 
 def pack_table(table: Table, source: int, target: int) -> None:
-    """Write a table to a file as Parquet, in a process of its own."""
+    """Write a table to a file as Parquet, in a process of its own. Both are memory files, if the system has them."""
     values = ", ".join(
         f"{quote_identifier(column.name)}::{_get_stored_type(column.type)} AS {quote_identifier(column.name)}"
         for column in table.columns

@@ -5,19 +5,20 @@ It runs as `python -I -S` with an empty environment. Each message is two lengths
 
 import _socket
 import contextlib
-import datetime
 import json
 import os
 import signal
 import sys
 import time
-import types
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import _duckdb
 
 from forebay.query import sandbox
-from forebay.query.rows import Encoder, make_encoder
+from forebay.query.quoting import quote_identifier, quote_text
+from forebay.query.rows import Encoder, encode_value, make_encoder
+from forebay.query.types import find_cast, get_parquet_type
 
 __all__ = ["run"]
 
@@ -35,8 +36,12 @@ _LENGTH_BYTES = 4
 
 _FILES_FOLDER = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
+_THREADS = 2
+
 _SETTINGS: dict[str, Any] = {
-    "threads": 2,
+    # More are started when none of them can open files any more.
+    "threads": 1,
+    "async_threads": 0,
     "memory_limit": "768MB",
     "temp_directory": "",
     "max_temp_directory_size": "0B",
@@ -59,6 +64,15 @@ class _Refused(Exception):
     """A statement that is not run."""
 
 
+class _Column(NamedTuple):
+    name: str
+    type: str
+    """Type that is reported."""
+    cast: str | None
+    """Type to which the column is cast before its values are fetched."""
+    encode: Encoder
+
+
 def run() -> None:
     """Serve the socket that is standard input until it is closed."""
     sandbox.limit_resources()
@@ -66,12 +80,13 @@ def run() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     channel = _socket.socket(fileno=0)
     channel.settimeout(_IDLE_SECONDS)
-    _provide_utc()
     connection = _duckdb.connect(":memory:", config=_SETTINGS)
     connection.execute("SET TimeZone = 'UTC'")
     # Import now what the first result would import: later, no file can be opened.
-    connection.execute("SELECT 1.5::DECIMAL(4, 1), DATE '2020-01-01', now(), uuid()").fetchall()
+    connection.execute("SELECT 1.5::DECIMAL(4, 1), TIME '01:02:03', uuid()").fetchall()
     sandbox.limit_memory()
+    sandbox.lock_paths()
+    connection.execute(f"SET threads = {_THREADS}")
     _Worker(channel, connection, has_filter=sandbox.lock_system_calls()).serve()
 
 
@@ -92,7 +107,7 @@ class _Worker:
                     self._load(request["tables"], files)
                     self._send({})
                 elif "max_bytes" in request:
-                    self._query(request["sql"], request["max_bytes"])
+                    self._query(request["sql"], request["max_bytes"], as_text=request["as_text"])
                 else:
                     self._parse(request["sql"])
                     self._send({})
@@ -106,14 +121,14 @@ class _Worker:
 
     def _load(self, tables: list[dict[str, Any]], files: list[int]) -> None:
         for table, file in zip(tables, files, strict=True):
-            name = _quote(table["name"])
+            name = quote_identifier(table["name"])
             select = table["select"].replace(table["path"], f"{_FILES_FOLDER}/{file}")
             self._connection.execute(f"CREATE TABLE {name} AS {select}")
             os.close(file)
             for alias in table["aliases"]:
                 # The name comes from the payload, and may be one that DuckDB does not take.
                 with contextlib.suppress(_duckdb.Error):
-                    self._connection.execute(f"CREATE VIEW {_quote(alias)} AS FROM {name}")
+                    self._connection.execute(f"CREATE VIEW {quote_identifier(alias)} AS FROM {name}")
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
         if self._has_filter:
@@ -127,35 +142,59 @@ class _Worker:
             raise _Refused(f"a query is one SELECT, DESCRIBE or SUMMARIZE; this is {kinds}")
         return statements[0]
 
-    def _query(self, sql: str, max_bytes: int) -> None:
+    def _query(self, sql: str, max_bytes: int, *, as_text: bool) -> None:
         statement = self._parse(sql)
-        # A SELECT may still hold an INSERT or DELETE, in its WITH.
+        with self._read_only():
+            columns = self._bind(statement, sql, as_text=as_text)
+            is_cast = any(column.cast for column in columns)
+            with _hide_wrapper() if is_cast else contextlib.nullcontext():
+                self._connection.execute(_wrap(sql, columns) if is_cast else statement)
+                self._send_result(columns, max_bytes)
+
+    @contextlib.contextmanager
+    def _read_only(self) -> Iterator[None]:
+        """Run statements that may not write. A SELECT may still hold an INSERT or DELETE, in its WITH."""
         self._connection.execute("BEGIN TRANSACTION READ ONLY")
         try:
-            self._send_result(self._connection.execute(statement), max_bytes)
+            yield
         finally:
             self._connection.execute("ROLLBACK")
 
-    def _send_result(self, result: Any, max_bytes: int) -> None:
-        columns = result.description
-        encoders = [make_encoder(column[1]) for column in columns]
+    def _bind(self, statement: Any, sql: str, *, as_text: bool) -> list[_Column]:
+        """Return the columns of a statement, without running it."""
+        try:
+            described = self._connection.execute(f"DESCRIBE {sql}").fetchall()
+        except _duckdb.Error:
+            # The error of the statement alone shows the right part of its text.
+            self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN TRANSACTION READ ONLY")
+            self._connection.execute(statement)
+            raise
+        types = {text: self._connection.type(text) for text in {row[1] for row in described}}
+        columns = [(name, text, types[text]) for name, text, *_ in described]
+        if as_text:
+            return [_Column(name, get_parquet_type(kind), "VARCHAR", encode_value) for name, _, kind in columns]
+        return [_Column(name, text, find_cast(kind), make_encoder(kind)) for name, text, kind in columns]
+
+    def _send_result(self, columns: list[_Column], max_bytes: int) -> None:
+        encoders = [column.encode for column in columns]
         rows: list[str] = []
         remaining_bytes = max_bytes
-        while batch := result.fetchmany(_ROWS_PER_FETCH):
+        while batch := self._connection.fetchmany(_ROWS_PER_FETCH):
             for index, values in enumerate(batch):
                 row = f"[{','.join(encode(value) for encode, value in zip(encoders, values, strict=True))}]"
                 remaining_bytes -= len(row.encode()) + 1
                 if remaining_bytes < 0:
                     if not rows:
-                        raise _Refused(_describe_large_row(columns, encoders, values, max_bytes))
+                        raise _Refused(_describe_large_row(columns, values, max_bytes))
                     self._send_rows(columns, rows, None)
-                    self._send({"row_count": _count_rest(result, len(rows) + len(batch) - index)})
+                    self._send({"row_count": _count_rest(self._connection, len(rows) + len(batch) - index)})
                     return
                 rows.append(row)
         self._send_rows(columns, rows, len(rows))
 
-    def _send_rows(self, columns: Any, rows: list[str], row_count: int | None) -> None:
-        described = [[str(name), str(column_type)] for name, column_type, *_ in columns]
+    def _send_rows(self, columns: list[_Column], rows: list[str], row_count: int | None) -> None:
+        described = [[column.name, column.type] for column in columns]
         self._send({"columns": described, "row_count": row_count}, "\n".join(rows).encode())
 
     def _send(self, header: dict[str, Any], body: bytes = b"") -> None:
@@ -188,41 +227,33 @@ def _count_rest(result: Any, count: int) -> int | None:
     return count
 
 
-def _describe_large_row(columns: Any, encoders: list[Encoder], values: tuple[Any, ...], max_bytes: int) -> str:
-    sizes = [len(encode(value).encode()) for encode, value in zip(encoders, values, strict=True)]
-    name = columns[sizes.index(max(sizes))][0]
+def _describe_large_row(columns: list[_Column], values: tuple[Any, ...], max_bytes: int) -> str:
+    sizes = [len(column.encode(value).encode()) for column, value in zip(columns, values, strict=True)]
+    name = _shorten(quote_identifier(columns[sizes.index(max(sizes))].name), 100)
     return (
-        f"the first row alone has {sum(sizes)} bytes, {max(sizes)} of them in {_shorten(_quote(name), 100)}, and an "
-        f"answer has at most {max_bytes}; select less of it, such as a part of a text with left(…, 200)"
+        f"the first row alone has {sum(sizes)} bytes, {max(sizes)} of them in {name}, and an answer has at "
+        f"most {max_bytes}; select less of it, such as a part of a text with left(…, 200)"
     )
 
 
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _wrap(sql: str, columns: list[_Column]) -> str:
+    """Return the statement that casts columns of another statement."""
+    values = (
+        f"#{number}{f'::{column.cast}' if column.cast else ''} AS {quote_identifier(column.name)}"
+        for number, column in enumerate(columns, 1)
+    )
+    # As an argument the statement may end with a semicolon and comments.
+    return f"SELECT {', '.join(values)} FROM query({quote_text(sql)})"  # noqa: S608 - it is quoted
+
+
+@contextlib.contextmanager
+def _hide_wrapper() -> Iterator[None]:
+    """Leave the line out of an error: it is a line of the statement from `_wrap`."""
+    try:
+        yield
+    except _duckdb.Error as error:
+        raise type(error)(str(error).partition("\n\nLINE ")[0]) from None
 
 
 def _shorten(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
     return text if len(text) <= max_chars else f"{text[:max_chars]}…"
-
-
-class _Utc(datetime.tzinfo):
-    """UTC as a time zone of `pytz`."""
-
-    def utcoffset(self, _: datetime.datetime | None) -> datetime.timedelta:
-        return datetime.timedelta(0)
-
-    def dst(self, _: datetime.datetime | None) -> datetime.timedelta:
-        return datetime.timedelta(0)
-
-    def tzname(self, _: datetime.datetime | None) -> str:
-        return "UTC"
-
-    def localize(self, value: datetime.datetime) -> datetime.datetime:
-        return value.replace(tzinfo=self)
-
-
-def _provide_utc() -> None:
-    """Install a `pytz` with one zone: DuckDB imports it for times with a zone, and the zone is always UTC here."""
-    module = types.ModuleType("pytz")
-    module.timezone = lambda _: _Utc()  # type: ignore[attr-defined]
-    sys.modules["pytz"] = module

@@ -5,9 +5,10 @@ import csv
 import dataclasses
 import io
 import mmap
+import os
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from typing_extensions import Buffer
 
@@ -82,12 +83,19 @@ def export_payload(reader: PayloadReader, format: str | None = None, conditions:
 def export_rows(page: QueryPage, format: str | None = None) -> Export:  # noqa: A002
     """Return the result of a query in a format, by default JSON: an array of objects.
 
-    Raises `FileRefTooLarge` if the result is not complete.
+    For Parquet, the query must have run with `as_text`. Raises `FileRefTooLarge` if the result is not complete.
     """
     if format not in (None, *FORMATS):
         raise InvalidArgument(f"format is {', '.join(FORMATS)}, not {short_repr(format)}")
-    items, names = name_all_rows(page, MAX_RESULT_BYTES), _name_columns(page)
     export = Export(format or "json", iter(()), page.row_count)
+    if format == "parquet":
+        if page.truncated:
+            raise _make_too_large_error(MAX_RESULT_BYTES)
+        # Its readers may take names that differ only in case for the same.
+        names = _name_columns(page, fold=str.lower)
+        export.chunks = _iter_file(lambda file: load_engine().write_rows(page, names, file))
+        return export
+    items, names = name_all_rows(page, MAX_RESULT_BYTES), _name_columns(page)
     match export.format:
         case "json":
             export.chunks = iter((items,))
@@ -95,8 +103,6 @@ def export_rows(page: QueryPage, format: str | None = None) -> Export:  # noqa: 
             export.chunks = iter((to_ndjson(items),))
         case "csv":
             export.chunks = iter((_write_header(names), to_csv(items, names)))
-        case "parquet":
-            export.chunks = _iter_parquet(ValueView(memoryview(items)), export)
     return export
 
 
@@ -108,19 +114,26 @@ def name_all_rows(page: QueryPage, max_bytes: int) -> bytes:
     with contextlib.suppress(InvalidArgument):
         if not page.truncated:
             return name_rows(page.content, _name_columns(page), max_bytes)
-    raise FileRefTooLarge(f"the rows of this query take more than {max_bytes} bytes; select fewer rows or columns")
+    raise _make_too_large_error(max_bytes)
 
 
-def _name_columns(page: QueryPage) -> list[str]:
-    """Return the names of a result's columns, with a number behind each name that another column has, too."""
-    names: list[str] = []
+def _make_too_large_error(max_bytes: int) -> FileRefTooLarge:
+    return FileRefTooLarge(f"the rows of this query take more than {max_bytes} bytes; select fewer rows or columns")
+
+
+def _name_columns(page: QueryPage, fold: Callable[[str], str] = str) -> list[str]:
+    """Return the names of a result's columns, with a number behind each name that another column has, too.
+
+    Names are the same if `fold` returns the same for them.
+    """
+    names: dict[str, str] = {}
     for column in page.columns:
         name, number = column["name"], 1
-        while name in names:
+        while fold(name) in names:
             number += 1
             name = f"{column['name']}_{number}"
-        names.append(name)
-    return names
+        names[fold(name)] = name
+    return list(names.values())
 
 
 def _get_own_format(reader: PayloadReader) -> str | None:
@@ -137,15 +150,29 @@ def _iter_bytes(view: ByteView) -> Iterator[Buffer]:
 def _iter_parquet(source: "View | _Items", export: Export) -> Iterator[Buffer]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(translate_os_errors)
-        file = stack.enter_context(tempfile.TemporaryFile())
         if isinstance(source, _Items):
             selected = stack.enter_context(tempfile.TemporaryFile())
             selected.writelines(source.iter_json())
             selected.flush()
             source = ValueView(memoryview(mmap.mmap(selected.fileno(), 0, access=mmap.ACCESS_READ)))
-        export.rows = load_engine().write_parquet(source, file.fileno())
+        view = source
+
+        def write(file: int) -> None:
+            export.rows = load_engine().write_parquet(view, file)
+
+        yield from _iter_file(write)
+
+
+def _iter_file(write: Callable[[int], None]) -> Iterator[Buffer]:
+    """Return what a function writes to a file, which is in memory: the process that writes it can open no other."""
+    with translate_os_errors, _open_memory_file() as file:
+        write(file.fileno())
         file.seek(0)
         yield from iter(lambda: file.read(CHUNK_BYTES), b"")
+
+
+def _open_memory_file() -> IO[bytes]:
+    return os.fdopen(os.memfd_create("forebay"), "r+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
 
 
 class _Items:

@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import orjson
@@ -72,11 +72,19 @@ class QueryPage:
 class QueryEngine(Protocol):
     """Runs SQL. The store opens the payloads, so that it alone decides who may read what."""
 
-    def run_query(self, readers: Mapping[str, PayloadReader], request: QueryRequest, sidecars: Sidecars) -> QueryPage:
-        """Run a statement over payloads by their handles. The first one is also the table `items`."""
+    def run_query(
+        self, readers: Mapping[str, PayloadReader], request: QueryRequest, sidecars: Sidecars, *, as_text: bool = False
+    ) -> QueryPage:
+        """Run a statement over payloads by their handles. The first one is also the table `items`.
+
+        With `as_text` the values are texts, as `write_rows` needs them.
+        """
 
     def write_parquet(self, view: View, target: int) -> int:
-        """Write the items of a view to an open file as Parquet, and return their number."""
+        """Write the items of a view to a memory file as Parquet, and return their number."""
+
+    def write_rows(self, page: QueryPage, names: Sequence[str], target: int) -> None:
+        """Write the rows of a query that ran with `as_text` to a memory file as Parquet, with its types."""
 
 
 def load_engine() -> QueryEngine:

@@ -288,6 +288,11 @@ class Store:
 
     def query_page(self, handle: str, request: QueryRequest, *, principal: Principal = None) -> QueryPage:
         """Run a query like `query`, with the parameters in one object."""
+        return self._run_query(handle, request, principal)
+
+    def _run_query(
+        self, handle: str, request: QueryRequest, principal: Principal, *, as_text: bool = False
+    ) -> QueryPage:
         check_text("sql", request.sql)
         with contextlib.ExitStack() as stack:
             readers = {handle: stack.enter_context(self._open_reader(handle, principal))}
@@ -296,7 +301,7 @@ class Store:
                     # A handle that does not exist is a table that does not exist.
                     with contextlib.suppress(HandleNotFound):
                         readers[other] = stack.enter_context(self._open_reader(other, principal))
-            page = load_engine().run_query(readers, request, self.sidecars)
+            page = load_engine().run_query(readers, request, self.sidecars, as_text=as_text)
             self._record_read(readers[handle], "query", len(page.content), returned=page.row_count)
             return page
 
@@ -358,7 +363,8 @@ class Store:
         if where is not None and sql is not None:
             raise InvalidArgument("an export has where or sql; put the conditions into the statement")
         if sql is not None:
-            page = self.query(handle, sql, max_bytes=MAX_RESULT_BYTES, principal=principal)
+            request = QueryRequest(sql=sql, max_bytes=MAX_RESULT_BYTES)
+            page = self._run_query(handle, request, principal, as_text=format == "parquet")
         with self._open_reader(handle, principal) as reader:
             if sql is not None:
                 export = export_rows(page, format)
