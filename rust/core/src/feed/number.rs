@@ -83,10 +83,9 @@ impl Numbers {
         if count_u32 > BIGINT_DIGITS {
             self.beyond_bigint |= parse::<i64>(text).is_none();
         }
-        self.beyond_double |= !parse::<i128>(text).is_some_and(|value| {
-            // The conversion back saturates only at values that a double holds.
-            value as f64 as i128 == value
-        });
+        // The largest value rounds up to a double that the conversion back makes the largest value again.
+        self.beyond_double |=
+            !parse::<i128>(text).is_some_and(|value| value != i128::MAX && value as f64 as i128 == value);
     }
 
     fn add_float(&mut self, text: &[u8], digits: &[u8], count: usize) {
@@ -177,6 +176,8 @@ mod tests {
             (&["1", "0.5", "1e3", "-0.0", "1E-3"], Some("DOUBLE")),
             (&["0.1", "9007199254740992"], Some("DOUBLE")),
             (&["0.1", "9007199254740993"], Some("DECIMAL(17,1)")),
+            (&["0.5", "170141183460469231731687303715884105727"], None),
+            (&["0.5", "-170141183460469231731687303715884105728"], Some("DOUBLE")),
             (&["0.12345678901234567890"], Some("DECIMAL(21,20)")),
             (&["1234567890123456.78", "0.125"], Some("DECIMAL(19,3)")),
             // A double that was printed with seventeen digits.
@@ -213,7 +214,7 @@ mod tests {
             let mut numbers = Numbers::default();
             numbers.add(value.to_string().as_bytes());
             prop_assert_eq!(numbers.beyond_bigint, i64::try_from(value).is_err());
-            prop_assert_eq!(numbers.beyond_double, value as f64 as i128 != value);
+            prop_assert_eq!(numbers.beyond_double, value == i128::MAX || value as f64 as i128 != value);
         }
 
         #[test]
