@@ -69,6 +69,8 @@ BARS = [
     Bar("first query", "records 20 MB", "orjson and a loop", 3.5),
     Bar("first query", "records 20 MB", "", seconds=120e-3),
     Bar("first query, CPU", "*", "orjson and a loop", 4.5),
+    Bar("first query, nested field", "records 100 MB", "orjson and a loop", 4),
+    Bar("first query, nested field, CPU", "*", "orjson and a loop", 4.5),
     Bar("query with a sidecar", "*", "orjson and a loop", 75),
     Bar("warm aggregate", "*", "", seconds=10e-3),
     Bar("warm unnest", "*", "", seconds=45e-3),

@@ -257,11 +257,12 @@ class LinePage:
 class Feed:
     """Writer of items as lines of JSON for DuckDB.
 
-    Only the fields `names` are kept. They are compared without regard to case; `None` keeps all fields. Chunks may be
-    written in several threads.
+    Only the fields on these paths are kept; `None` keeps all fields. A name alone is the path of a whole field, and a
+    longer path that of a member. Names are compared without regard to case. Of a field that has only paths of members,
+    only these members are kept, if it is a struct that has all of them. Chunks may be written in several threads.
     """
 
-    def __new__(cls, names: Iterable[str] | None = None) -> Feed: ...
+    def __new__(cls, paths: Sequence[Sequence[str]] | None = None) -> Feed: ...
     def write(self, data: Buffer | str, index: ItemIndex, offset: int) -> bytes:
         """Return the lines of a chunk's items, the first of which is item `offset`.
 

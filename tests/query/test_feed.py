@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from forebay import Store
 from forebay.errors import InvalidArgument, InvalidFormat
-from forebay.query.feed import Table, read_schema, write_table
+from forebay.query.feed import Paths, Table, paths_in_sql, read_schema, write_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import store_at
@@ -24,14 +24,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def load(
-    store: Store, payload: str | bytes, names: frozenset[str] | None = None, mime_type: str = "application/json"
+    store: Store, payload: str | bytes, paths: Paths | None = None, mime_type: str = "application/json"
 ) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Return the types of the columns and the rows of a payload's table, through DuckDB."""
     handle = store.put(payload, mime_type=mime_type).output_handle
     file = os.memfd_create("table")
     try:
         with store.open_view(handle) as view:
-            table = write_table(view, names, file)
+            table = write_table(view, paths, file)
         assert table.size_bytes == os.fstat(file).st_size
         with duckdb.connect(config={"threads": 1}) as connection:
             connection.execute(f"CREATE TABLE items AS {table.select_from(f'/proc/self/fd/{file}')}")
@@ -177,6 +177,40 @@ def test_lines_of_json_are_items_too(store: Store, texts: list[str]) -> None:
     check(store, texts, "\n".join(texts))
 
 
+MEMBER_STATEMENTS = [
+    "SELECT x.a FROM items",
+    "SELECT X.B, items.x.name FROM items",
+    "SELECT x.a.b, x.b.a.name FROM items",
+    'SELECT t.x."", "x"."É" FROM items AS t',
+    "SELECT x.a, x.a.a, y.b FROM items",
+    "SELECT x.a, y FROM items",
+    "SELECT x.a.b.a.b.a.b.a.b.a.b.a FROM items",
+]
+members = st.one_of(nested, objects(nested), objects(objects(scalars)), objects(arrays(objects(scalars))))
+
+
+@given(st.lists(members, min_size=1, max_size=5), st.sampled_from(MEMBER_STATEMENTS))
+@settings(max_examples=300)
+def test_members_that_are_not_named_change_nothing(store: Store, values: list[str], sql: str) -> None:
+    payload = ", ".join(f'{{"x": {value}, "y": {other}}}' for value, other in zip(values, values[::-1], strict=True))
+    handle = store.put(f"[{payload}]", mime_type="application/json").output_handle
+    results = []
+    for paths in (paths_in_sql(sql), None):
+        file = os.memfd_create("table")
+        with store.open_view(handle) as view, duckdb.connect(config={"threads": 1}) as connection:
+            table = write_table(view, paths, file)
+            connection.execute(f"CREATE TABLE items AS {table.select_from(f'/proc/self/fd/{file}')}")
+            try:
+                result = connection.execute(sql)
+                results.append(([(name, str(kind)) for name, kind, *_ in result.description], result.fetchall()))
+            except duckdb.Error as error:
+                results.append((type(error), str(error)))
+        os.close(file)
+    store.delete(handle)
+    # A NaN is not equal to itself.
+    assert repr(results[0]) == repr(results[1])
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -186,6 +220,7 @@ def test_lines_of_json_are_items_too(store: Store, texts: list[str]) -> None:
         (["0.5", "9007199254740993"], "DECIMAL(17,1)"),
         (["1234567890123456.78", "1"], "DECIMAL(18,2)"),
         (["1" + "0" * 60], "JSON"),
+        (["0.5", str(2**127 - 1)], "JSON"),
         (["true", "false"], "BOOLEAN"),
         (["true", "1"], "JSON"),
         (['"a"', "1"], "JSON"),
@@ -212,12 +247,12 @@ def test_the_type_comes_from_every_value(store: Store, values: list[str], expect
 
 def test_only_named_fields_are_read(store: Store) -> None:
     payload = '[{"Id": 1, "name": "a", "NAME": "b", "other": {"id": 2}}, {"id": 3, "name_2": 4}, 5]'
-    types, rows = load(store, payload, frozenset({"ID", "select"}))
+    types, rows = load(store, payload, frozenset({("ID",), ("select",)}))
     assert types == {"Id": "BIGINT", "id_2": "BIGINT"}
     assert rows == [{"Id": 1, "id_2": None}, {"Id": None, "id_2": 3}, {"Id": None, "id_2": None}]
-    types, _ = load(store, payload, frozenset({"name_3"}))
+    types, _ = load(store, payload, frozenset({("name_3",)}))
     assert list(types) == ["name", "NAME_3"]
-    assert load(store, payload, frozenset({"Value"}))[0] == {"value": "BIGINT"}
+    assert load(store, payload, frozenset({("Value",)}))[0] == {"value": "BIGINT"}
     # Rows can be counted without any field.
     assert load(store, payload, frozenset()) == ({"value": "VARCHAR"}, [{"value": None}] * 3)
     assert load(store, "[]") == ({"value": "VARCHAR"}, [])
@@ -262,7 +297,7 @@ def test_what_has_no_table_is_an_error(store: Store) -> None:
     many = json.dumps([{f"k{number}": 1} for number in range(1001)])
     with pytest.raises(InvalidArgument, match="name the fields"):
         load(store, many)
-    assert load(store, many, frozenset({"k1000"}))[0] == {"k1000": "BIGINT"}
+    assert load(store, many, frozenset({("k1000",)}))[0] == {"k1000": "BIGINT"}
 
 
 def test_entries_of_a_map_have_their_key(store: Store) -> None:

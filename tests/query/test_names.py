@@ -1,13 +1,14 @@
 """Names in a statement: never without a field that it uses."""
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
 import pytest
 from forebay import Store
-from forebay.query.feed import names_in_sql, write_table
+from forebay.query.feed import Paths, paths_in_sql, write_table
 from stores import store_at
 
 PAYLOAD = '[{"id": 1, "name": "a", "Total": 2, "tags": ["x", "y"], "customer": {"city": "b"}, "order id": 3, "d": "x"}]'
@@ -19,11 +20,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield opened
 
 
-def run(store: Store, handle: str, sql: str, names: frozenset[str] | None) -> tuple[list[str], list[Any]]:
+def run(store: Store, handle: str, sql: str, paths: Paths | None) -> tuple[list[str], list[Any]]:
     file = os.memfd_create("table")
     try:
         with store.open_view(handle) as view, duckdb.connect(config={"threads": 1}) as connection:
-            table = write_table(view, names, file)
+            table = write_table(view, paths, file)
             connection.execute(f"CREATE TABLE items AS {table.select_from(f'/proc/self/fd/{file}')}")
             connection.execute("CREATE VIEW orders AS FROM items")
             result = connection.execute(sql)
@@ -96,17 +97,146 @@ ALL_FIELDS = [
 @pytest.mark.parametrize("sql", NAMED + ALL_FIELDS)
 def test_a_statement_gives_the_same_with_its_fields_alone(store: Store, sql: str) -> None:
     handle = store.put(PAYLOAD, mime_type="application/json").output_handle
-    names = names_in_sql(sql)
-    assert (names is None) == (sql in ALL_FIELDS)
+    paths = paths_in_sql(sql)
+    assert (paths is None) == (sql in ALL_FIELDS)
     try:
         expected = run(store, handle, sql, None)
     except duckdb.ParserException:
         # Neither DuckDB nor we know what it means.
-        assert names is None
+        assert paths is None
         return
-    assert run(store, handle, sql, names) == expected
+    assert run(store, handle, sql, paths) == expected
 
 
-def test_names_are_those_of_the_statement() -> None:
-    names = names_in_sql('SELECT a."b ""c"" D" FROM items AS a WHERE x=\'it\'\'s\'')
-    assert names == frozenset(["SELECT", "a", 'b "c" D', "FROM", "items", "AS", "WHERE", "x", "it's"])
+def test_paths_are_those_of_the_statement() -> None:
+    paths = paths_in_sql('SELECT a."b ""c"" D" FROM items AS a WHERE x=\'it\'\'s\'')
+    names = ["SELECT", "a", 'b "c" D', "FROM", "items", "AS", "WHERE", "x", "it's"]
+    assert paths == {*((name,) for name in names), ("a", 'b "c" D')}
+
+
+# Each with whether the field `owner` is used by its members alone.
+MEMBERS = {
+    "SELECT owner.id FROM items": True,
+    'SELECT Owner.ID, "OWNER" . "Name" -- owner\n FROM items ORDER BY ALL': True,
+    "SELECT items.owner.id, t.owner.name FROM items JOIN items AS t ON items.owner.id = t.owner.id ORDER BY ALL": True,
+    "SELECT main.items.owner.id FROM main.items": True,
+    "SELECT memory.main.items.owner.id FROM memory.main.items": True,
+    "SELECT owner.id % 2 AS k, count(*) FROM items GROUP BY ALL ORDER BY ALL": True,
+    "SELECT owner.at.x, owner.at.y.z FROM items": True,
+    "SELECT owner.at FROM items": True,
+    "SELECT owner.at.x, owner.at FROM items": True,
+    "SELECT owner.tags[1], len(owner.tags), owner.list[1].x FROM items": True,
+    "SELECT owner.at['x'], owner.name[1:2] FROM items": True,
+    "SELECT owner.name.upper(), owner.id.abs() FROM items": True,
+    "SELECT unnest(owner.list).x FROM items": True,
+    "SELECT unnest(owner.at) FROM items": True,
+    "SELECT struct_keys(owner.at) FROM items": True,
+    "SELECT u.l.x FROM items, unnest(owner.list) AS u(l)": True,
+    "SELECT list_transform(owner.list, lambda e: e.x) FROM items": True,
+    "SELECT x.id FROM (SELECT owner.at AS y, owner.id FROM items) AS x": True,
+    "SELECT x.id FROM (SELECT owner.at AS x, owner.id FROM items) AS x": False,
+    "WITH t AS (SELECT owner.id AS n FROM items) SELECT n FROM t": True,
+    "SELECT id FROM items WHERE owner.id IS NULL": True,
+    "SELECT owner.ghost FROM items": True,
+    "SELECT owner.id, owner.at.ghost FROM items": True,
+    "SELECT owner.id.x FROM items": True,
+    "SELECT owner.name.x.y.z FROM items": True,
+    "SELECT owner.tags.x FROM items": True,
+    "SELECT owner.list.x FROM items": True,
+    "SELECT owner.any.x, owner.any FROM items": True,
+    "SELECT ghost.owner.id FROM items": True,
+    "SELECT owner.id, nonsense FROM items": True,
+    "SELECT typeof(owner.at), owner.id::VARCHAR FROM items": True,
+    "SELECT owner.at = {'x': 1} FROM items": True,
+    "SELECT sum(owner.id) OVER (PARTITION BY owner.name ORDER BY owner.id) FROM items ORDER BY ALL": True,
+    "SELECT owner_2.id FROM items": True,
+    "SELECT owner_2.id, owner.name FROM items": True,
+    "SELECT owner_2, owner.name FROM items": True,
+    "SELECT owner FROM items": False,
+    "SELECT owner, owner.id FROM items": False,
+    "SELECT items.owner FROM items": False,
+    "SELECT to_json(owner) FROM items": False,
+    "SELECT owner.to_json() FROM items": False,
+    "SELECT owner.struct_keys() FROM items": False,
+    "SELECT (owner).id FROM items": False,
+    "SELECT owner['id'] FROM items": False,
+    "SELECT struct_extract(owner, 'id') FROM items": False,
+    "SELECT owner.id FROM items WHERE owner IS NULL": False,
+    "SELECT owner.id FROM items ORDER BY owner, owner.id": False,
+    "SELECT count(DISTINCT owner) FROM items": False,
+    "SELECT count(*) FROM items GROUP BY owner ORDER BY ALL": False,
+    "SELECT unnest(owner) FROM items": False,
+    "SELECT unnest([owner], recursive := true) FROM items": False,
+    "SELECT owner.id AS owner FROM items ORDER BY owner": False,
+    "SELECT owner.id FROM items AS owner": False,
+    "SELECT owner.owner.id FROM items AS owner": False,
+    "SELECT owner.id FROM items AS 'owner'": False,
+    "SELECT x.id FROM (SELECT owner AS x FROM items)": False,
+    "SELECT t.owner.id FROM (SELECT owner FROM items) AS t": False,
+    "WITH owner AS (SELECT id FROM items) SELECT owner.id FROM owner": False,
+    "WITH t(owner) AS (SELECT id FROM items) SELECT owner FROM t": False,
+    "SELECT items['owner'].id FROM items": False,
+    "SELECT a.owner.id FROM items AS a JOIN items AS b USING (owner)": False,
+    "SELECT list_transform(tags, lambda owner: owner.id) FROM items": False,
+    "SELECT {'owner': owner.id}.owner FROM items": False,
+    "SELECT owner.* FROM items": False,
+    "SELECT columns(owner.*) FROM items": False,
+    "SELECT owner.id FROM items WHERE items = items": False,
+}
+OWNERS = [
+    '{"id": 1, "name": "a", "at": {"x": 1, "y": {"z": 2}}, "tags": ["a"], "list": [{"x": 1, "y": 2}], "any": {"x": 1}}',
+    '{"id": 2, "name": "c", "at": {}, "tags": [], "list": null, "any": {"x": "b"}, "more": "", "at": {"x": 5}}',
+    *('{"name": "d", "id": null}', "{}", "null", '{"\\u0069d": 7, "n\\nl": "\\ud800"}'),
+]
+ODD_OWNERS = [
+    *('"text"', "3", "[]", '[{"id": 4}]', '{"ID": 3}', '{"any": 5}', '{"at": {"X": 4}}', '{"at": "text"}', '{"": 1}'),
+    *('{"more": 0.12345678901234567890}', '{"id": 18446744073709551616}', '{"id": 0.5}', '{"list": [{"x": []}]}'),
+    '{"deep": ' + "[" * 140 + "]" * 140 + "}",
+    "{" + ", ".join(f'"k{number}": 1' for number in range(300)) + "}",
+]
+
+
+def make_items(owners: list[str]) -> str:
+    items = [f'{{"id": {number}, "owner": {owner}, "tags": [1]}}' for number, owner in enumerate(owners)]
+    return f"[{', '.join(items)}]"
+
+
+PAYLOADS = [
+    make_items(OWNERS),
+    make_items(OWNERS)[:-1] + ', {"Owner": {"id": 1, "name": "x"}}]',
+    *(make_items([*OWNERS, odd]) for odd in ODD_OWNERS),
+]
+
+
+@pytest.mark.parametrize("sql", MEMBERS)
+def test_a_field_is_whole_unless_all_its_uses_have_members(sql: str) -> None:
+    paths = paths_in_sql(sql)
+    is_by_members = paths is not None and ("owner",) not in {tuple(map(str.lower, path)) for path in paths}
+    assert is_by_members == MEMBERS[sql]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_a_statement_gives_the_same_with_its_members_alone(store: Store, payload: str) -> None:
+    handle = store.put(payload, mime_type="application/json").output_handle
+    file = os.memfd_create("table")
+
+    def run_all(get_paths: Callable[[str], Paths | None]) -> Iterator[Any]:
+        loaded: list[Paths | None] = []
+        for sql in MEMBERS:
+            paths = get_paths(sql)
+            if loaded != [paths]:
+                loaded = [paths]
+                with store.open_view(handle) as view:
+                    table = write_table(view, paths, file)
+                connection.execute(f"CREATE OR REPLACE TABLE items AS {table.select_from(f'/proc/self/fd/{file}')}")
+            try:
+                result = connection.execute(sql)
+                yield sql, [(column[0], str(column[1])) for column in result.description], result.fetchall()
+            except duckdb.Error as error:
+                # The message may list the other columns. forebay adds all of them itself.
+                yield sql, type(error), re.sub("Candidate bindings: .*", "", str(error))
+
+    with duckdb.connect(config={"threads": 1}) as connection:
+        expected = list(run_all(lambda _: None))
+        assert list(run_all(paths_in_sql)) == expected
+    os.close(file)

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from forebay import QueryFailed, Store
-from forebay.query.feed import names_in_sql, write_table
+from forebay.query.feed import Paths, paths_in_sql, write_table
 from forebay.query.process import POOL
 from forebay.query.sidecar import keep_table, read_table, wait_for_tables
 from forebay.store.handles import get_sidecar_handle
@@ -47,13 +47,13 @@ def select(table: Any, file: int, sql: str = "FROM items") -> list[Any]:
         return [[(column[0], str(column[1])) for column in result.description], result.fetchall()]
 
 
-def write(store: Store, handle: str, names: frozenset[str] | None) -> list[Any]:
+def write(store: Store, handle: str, paths: Paths | None) -> list[Any]:
     """Return the table of a payload as its items give it, and keep it."""
     file = os.memfd_create("table")
     try:
         with store.open_view(handle) as view:
             assert isinstance(view, PayloadReader)
-            table = write_table(view, names, file)
+            table = write_table(view, paths, file)
             keep_table(store.sidecars, view.footer.meta, table, file)
         return select(table, file)
     finally:
@@ -61,14 +61,14 @@ def write(store: Store, handle: str, names: frozenset[str] | None) -> list[Any]:
         wait_for_tables()
 
 
-def read(store: Store, handle: str, names: frozenset[str] | None, sql: str = "FROM items") -> list[Any] | None:
+def read(store: Store, handle: str, paths: Paths | None, sql: str = "FROM items") -> list[Any] | None:
     """Return the table of a payload as its sidecar gives it."""
     file = os.memfd_create("table")
     try:
         with store.open_view(handle) as view:
             assert isinstance(view, PayloadReader)
-            table = read_table(store.sidecars, view.footer.meta, names, file)
-        return None if table is None or not table.has_fields(names) else select(table, file, sql)
+            table = read_table(store.sidecars, view.footer.meta, paths, file)
+        return None if table is None or not table.has_fields(paths) else select(table, file, sql)
     finally:
         os.close(file)
 
@@ -81,13 +81,13 @@ def test_another_process_gets_the_same_table(store: Store, tmp_path: Path) -> No
     with store_at(tmp_path) as other:
         assert read(other, handle, None) == expected
         # Only the columns of the statement are loaded.
-        columns, _ = read(other, handle, frozenset(["ID", "big"])) or pytest.fail("no table")
+        columns, _ = read(other, handle, frozenset([("ID",), ("big",)])) or pytest.fail("no table")
         assert columns == [("id", "BIGINT"), ("big", "HUGEINT")]
 
 
 def test_it_serves_statements_that_need_no_other_field(store: Store) -> None:
     handle = store.put(PAYLOAD, mime_type="application/json").output_handle
-    write(store, handle, names_in_sql("SELECT mixed, sum(id) FROM items GROUP BY ALL"))
+    write(store, handle, paths_in_sql("SELECT mixed, sum(id) FROM items GROUP BY ALL"))
     for sql, is_served in {
         "SELECT count(*) FROM items": True,
         "SELECT max(Id_2) AS m, min(id) FROM items ORDER BY m LIMIT 3": True,
@@ -97,9 +97,28 @@ def test_it_serves_statements_that_need_no_other_field(store: Store) -> None:
         "SELECT id FROM items WHERE EXACT > 0": False,
         "SELECT value FROM items": False,
     }.items():
-        assert (read(store, handle, names_in_sql(sql), sql) is not None) == is_served, sql
-    write(store, handle, names_in_sql("SELECT mixed, id, big FROM items"))
-    assert read(store, handle, names_in_sql("SELECT big FROM items")) is not None
+        assert (read(store, handle, paths_in_sql(sql), sql) is not None) == is_served, sql
+    write(store, handle, paths_in_sql("SELECT mixed, id, big FROM items"))
+    assert read(store, handle, paths_in_sql("SELECT big FROM items")) is not None
+
+
+def test_it_serves_statements_that_need_no_other_member(store: Store) -> None:
+    handle = store.put(PAYLOAD, mime_type="application/json").output_handle
+    columns, _ = write(store, handle, paths_in_sql("SELECT who.hugeint, i.deep, mixed.x FROM items i"))
+    assert columns == [("mixed", "JSON"), ("who", "STRUCT(HUGEINT HUGEINT)"), ("deep", "BIGINT[][]")]
+    for sql, is_served in {
+        "SELECT count(*) FROM items": True,
+        "SELECT max(items.WHO.HUGEINT) FROM items": True,
+        "SELECT mixed, deep[1] FROM items": True,
+        "SELECT who FROM items": False,
+        "SELECT who.é FROM items": False,
+        "SELECT who.hugeint, who.ghost FROM items": False,
+        "SELECT who['HUGEINT'] FROM items": False,
+    }.items():
+        assert (read(store, handle, paths_in_sql(sql), sql) is not None) == is_served, sql
+    both = paths_in_sql("SELECT who.é FROM items") or frozenset()
+    write(store, handle, both | (paths_in_sql("SELECT who.hugeint FROM items") or frozenset()))
+    assert read(store, handle, both, "SELECT DISTINCT who.é FROM items") == [[("é", "BOOLEAN")], [(True,)]]
 
 
 def test_a_damaged_one_is_not_used(store: Store, tmp_path: Path) -> None:
@@ -139,6 +158,11 @@ def test_queries_use_it_and_widen_it(store: Store, tmp_path: Path) -> None:
     assert second != first
     # It has the fields of both.
     assert query("SELECT sum(id), min(big) FROM items") == [[total, ITEMS[0]["big"]]]
+    assert query("SELECT min(who.hugeint) FROM items") == [[10**25]]
+    assert query("SELECT bool_and(who.é) FROM items") == [[True]]
+    third = get_version()
+    assert query("SELECT min(who.hugeint), bool_or(who.é), sum(id) FROM items") == [[10**25, True, total]]
+    assert get_version() == third
     assert query("SELECT who FROM items LIMIT 1")[0][0]["HUGEINT"] == 10**25
     assert query("SELECT who FROM items LIMIT 1")[0][0]["HUGEINT"] == 10**25
     store.delete(handle, principal="ann")

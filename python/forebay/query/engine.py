@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from forebay.arguments import check_budget, decode_token
 from forebay.errors import InvalidArgument, InvalidFormat, MissingExtra, QueryFailed
 from forebay.query.explain import explain_error
-from forebay.query.feed import Column, Table, names_in_sql, write_table, write_texts
+from forebay.query.feed import Column, Paths, Table, paths_in_sql, write_table, write_texts
 from forebay.query.process import MAX_ROW_COUNT, POOL, QueryError, Rows, TableSource, Worker, is_installed
 from forebay.query.sidecar import keep_table, pack_table, read_table
 from forebay.store.handles import is_handle
@@ -45,9 +45,9 @@ class _Loaded:
     version: object
     table: Table
 
-    def serves(self, handle: str, reader: PayloadReader, names: frozenset[str] | None) -> bool:
-        """Return whether it is the table of this payload, with the fields that a statement with these names needs."""
-        return (self.handle, self.version) == (handle, reader.version) and self.table.has_fields(names)
+    def serves(self, handle: str, reader: PayloadReader, paths: Paths | None) -> bool:
+        """Return whether it is the table of this payload, with the fields that a statement with these paths needs."""
+        return (self.handle, self.version) == (handle, reader.version) and self.table.has_fields(paths)
 
 
 def run_query(
@@ -59,12 +59,12 @@ def run_query(
     """
     started = time.perf_counter()
     _check_request(readers, request)
-    names = names_in_sql(request.sql)
+    paths = paths_in_sql(request.sql)
 
     def has_tables(tables: list[_Loaded]) -> bool:
         # The same tables and no others: another one may have been deleted or expired since.
         return len(tables) == len(readers) and all(
-            table.serves(handle, reader, names) for table, (handle, reader) in zip(tables, readers.items(), strict=True)
+            table.serves(handle, reader, paths) for table, (handle, reader) in zip(tables, readers.items(), strict=True)
         )
 
     try:
@@ -72,7 +72,7 @@ def run_query(
             if worker.tables is None:
                 # Report a syntax error before any table is loaded.
                 worker.parse(request.sql, request.timeout)
-                worker.tables = _load_tables(worker, readers, names, sidecars, stack)
+                worker.tables = _load_tables(worker, readers, paths, sidecars, stack)
             rows = worker.query(request.sql, request.max_bytes, request.timeout, as_text=as_text)
     except QueryError as error:
         raise explain_error(error, readers, request) from None
@@ -126,7 +126,7 @@ def _check_request(readers: Mapping[str, PayloadReader], request: QueryRequest) 
 def _load_tables(
     worker: Worker,
     readers: Mapping[str, PayloadReader],
-    names: frozenset[str] | None,
+    paths: Paths | None,
     sidecars: Sidecars,
     stack: contextlib.ExitStack,
 ) -> list[_Loaded]:
@@ -135,13 +135,13 @@ def _load_tables(
     for index, (handle, reader) in enumerate(readers.items()):
         file = stack.enter_context(_open_memory_file())
         meta = reader.footer.meta
-        stored = read_table(sidecars, meta, names, file)
-        if stored is not None and stored.has_fields(names):
+        stored = read_table(sidecars, meta, paths, file)
+        if stored is not None and stored.has_fields(paths):
             table = stored
         else:
             # The new sidecar replaces the old one, so it must have the old one's fields, too.
-            all_names = names if stored is None or names is None or stored.names is None else names | stored.names
-            table = write_table(reader, all_names, file)
+            all_paths = paths if stored is None or paths is None or stored.paths is None else paths | stored.paths
+            table = write_table(reader, all_paths, file)
             # Runs after the query, so that packing does not compete with it for the CPU.
             stack.callback(keep_table, sidecars, meta, table, file)
         loaded.append(_Loaded(handle, reader.version, table))

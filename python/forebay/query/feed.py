@@ -12,12 +12,15 @@ from collections.abc import Callable, Sequence
 
 from forebay._core import Chunk, Feed, name_rows, to_ndjson
 from forebay.errors import InvalidFormat
-from forebay.query.names import names_in_sql
+from forebay.query.names import paths_in_sql
 from forebay.query.quoting import quote_identifier, quote_text
 from forebay.store.reader import View
 from forebay.store.scan import map_chunks
 
-__all__ = ["Column", "Table", "names_in_sql", "read_schema", "write_table", "write_texts"]
+__all__ = ["Column", "Paths", "Table", "paths_in_sql", "read_schema", "write_table", "write_texts"]
+
+Paths = frozenset[tuple[str, ...]]
+"""Paths of fields: a name alone is the whole field, a longer path a member of an object in it."""
 
 _NO_COLUMN = "value"
 """Name of the only column if the items have none of the named fields: a table has at least one column."""
@@ -45,8 +48,8 @@ class Table:
     rows: int
     size_bytes: int
     """Size of the file."""
-    names: frozenset[str] | None
-    """Names of the fields that were kept, and others; `None` if all were kept."""
+    paths: Paths | None
+    """Paths of the fields that were kept, and others; `None` if all were kept."""
     skipped: frozenset[str] | None
     """Names of the fields that were not kept, in lower case; `None` if there were too many."""
     values: tuple[str, ...]
@@ -61,19 +64,35 @@ class Table:
         reader = self.reader.replace("?", quote_text(path), 1)
         return f"SELECT {values} FROM {reader}"  # noqa: S608 - all are quoted
 
-    def has_fields(self, sql_names: frozenset[str] | None) -> bool:
-        """Return whether a table with these names, from `names_in_sql`, would have no other fields."""
-        if self.names is None or sql_names is None:
-            return self.names is None
+    def has_fields(self, sql_paths: Paths | None) -> bool:
+        """Return whether a table with these paths, from `paths_in_sql`, would have no other fields or members."""
+        if self.paths is None or sql_paths is None:
+            return self.paths is None
         if self.skipped is None:
-            return sql_names <= self.names
-        wanted = {name.lower() for name in sql_names}
+            return sql_paths <= self.paths
+        wanted, kept = _group_by_name(sql_paths), _group_by_name(self.paths)
+        for column in self.columns:
+            name = column.name.lower()
+            members = kept.get(name, set())
+            # Of a struct, only the members on these paths may be there.
+            if column.type.startswith("STRUCT(") and () not in members and not wanted.get(name, set()) <= members:
+                return False
         # A name with a number may be that of a column that got the number because of its case.
-        return self.skipped.isdisjoint(wanted | {re.sub(r"_[0-9]+\Z", "", name) for name in wanted})
+        return self.skipped.isdisjoint(wanted.keys() | {re.sub(r"_[0-9]+\Z", "", name) for name in wanted})
 
 
-def write_table(view: View, sql_names: frozenset[str] | None, fd: int) -> Table:
-    """Write the items of a view to a file, with the fields that have one of these names, in any case; `None` for all.
+def _group_by_name(paths: Paths) -> dict[str, set[tuple[str, ...]]]:
+    """Return the members below each field, by its name in lower case."""
+    groups: dict[str, set[tuple[str, ...]]] = {}
+    for name, *members in paths:
+        groups.setdefault(name.lower(), set()).add(tuple(member.lower() for member in members))
+    return groups
+
+
+def write_table(view: View, sql_paths: Paths | None, fd: int) -> Table:
+    """Write the items of a view to a file, with the fields that have one of these paths, in any case; `None` for all.
+
+    Of a field that has only paths of members, it may be that only these members are written.
 
     Raises `InvalidFormat` if the view has no items, and `InvalidArgument` if they have too many different keys.
     """
@@ -82,7 +101,7 @@ def write_table(view: View, sql_names: frozenset[str] | None, fd: int) -> Table:
         os.ftruncate(fd, 0)
         os.lseek(fd, 0, os.SEEK_SET)
 
-    return _feed_items(view, sql_names, start, functools.partial(_write_all, fd))
+    return _feed_items(view, sql_paths, start, functools.partial(_write_all, fd))
 
 
 def write_texts(columns: Sequence[Column], rows: bytes, fd: int) -> Table:
@@ -94,7 +113,7 @@ def write_texts(columns: Sequence[Column], rows: bytes, fd: int) -> Table:
         columns=tuple(columns),
         rows=lines.count(b"\n"),
         size_bytes=len(lines),
-        names=None,
+        paths=None,
         skipped=None,
         values=tuple(f'"{key}"::{column.type}' for key, column in zip(keys, columns, strict=True)),
         reader=_read_json(dict.fromkeys(keys, "VARCHAR"), max(map(len, lines.splitlines()), default=0)),
@@ -113,13 +132,13 @@ def read_schema(view: View) -> tuple[Column, ...]:
 
 
 def _feed_items(
-    view: View, sql_names: frozenset[str] | None, start: Callable[[], None], write: Callable[[bytes], None]
+    view: View, sql_paths: Paths | None, start: Callable[[], None], write: Callable[[bytes], None]
 ) -> Table:
     """Write the lines of all items. `start` is called before the first line, also if all are written again."""
     index = view.items
     if index is None:
         raise InvalidFormat("this output has no items to query; read it with output_fetch or output_search")
-    feed = Feed(sql_names)
+    feed = Feed(None if sql_paths is None else list(sql_paths))
 
     def write_lines(data: memoryview, chunk: Chunk) -> bytes:
         return feed.write(data, index, chunk.first)
@@ -140,7 +159,7 @@ def _feed_items(
         columns=tuple(Column(name, sql_type) for name, sql_type, _, _ in columns),
         rows=len(index),
         size_bytes=size_bytes,
-        names=sql_names,
+        paths=sql_paths,
         skipped=None if skipped is None else frozenset(skipped),
         values=tuple(_select_value(*column[1:], has_cells=index.columns is not None) for column in columns),
         reader=_read_json({key: read_type for _, _, key, read_type in columns}, longest_bytes),

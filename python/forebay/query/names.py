@@ -1,8 +1,9 @@
-"""Which fields a statement of SQL can refer to, so that only these are read."""
+"""Which fields, and members of fields, a statement of SQL can refer to, so that only these are read."""
 
 import re
+from collections.abc import Iterator
 
-__all__ = ["names_in_sql"]
+__all__ = ["paths_in_sql"]
 
 _TOKEN = re.compile(
     r"""
@@ -15,6 +16,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+_MAX_PATH_NAMES = 8
+"""Of a longer path, the value at this depth is read whole."""
 
 _MAX_TOKENS = 2000
 """A statement with more tokens is not examined: the time grows with the square of their number."""
@@ -51,11 +55,12 @@ _NOT_OPERANDS = {
 """Words beside which a star is no multiplication."""
 
 
-def names_in_sql(sql: str) -> frozenset[str] | None:
-    """Return every name that occurs in a statement, or `None` if it may use fields that it does not name.
+def paths_in_sql(sql: str) -> frozenset[tuple[str, ...]] | None:
+    """Return the paths of all fields that a statement names, or `None` if it may use fields that it does not name.
 
-    The names include those of tables, functions and keywords, and the texts: a field too many only costs time, but a
-    missing one would be wrong. When in doubt, the result is `None`.
+    A name alone is the path of a whole field; `owner.id` is the path of a member of the field `owner`, or of the field
+    `id` of a table. The paths include the names of tables, functions and keywords, and the texts: a field too many only
+    costs time, but a missing one would be wrong. When in doubt, the result is `None`.
     """
     matches = list(_TOKEN.finditer(sql))
     if len(matches) > _MAX_TOKENS or any(map(_is_unknown, matches, [None, *matches])):
@@ -63,7 +68,37 @@ def names_in_sql(sql: str) -> frozenset[str] | None:
     matches = [match for match in matches if match.lastgroup != "space"]
     if _uses_all_fields([_normalize(match) for match in matches]):
         return None
-    return frozenset(_get_name(match) for match in matches if match.lastgroup in ("word", "quoted", "text"))
+    chains = list(_split_chains(matches))
+    # Only a name that stands alone somewhere, or ends a chain as in `FROM main.items`, can be that of a table.
+    tables = {chain[-1].lower() for chain in chains}
+    return frozenset(
+        tuple(chain[start : start + _MAX_PATH_NAMES])
+        for chain in chains
+        for start in range(len(chain))
+        if start == 0 or chain[start - 1].lower() in tables
+    )
+
+
+def _split_chains(matches: list[re.Match[str]]) -> Iterator[list[str]]:
+    """Yield the names in a statement; names with dots between them are one chain. A function is a chain of its own."""
+    chain: list[str] = []
+    for i, match in enumerate(matches):
+        if match.lastgroup not in ("word", "quoted", "text"):
+            continue
+        after = matches[i + 1][0] if i + 1 < len(matches) else ""
+        if chain and after == "(":
+            # A function of what is before the dot, such as `owner.to_json()`.
+            yield chain
+            chain = []
+        chain.append(_get_name(match))
+        is_joined = match.lastgroup != "text" and after == "." and _is_column_name(matches[i + 2 : i + 3])
+        if not is_joined:
+            yield chain
+            chain = []
+
+
+def _is_column_name(matches: list[re.Match[str]]) -> bool:
+    return bool(matches) and matches[0].lastgroup in ("word", "quoted")
 
 
 def _is_unknown(match: re.Match[str], before: re.Match[str] | None) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forebay.errors import HandleCorrupt
-from forebay.query.feed import Column, Table
+from forebay.query.feed import Column, Paths, Table
 from forebay.query.process import find_duckdb
 from forebay.query.quoting import quote_identifier, quote_text
 from forebay.store.sidecars import Sidecars
@@ -21,7 +21,7 @@ __all__ = ["keep_table", "pack_table", "read_table", "wait_for_tables"]
 
 _log = logging.getLogger("forebay")
 
-_FORMAT = 1
+_FORMAT = 2
 _MIN_TABLE_BYTES = 256 << 10
 """Smaller tables are read as fast from their payload."""
 
@@ -39,15 +39,15 @@ class _Job(NamedTuple):
     """A file with the table, which is closed at the end."""
 
 
-def read_table(sidecars: Sidecars, meta: dict[str, Any], sql_names: frozenset[str] | None, fd: int) -> Table | None:
+def read_table(sidecars: Sidecars, meta: dict[str, Any], sql_paths: Paths | None, fd: int) -> Table | None:
     """Return the table in the sidecar of a payload, or `None` if there is none.
 
-    If it has the fields that a statement with these names may use, it is copied to a file, and the columns are those of
+    If it has the fields that a statement with these paths may use, it is copied to a file, and the columns are those of
     the statement alone.
     """
     with sidecars.open(meta) as sidecar:
         table = None if sidecar is None else _load_description(*sidecar)
-        if sidecar is None or table is None or not table.has_fields(sql_names):
+        if sidecar is None or table is None or not table.has_fields(sql_paths):
             return table
         try:
             for chunk in sidecar[1].iter_chunks():
@@ -57,16 +57,16 @@ def read_table(sidecars: Sidecars, meta: dict[str, Any], sql_names: frozenset[st
         except HandleCorrupt:
             # The payload may be intact: the next sidecar replaces this one.
             return None
-        return table if sql_names is None else _select_columns(table, sql_names)
+        return table if sql_paths is None else _select_columns(table, sql_paths)
 
 
-def _select_columns(table: Table, sql_names: frozenset[str]) -> Table:
-    names = {name.lower() for name in sql_names}
+def _select_columns(table: Table, sql_paths: Paths) -> Table:
+    names = {path[0].lower() for path in sql_paths}
     kept = [number for number, column in enumerate(table.columns) if column.name.lower() in names]
     # A table has at least one column.
     kept = kept or [0]
     dropped = {column.name.lower() for number, column in enumerate(table.columns) if number not in kept}
-    if table.names is None:
+    if table.paths is None:
         skipped: frozenset[str] | None = frozenset(dropped)
     else:
         skipped = None if table.skipped is None else table.skipped | dropped
@@ -74,7 +74,7 @@ def _select_columns(table: Table, sql_names: frozenset[str]) -> Table:
         table,
         columns=tuple(table.columns[number] for number in kept),
         values=tuple(table.values[number] for number in kept),
-        names=sql_names,
+        paths=sql_paths,
         skipped=skipped,
     )
 
@@ -84,12 +84,12 @@ def _load_description(description: dict[str, Any], content: Any) -> Table | None
         if description["format"] != _FORMAT:
             return None
         columns = tuple(Column(str(name), str(sql_type)) for name, sql_type in description["columns"])
-        names, skipped = description["names"], description["skipped"]
+        paths, skipped = description["paths"], description["skipped"]
         return Table(
             columns=columns,
             rows=int(description["rows"]),
             size_bytes=content.size,
-            names=None if names is None else frozenset(names),
+            paths=None if paths is None else frozenset(map(tuple, paths)),
             skipped=None if skipped is None else frozenset(skipped),
             values=tuple(_cast(quote_identifier(column.name), column.type) for column in columns),
             reader="read_parquet(?)",
@@ -157,7 +157,7 @@ def _run_job(job: _Job) -> None:
         "format": _FORMAT,
         "columns": [[column.name, column.type] for column in job.table.columns],
         "rows": job.table.rows,
-        "names": None if job.table.names is None else sorted(job.table.names),
+        "paths": None if job.table.paths is None else sorted(job.table.paths),
         "skipped": None if job.table.skipped is None else sorted(job.table.skipped),
     }
     file = os.memfd_create("forebay") if hasattr(os, "memfd_create") else None

@@ -4,7 +4,7 @@ use forebay_core::feed;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{fields, int, to_u64};
+use crate::convert::{int, to_u64};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::payload::Payload;
@@ -16,10 +16,10 @@ pub struct Feed(feed::Feed);
 #[pymethods]
 impl Feed {
     #[new]
-    #[pyo3(signature = (names = None))]
-    fn new(names: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let names = names.map(fields).transpose()?;
-        Ok(Self(feed::Feed::new(names.as_deref())))
+    #[pyo3(signature = (paths = None))]
+    #[allow(clippy::needless_pass_by_value, reason = "PyO3 makes a list of the argument")]
+    fn new(paths: Option<Vec<Vec<String>>>) -> Self {
+        Self(feed::Feed::new(paths.as_deref()))
     }
 
     /// Return the lines of a chunk's items, the first of which is item `offset`.

@@ -1,19 +1,24 @@
 //! Feeds items to DuckDB: lines of JSON that hold the named fields only, and the columns that they make up.
 //!
+//! A field is named by a path: a name alone means the whole field, a longer path a member of an object in it. If all
+//! paths of a field have members, only these are written. Its type is inferred from the whole values all the same, and a
+//! field that is not a struct with all of these members is written whole: that takes a second pass.
+//!
 //! The type of a column is inferred from every value. A column holds what Python's `json` would read: numbers are
 //! exact, the last of equal keys counts, missing values are `NULL`, and values of different types are JSON. Only a lone
 //! surrogate, which no database holds, becomes U+FFFD.
 //!
-//! Values are copied while their types are still unknown. For a few types DuckDB's reader must get them as strings: then
-//! [`Feed::finish`] asks for a second pass.
+//! Values are copied while their types are still unknown. For a few types DuckDB's reader must get them as strings: then,
+//! too, [`Feed::finish`] asks for a second pass.
 
 mod clean;
 mod number;
+mod selection;
 mod shape;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::index::{self, ItemIndex};
@@ -21,6 +26,7 @@ use crate::reader::{Kind, Reader};
 use crate::scan::Isa;
 use crate::split::ItemSplitter;
 use clean::{key_bytes, last_members};
+use selection::Selection;
 use shape::{Shape, is_identifier};
 use walk::{Counters, Traits, Walk, next_member, take_key, usual_key};
 
@@ -52,8 +58,8 @@ pub struct Column {
 /// Writer of lines for DuckDB. Chunks may be written in several threads.
 #[derive(Debug)]
 pub struct Feed {
-    /// Names of the fields to keep, in lower case; `None` for all.
-    names: Option<HashSet<String>>,
+    /// For each name in lower case, the paths of members below it; `None` for all fields.
+    paths: Option<HashMap<String, Vec<Vec<String>>>>,
     /// Whether items that are not objects are kept.
     keeps_items: bool,
     shared: Mutex<Shared>,
@@ -65,9 +71,11 @@ pub struct Feed {
 /// What all threads agree on.
 #[derive(Debug, Default)]
 struct Shared {
-    slots: HashMap<Box<[u8]>, Slot>,
+    slots: HashMap<Box<[u8]>, usize>,
     /// Columns to write as strings, by the key in the lines.
     as_text: HashSet<usize>,
+    /// Columns to write with all members.
+    whole: HashSet<usize>,
     /// Counts the passes, so that no thread goes on with the columns of the one before.
     pass: u64,
 }
@@ -98,6 +106,8 @@ struct Field {
     key: Vec<u8>,
     as_text: bool,
     needs_text: bool,
+    /// Members of its objects to write; `None` for all.
+    selection: Option<Arc<Selection>>,
     shape: Shape,
     /// Where the field was seen first: number of the item, and position in it.
     first: Option<(u64, usize)>,
@@ -110,12 +120,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Feed {
-    /// Creates a feed of the fields with these names, in any case; `None` for all fields.
+    /// Creates a feed of the fields with these paths, in any case; `None` for all fields. A path has at least a name.
     #[must_use]
-    pub fn new<S: AsRef<str>>(names: Option<&[S]>) -> Self {
-        let names = names.map(|names| names.iter().map(|name| name.as_ref().to_lowercase()).collect());
-        let keeps_items = keeps(names.as_ref(), ITEM_NAME);
-        Self { names, keeps_items, shared: Mutex::default(), idle: Mutex::default(), isa: Isa::detect() }
+    pub fn new(paths: Option<&[Vec<String>]>) -> Self {
+        let paths = paths.map(|paths| {
+            let mut by_name: HashMap<String, Vec<Vec<String>>> = HashMap::new();
+            for (name, members) in paths.iter().filter_map(|path| path.split_first()) {
+                by_name.entry(name.to_lowercase()).or_default().push(members.to_vec());
+            }
+            by_name
+        });
+        let (shared, idle) = Default::default();
+        let mut feed = Self { paths, keeps_items: true, shared, idle, isa: Isa::detect() };
+        feed.keeps_items = feed.paths_of(ITEM_NAME).is_none_or(|paths| !paths.is_empty());
+        feed
     }
 
     /// Returns the lines of a chunk's items. `first` is the number of the first item.
@@ -167,22 +185,23 @@ impl Feed {
             }
         }
         let mut shared = lock(&self.shared);
-        let needs_text: Vec<usize> = fields
-            .iter()
-            .filter(|(slot, field)| {
-                (field.needs_text || field.shape.has_decimals()) && !is_rows && !shared.as_text.contains(slot)
-            })
-            .map(|(slot, _)| *slot)
-            .collect();
-        if !needs_text.is_empty() {
-            shared.as_text.extend(needs_text);
+        let mut is_complete = true;
+        for (&slot, field) in &mut fields {
+            field.start_pass(&shared);
+            if (field.needs_text || field.shape.has_decimals()) && !is_rows && !field.as_text {
+                is_complete = false;
+                shared.as_text.insert(slot);
+                shared.whole.insert(slot);
+            } else if field.misses_members() {
+                is_complete = false;
+                shared.whole.insert(slot);
+            }
+        }
+        if !is_complete {
             shared.pass += 1;
             return None;
         }
         let mut fields: Vec<Field> = fields.into_values().collect();
-        for field in &mut fields {
-            field.as_text = field.slot.is_some_and(|slot| shared.as_text.contains(&slot));
-        }
         fields.sort_by_key(|field| field.first);
         let names = name_columns(&fields, &taken);
         Some(fields.iter().zip(names).map(|(field, name)| field.column(name, is_rows)).collect())
@@ -207,14 +226,23 @@ impl Feed {
         Some(names.into_iter().collect())
     }
 
-    /// Returns the slot of a field, the same in all threads.
-    fn slot(&self, name: &[u8]) -> Result<(Slot, bool)> {
-        let mut shared = lock(&self.shared);
-        if let Some(&slot) = shared.slots.get(name) {
-            return Ok((slot, slot.is_some_and(|slot| shared.as_text.contains(&slot))));
+    /// Returns a field as it is before its first value. Its slot is the same in all threads.
+    fn new_field(&self, name: &[u8]) -> Result<Field> {
+        let paths = self.paths_of(&String::from_utf8_lossy(name));
+        if paths.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Field::new(name, None));
         }
-        if !keeps(self.names.as_ref(), &String::from_utf8_lossy(name)) {
-            return Ok((None, false));
+        let selection = paths.and_then(|paths| Selection::new(&paths)).map(Arc::new);
+        let mut shared = lock(&self.shared);
+        let slot = self.slot(&mut shared, name)?;
+        let mut field = Field { selection, ..Field::new(name, Some(slot)) };
+        field.start_pass(&shared);
+        Ok(field)
+    }
+
+    fn slot(&self, shared: &mut Shared, name: &[u8]) -> Result<usize> {
+        if let Some(&slot) = shared.slots.get(name) {
+            return Ok(slot);
         }
         let slot = shared.slots.len() + 1;
         if slot > MAX_COLUMNS {
@@ -222,8 +250,22 @@ impl Feed {
                 "the items have more than {MAX_COLUMNS} different keys; name the fields that you need in the SELECT"
             )));
         }
-        shared.slots.insert(name.into(), Some(slot));
-        Ok((Some(slot), false))
+        shared.slots.insert(name.into(), slot);
+        Ok(slot)
+    }
+
+    /// Returns the paths below a key's field, none if it is not kept; `None` if all fields are kept.
+    ///
+    /// A name with a number at its end may be that of a column with a number added.
+    fn paths_of(&self, key: &str) -> Option<Vec<&[String]>> {
+        let name = column_name(key).to_lowercase();
+        let is_meant = |other: &str| {
+            let Some(rest) = other.strip_prefix(&name) else { return false };
+            let number = rest.strip_prefix('_').filter(|number| !number.is_empty());
+            rest.is_empty() || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let paths = self.paths.as_ref()?.iter().filter(|(other, _)| is_meant(other));
+        Some(paths.flat_map(|(_, paths)| paths.iter().map(Vec::as_slice)).collect())
     }
 }
 
@@ -231,12 +273,12 @@ impl Local {
     /// Updates which columns to write as strings, if a new pass has begun.
     fn start_pass(&mut self, shared: &Shared) {
         if self.item.key.is_empty() {
-            self.item = Field::new(ITEM_NAME.as_bytes(), Some(ITEM_SLOT), false);
+            self.item = Field::new(ITEM_NAME.as_bytes(), Some(ITEM_SLOT));
         }
         if self.pass != shared.pass {
             self.pass = shared.pass;
             for field in std::iter::once(&mut self.item).chain(&mut self.fields) {
-                field.as_text = field.slot.is_some_and(|slot| shared.as_text.contains(&slot));
+                field.start_pass(shared);
             }
         }
     }
@@ -246,21 +288,35 @@ impl Local {
         if let Some(&place) = self.places.get(name) {
             return Ok(Some(place));
         }
-        let (slot, as_text) = feed.slot(name)?;
-        if slot.is_none() && self.fields.len() >= MAX_SKIPPED_KEYS {
+        let field = feed.new_field(name)?;
+        if field.slot.is_none() && self.fields.len() >= MAX_SKIPPED_KEYS {
             return Ok(None);
         }
         let place = self.fields.len();
-        self.fields.push(Field::new(name, slot, as_text));
+        self.fields.push(field);
         self.places.insert(name.into(), place);
         Ok(Some(place))
     }
 }
 
 impl Field {
-    fn new(name: &[u8], slot: Slot, as_text: bool) -> Self {
+    fn new(name: &[u8], slot: Slot) -> Self {
         let key = slot.map(|slot| format!("\"{slot}\":").into_bytes()).unwrap_or_default();
-        Self { name: name.into(), slot, usual_key: usual_key(name), key, as_text, ..Self::default() }
+        Self { name: name.into(), slot, usual_key: usual_key(name), key, ..Self::default() }
+    }
+
+    /// Updates how its values are written.
+    fn start_pass(&mut self, shared: &Shared) {
+        self.as_text = self.slot.is_some_and(|slot| shared.as_text.contains(&slot));
+        if self.slot.is_some_and(|slot| shared.whole.contains(&slot)) {
+            self.selection = None;
+        }
+    }
+
+    /// Whether objects were written without members that the column needs.
+    fn misses_members(&self) -> bool {
+        let is_missing = |selection: &Arc<Selection>| self.shape.selected_type(selection).is_none();
+        self.shape.has_objects() && self.selection.as_ref().is_some_and(is_missing)
     }
 
     /// Remembers where the field was seen first. A thread does not always get chunks in order.
@@ -276,7 +332,9 @@ impl Field {
         let (sql_type, read_type) = if is_rows {
             (self.shape.cell_type(), "VARCHAR".to_owned())
         } else if !self.as_text {
-            (self.shape.sql_type(), self.shape.sql_type())
+            let selected = self.selection.as_ref().and_then(|selection| self.shape.selected_type(selection));
+            let sql_type = selected.unwrap_or_else(|| self.shape.sql_type());
+            (sql_type.clone(), sql_type)
         } else if self.shape.is_number() {
             // A number that is too long for any type is JSON.
             let sql_type = self.shape.sql_type();
@@ -287,18 +345,6 @@ impl Field {
         };
         Column { name, sql_type, key, read_type }
     }
-}
-
-/// Whether a field is kept. A name with a number at its end may be that of a column with a number added.
-fn keeps(names: Option<&HashSet<String>>, key: &str) -> bool {
-    let Some(names) = names else { return true };
-    let name = column_name(key).to_lowercase();
-    names.contains(&name)
-        || names.iter().any(|other| {
-            let number = other.strip_prefix(&name).and_then(|rest| rest.strip_prefix('_'));
-            number
-                .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-        })
 }
 
 /// Returns the name of the column of a key.
@@ -460,7 +506,7 @@ fn push_field(
         out.push(b',');
     }
     out.extend_from_slice(&field.key);
-    traits.push_value(isa, value, field.as_text && !is_cell, out)
+    traits.push_value(isa, value, field.selection.as_deref(), field.as_text && !is_cell, out)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::number::Numbers;
+use super::selection::Selection;
 use super::walk::usual_key;
 
 const BOOL: u8 = 1;
@@ -111,10 +112,27 @@ impl Shape {
             0 | TEXT => "VARCHAR".to_owned(),
             BOOL => "BOOLEAN".to_owned(),
             NUMBER => self.numbers.sql_type().unwrap_or_else(json),
-            OBJECT => self.members.as_ref().and_then(|members| members.sql_type()).unwrap_or_else(json),
+            OBJECT => {
+                self.members.as_ref().and_then(|members| members.struct_type(None)).unwrap_or_else(json)
+            }
             ARRAY => self.items.as_ref().map_or_else(json, |items| format!("{}[]", items.sql_type())),
             _ => json(),
         }
+    }
+
+    /// Whether any value is an object.
+    pub(super) fn has_objects(&self) -> bool {
+        self.kinds & OBJECT != 0
+    }
+
+    /// Returns the type of a column that holds the selected members of all values; `None` if the type of the whole
+    /// values is not a struct with all of these members.
+    pub(super) fn selected_type(&self, selection: &Selection) -> Option<String> {
+        if selection.is_whole() {
+            return Some(self.sql_type());
+        }
+        let members = self.members.as_ref().filter(|_| self.kinds == OBJECT)?;
+        members.struct_type(Some(selection))
     }
 
     /// Returns the type of a column of cells, which are all texts: that of the numbers that they are, or text.
@@ -169,8 +187,9 @@ impl Members {
         }
     }
 
-    /// Returns the type of a struct; `None` if the keys cannot be names of its fields.
-    fn sql_type(&self) -> Option<String> {
+    /// Returns the type of a struct with the selected members; `None` if the keys cannot be names of its fields, or a
+    /// selected one is missing.
+    fn struct_type(&self, selection: Option<&Selection>) -> Option<String> {
         let mut names = HashSet::new();
         let mut fields = Vec::with_capacity(self.list.len());
         for member in &self.list {
@@ -179,9 +198,15 @@ impl Members {
             if !names.insert(name.to_lowercase()) {
                 return None;
             }
-            fields.push(format!("{} {}", quote_identifier(name), member.shape.sql_type()));
+            let sql_type = match selection.map(|selection| selection.member(&member.name)) {
+                None => member.shape.sql_type(),
+                Some(Some(selection)) => member.shape.selected_type(selection)?,
+                Some(None) => continue,
+            };
+            fields.push(format!("{} {sql_type}", quote_identifier(name)));
         }
-        (!fields.is_empty()).then(|| format!("STRUCT({})", fields.join(", ")))
+        let is_complete = selection.is_none_or(|selection| fields.len() == selection.len());
+        (is_complete && !fields.is_empty()).then(|| format!("STRUCT({})", fields.join(", ")))
     }
 }
 

@@ -3,10 +3,14 @@ use crate::index::index_items;
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
+fn split_paths(paths: &[&str]) -> Vec<Vec<String>> {
+    paths.iter().map(|path| path.split('.').map(str::to_owned).collect()).collect()
+}
+
 /// Feeds items, each in a chunk of its own, in the given order. Returns the line of each item, and the columns.
-fn feed(items: &[String], order: &[usize], names: Option<&[&str]>) -> (Vec<Map<String, Value>>, Vec<Column>) {
+fn feed(items: &[String], order: &[usize], paths: Option<&[&str]>) -> (Vec<Map<String, Value>>, Vec<Column>) {
     let index = index_items(b"[0]", None, true).unwrap();
-    let feed = Feed::new(names);
+    let feed = Feed::new(paths.map(split_paths).as_deref());
     loop {
         let mut lines = vec![Map::new(); items.len()];
         for &number in order {
@@ -108,7 +112,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(data in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"[]{},:\"\\u1e.-ntf \n".to_vec())], 0..60)) {
         let index = index_items(b"[0]", None, true).unwrap();
-        let feed = Feed::new::<&str>(None);
+        let feed = Feed::new(None);
         let _ = feed.write(&data, &index, 0);
         let _ = feed.write(&[b"{\"a\":", &data[..], b"}"].concat(), &index, 0);
         let _ = feed.finish(&index);
@@ -139,7 +143,7 @@ fn the_last_of_equal_keys_counts() {
 #[test]
 fn fields_that_are_not_kept_are_known() {
     let index = index_items(b"[0]", None, true).unwrap();
-    let feed = Feed::new(Some(&["ID"]));
+    let feed = Feed::new(Some(&split_paths(&["ID"])));
     feed.write(br#"{"id": 1, "Name": 2}"#, &index, 0).unwrap();
     let mut skipped = feed.skipped().unwrap();
     skipped.sort();
@@ -148,4 +152,36 @@ fn fields_that_are_not_kept_are_known() {
         feed.write(format!("{{\"k{number}\": 1}}").as_bytes(), &index, 1).unwrap();
     }
     assert_eq!(feed.skipped(), None);
+}
+
+#[test]
+fn only_selected_members_are_written() {
+    let items = [
+        r#"{"a": {"Id": 1, "x": {"y": [1], "\u007a": "\n", "y": [2]}, "other": 0}}"#,
+        r#"{"a": {"x": null, "Id": null}}"#,
+        r#"{"a": {}}"#,
+    ];
+    let items = items.map(str::to_owned);
+    let both = r#"STRUCT("x" STRUCT("y" BIGINT[], "z" VARCHAR))"#;
+    for (paths, value, sql_type) in [
+        (&["a.x.y"][..], serde_json::json!({"x": {"y": [2]}}), r#"STRUCT("x" STRUCT("y" BIGINT[]))"#),
+        (&["A.ID", "a.id"], serde_json::json!({"Id": 1}), r#"STRUCT("Id" BIGINT)"#),
+        (&["A.X.Y", "a.x"], serde_json::json!({"x": {"y": [2], "z": "\n"}}), both),
+        (&["a.x.z", "a_2.x.y"], serde_json::json!({"x": {"y": [2], "z": "\n"}}), both),
+    ] {
+        let (lines, columns) = feed(&items, &[0, 1, 2], Some(paths));
+        assert_eq!(columns[0].sql_type, sql_type, "{paths:?}");
+        assert_eq!(lines[0]["1"], value, "{paths:?}");
+    }
+    // The whole value, if a member is missing, or below a scalar, or if it is used whole as well.
+    for paths in [&["a.x", "a.ghost"][..], &["a.x.z.q"], &["a.x.y.q"], &["a", "a.x"]] {
+        assert_eq!(feed(&items, &[0, 1, 2], Some(paths)), feed(&items, &[0, 1, 2], None), "{paths:?}");
+    }
+    // The type of the whole value decides: these are JSON.
+    for other in [r#"{"a": "text"}"#, r#"{"a": {"ID": 2}}"#, r#"{"a": {"other": 0.12345678901234567890}}"#] {
+        let items = [items[0].clone(), other.to_owned()];
+        let (lines, columns) = feed(&items, &[0, 1], Some(&["a.x.y"]));
+        assert_eq!(columns[0].sql_type, "JSON");
+        assert_eq!((lines, columns), feed(&items, &[0, 1], None), "{other}");
+    }
 }

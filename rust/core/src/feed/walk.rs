@@ -2,6 +2,7 @@
 
 use super::clean::{MAX_DEPTH, key_bytes, may_have_surrogates, push_last_members, push_without_surrogates};
 use super::number::Numbers;
+use super::selection::Selection;
 use super::shape::{Members, Shape};
 use crate::error::Result;
 use crate::escaping::push_string;
@@ -216,13 +217,27 @@ pub(super) fn usual_key(name: &[u8]) -> Box<[u8]> {
 }
 
 impl Traits {
-    /// Appends a value in a form that DuckDB can read: on one line, and as a string if `as_text`.
-    pub(super) fn push_value(self, isa: Isa, value: &[u8], as_text: bool, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends the selected members of a value in a form that DuckDB can read: on one line, and as a string if
+    /// `as_text`.
+    pub(super) fn push_value(
+        self,
+        isa: Isa,
+        value: &[u8],
+        selection: Option<&Selection>,
+        as_text: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let start = out.len();
-        if self.has_repeated_keys {
-            push_last_members(isa, value, out)?;
+        let mut unique = Vec::new();
+        let value = if self.has_repeated_keys {
+            push_last_members(isa, value, &mut unique)?;
+            &unique
         } else {
-            out.extend_from_slice(value);
+            value
+        };
+        match selection {
+            Some(selection) => selection.push_value(isa, value, out)?,
+            None => out.extend_from_slice(value),
         }
         if self.has_surrogates {
             let cleaned = out.split_off(start);
