@@ -52,3 +52,31 @@ def test_errors_have_exit_codes(tmp_path: Path) -> None:
     assert run("export", handle, str(tmp_path / "x"), "--format", "xml").code == 2
     assert run("export", handle, str(tmp_path / "missing" / "x")).code == 1
     assert not (tmp_path / "x").exists()
+
+
+def test_the_name_of_the_file_chooses_the_format(tmp_path: Path) -> None:
+    handle = put(b'[{"id": 1}, {"id": 2}]')
+    for name, content in (
+        ("x.csv", "id\n1\n2\n"),
+        ("x.jsonl", '{"id": 1}\n{"id": 2}\n'),
+        ("x.json", '[{"id": 1}, {"id": 2}]'),
+        ("x.other", '[{"id": 1}, {"id": 2}]'),
+    ):
+        run("export", handle, str(tmp_path / name))
+        assert (tmp_path / name).read_text() == content
+    run("export", handle, str(tmp_path / "sum.csv"), "--sql", "SELECT sum(id) AS n FROM items")
+    assert (tmp_path / "sum.csv").read_text() == "n\n3\n"
+
+
+def test_an_export_without_rows_says_why(tmp_path: Path) -> None:
+    handle = put(b'[{"status": "failed"}]')
+    report = run("export", handle, str(tmp_path / "x.csv"), "--where", '{"stauts": "failed"}').json
+    assert report["rows"] == 0
+    assert "no item has the field 'stauts'" in report["hint"]
+    finished = run("fetch", handle, "--raw", "--where", '{"stauts": "failed"}')
+    assert finished.out == b"[]\n"
+    assert b"no item has the field" in finished.err
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    assert "is a folder" in run("export", put(b"[1]"), str(tmp_path)).error["message"]

@@ -90,3 +90,41 @@ def test_a_principal_queries_its_own(home: Path) -> None:
         own = store.put([{"id": 1}], principal="ann").output_handle
     assert run("query", own, "SELECT id FROM items", "--principal", "ann").json["rows"] == [[1]]
     assert run("query", own, "SELECT id FROM items", "--principal", "bob").error["code"] == "output_handle_not_found"
+
+
+def test_a_table_shows_nulls(handle: str) -> None:
+    shown = run_on_terminal("query", handle, "SELECT max(id) AS most, '' AS empty FROM items WHERE id < 0")
+    assert b"most" in shown.out
+    assert b"empty" in shown.out
+    assert b"NULL" in shown.out
+    none = run_on_terminal("query", handle, "SELECT id, name FROM items WHERE id < 0")
+    assert b"name" in none.out
+    assert b"nothing" not in none.out
+
+
+def test_csv_tells_null_from_an_empty_text(handle: str) -> None:
+    assert run("query", handle, "SELECT NULL AS a, '' AS b, 'x' AS c", "--csv").out == b'a,b,c\n,"",x\n'
+
+
+def test_a_file_of_another_type() -> None:
+    failed = run("query", "-", "SELECT * FROM items", stdin=b"city,n\nBonn,1\n")
+    assert failed.code == 6
+    assert failed.error["message"].startswith("- has no items to query")
+    assert "oh_" not in failed.error["message"]
+    assert run("query", "-", "SELECT n FROM items", "--mime-type", "text/csv", stdin=b"city,n\nBonn,1\n").json[
+        "rows"
+    ] == [[1]]
+
+
+def test_handles_are_no_tables_beside_a_file(tmp_path: Path, handle: str) -> None:
+    path = tmp_path / "orders.json"
+    path.write_text(json.dumps(ORDERS))
+    failed = run("query", str(path), f"SELECT * FROM items JOIN {handle} USING (id)")
+    assert failed.code == 2
+    assert f"forebay put {path}" in failed.error["message"]
+
+
+def test_a_hint_goes_to_standard_error(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.json"
+    path.write_text('[{"v": 1}, {"v": "x"}]')
+    assert b"TRY_CAST" in run("query", str(path), "SELECT max(v) FROM items", "--csv").err

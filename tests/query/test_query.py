@@ -1,6 +1,7 @@
 """`Store.query`: tables, results within their budget, and errors that name the next step."""
 
 import json
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -251,3 +252,90 @@ def test_the_root_folder_of_the_store_is_not_changed(store: Store, handle: str) 
     before = list_payloads()
     store.query(handle, "SELECT count(*) FROM items")
     assert list_payloads() == before
+
+
+@pytest.mark.parametrize(
+    ("payload", "sql", "example"),
+    [
+        ([{"order_no": 1}], "SELECT count(*) FROM orders", "SELECT count(*) FROM items"),
+        ({"users": ORDERS, "teams": [1]}, "SELECT count(*) FROM user", 'SELECT count(*) FROM "users"'),
+        ([{"customer": {"name": "a"}}], "SELECT custmer.name FROM items", 'SELECT "customer".name FROM items'),
+        ([{"customer": 1}], "SELECT t.custmer FROM items t", 'SELECT t."customer" FROM items t'),
+    ],
+)
+def test_a_wrong_name_is_corrected(store: Store, payload: Any, sql: str, example: str) -> None:
+    handle = store.put(payload).output_handle
+    with pytest.raises(QueryFailed) as raised:
+        store.query(handle, sql)
+    assert raised.value.example == example
+    assert store.query(handle, example).rows
+
+
+def test_the_table_of_another_collection_is_not_corrected(store: Store) -> None:
+    handle = store.put({"users": ORDERS, "teams": [{"id": 1}]}).output_handle
+    with pytest.raises(QueryFailed, match="the table items has the entries of /users") as raised:
+        store.query(handle, "SELECT count(*) FROM teams")
+    # It would be the count of something else.
+    assert raised.value.example != 'SELECT count(*) FROM "items"'
+
+
+def test_suggestions_are_those_of_the_whole_table(store: Store, handle: str) -> None:
+    with pytest.raises(QueryFailed) as raised:
+        store.query(handle, "SELECT nope FROM items")
+    assert "Candidate" not in str(raised.value)
+    assert raised.value.tables == {"items": "id BIGINT, status VARCHAR, total DOUBLE"}
+
+
+def test_a_handle_that_is_unknown_is_named(store: Store, handle: str) -> None:
+    with pytest.raises(QueryFailed, match="oh_AAAAAAAAAAAA is unknown or has expired") as raised:
+        store.query(handle, "SELECT * FROM items JOIN oh_AAAAAAAAAAAA USING (id)")
+    assert "Did you mean" not in str(raised.value)
+
+
+def test_files_are_no_tables(store: Store, handle: str) -> None:
+    with pytest.raises(QueryFailed, match="files cannot be read; the table items has the entries of /orders"):
+        store.query(handle, "SELECT * FROM 'customers.json'")
+
+
+def test_an_error_about_very_many_columns_names_the_wrong_one(store: Store) -> None:
+    handle = store.put([{f"k{number}": 1 for number in range(1500)}] * 2).output_handle
+    with pytest.raises(QueryFailed, match='"nope" not found') as raised:
+        store.query(handle, "SELECT nope FROM items")
+    assert raised.value.tables == {"items": "too many columns to list"}
+
+
+@pytest.mark.parametrize("values", [[1, "two", 10, 9], [5, 10, 9, Decimal("1e400")]])
+def test_a_column_of_json_brings_a_hint(store: Store, values: list[Any]) -> None:
+    items = ", ".join(f'{{"v": {json.dumps(value) if isinstance(value, str) else value}}}' for value in values)
+    handle = store.put(f"[{items}]".encode()).output_handle
+    page = store.query(handle, "SELECT max(v) FROM items")
+    assert page.hint is not None
+    assert json.loads(page.to_json())["hint"] == page.hint
+    assert 'TRY_CAST("v" AS DOUBLE)' in page.hint
+    assert store.query(handle, 'SELECT count(TRY_CAST("v" AS DOUBLE)) FROM items').hint is None
+    assert store.query(handle, "SELECT count(*) FROM items").hint is None
+    with pytest.raises(QueryFailed, match=re.escape("\"v\"->>'$' for a text")):
+        store.query(handle, "SELECT * FROM items WHERE v = 'two'")
+
+
+def test_items_that_are_a_small_part_are_named(store: Store) -> None:
+    handle = store.put({"note": "x" * 5000, "rows": [{"id": 1}, {"id": 2}]}).output_handle
+    page = store.query(handle, "SELECT count(*) FROM items")
+    assert (page.rows, page.hint) == ([[2]], "the items are those of /rows, a small part of the output")
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        ["9007199254740993", "19.99", "0.30000000000000004"],
+        ["36028797018963968", "0.5"],
+        ["18446744073709551616", "1.1"],
+        ["1000000000000000000000000", "0.25"],
+    ],
+)
+def test_numbers_keep_their_digits_beside_others(store: Store, numbers: list[str]) -> None:
+    for values in (numbers, [f"[{number}]" for number in numbers], [f'{{"a": {number}}}' for number in numbers]):
+        items = ", ".join(f'{{"n": {value}}}' for value in values)
+        handle = store.put(f"[{items}]".encode()).output_handle
+        rows = json.loads(store.query(handle, "SELECT n FROM items").content, parse_float=Decimal)
+        assert [row for (row,) in rows] == [json.loads(value, parse_float=Decimal) for value in values]

@@ -138,11 +138,12 @@ def print_content(page: "Page") -> None:
         return
     if sys.stderr.isatty():
         _print_position(page, _get_console(is_stderr=True))
-    elif page.next_offset is not None or page.truncated:
+    elif page.next_offset is not None or page.truncated or page.hint is not None:
         # The content alone does not show that the page is cut or that another page follows.
         import orjson
 
-        remaining = {"next_offset": page.next_offset, "total": page.total, "truncated": page.truncated}
+        remaining: dict[str, Any] = {"next_offset": page.next_offset, "total": page.total, "truncated": page.truncated}
+        remaining |= {} if page.hint is None else {"hint": page.hint}
         sys.stderr.write(orjson.dumps(remaining).decode() + "\n")
 
 
@@ -153,6 +154,8 @@ def print_page(page: "Page", fields: Sequence[str] | None = None, *, is_json: bo
         return
     rows = _parse_rows(page) if fields is not None else None
     if fields is not None and rows:
+        # The key of an entry of a map is always there.
+        fields = [*(["_key"] if all("_key" in row for row in rows) and "_key" not in fields else []), *fields]
         print_table({field: [_get_field(row, _split_field(field)) for row in rows] for field in fields})
     elif isinstance(page.content, bytes):
         print_json_text(page.content)
@@ -234,7 +237,7 @@ def _format_total(page: "SearchPage") -> str:
     if page.items_with_matches is not None:
         text += f" in {page.items_with_matches:,} item{'' if page.items_with_matches == 1 else 's'}"
     if page.searched is not None:
-        text += f"; searched: {page.searched}"
+        text += "; searched: " + page.searched.replace("mode='values'", "--mode values")
     return text if page.next_offset is None else f"{text}; more from --offset {page.next_offset}"
 
 
@@ -449,14 +452,20 @@ _MIN_CUT_WIDTH = 6
 _MIN_REASON_WIDTH = 10
 
 
-def print_table(columns: dict[str, list[Any]], optional_columns: Sequence[str] = ()) -> None:
+def print_table(
+    columns: dict[str, list[Any]], optional_columns: Sequence[str] = (), *, keeps_empty: bool = False
+) -> None:
     """Print a table without its empty columns. If it is too wide, cells outside of `_UNCUT_COLUMNS` are cut.
 
     If it would be too wide even so, `optional_columns` are left out, one after the other.
     """
     from rich.table import Table
 
-    filled = {name: cells for name, cells in columns.items() if any(cell is not None and cell != "" for cell in cells)}
+    filled = {
+        name: cells
+        for name, cells in columns.items()
+        if keeps_empty or any(cell is not None and cell != "" for cell in cells)
+    }
     if not filled:
         _print_rich("nothing", style="dim")
         return

@@ -124,7 +124,9 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     export_parser = add(export, _add_handle, _add_principal)
     export_parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write (default: the handle)")
-    export_parser.add_argument("--format", metavar="FORMAT", help="json, ndjson, csv or parquet; by default as stored")
+    export_parser.add_argument(
+        "--format", metavar="FORMAT", help="json, ndjson, csv or parquet; by default that of FILE's name"
+    )
     export_parser.add_argument("--where", metavar="JSON", help='conditions on items, such as \'{"status": "failed"}\'')
     export_parser.add_argument("--sql", metavar="SQL", help="write the result of this query instead")
     export_parser.add_argument("--force", action="store_true", help="replace the file if there is one")
@@ -160,7 +162,8 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     query_parser = add(query, _add_principal, _add_json)
     query_parser.add_argument("source", metavar="HANDLE|FILE", help="a handle, or a file to query; - is standard input")
     query_parser.add_argument("sql", metavar="SQL", help="one SELECT, DESCRIBE or SUMMARIZE")
-    query_parser.add_argument("--csv", action="store_true", help="print CSV")
+    query_parser.add_argument("--csv", action="store_true", help="print CSV; a null is an empty field")
+    query_parser.add_argument("--mime-type", metavar="TYPE", help="the MIME type of FILE, such as text/csv")
     query_parser.add_argument(
         "--max-bytes", metavar="N", type=int, default=16 << 20, help="the maximum size of the result (default: 16 MiB)"
     )

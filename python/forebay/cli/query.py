@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from forebay import _core
 from forebay.cli import output
 from forebay.cli.commands import open_input, open_store_of, resolve_principal
+from forebay.errors import InvalidArgument, InvalidFormat
 
 if TYPE_CHECKING:
     from forebay.store import Store
@@ -25,26 +26,30 @@ _MAX_COLUMNS = 10_000
 def query(args: Namespace) -> None:
     """Run a SELECT over a stored payload or a file.
 
-    The items are the table `items`, and other payloads are tables with their
-    handles as names. The SQL is that of DuckDB:
+    The items are the table `items`. Beside a handle, other payloads are tables with
+    their handles as names. The SQL is that of DuckDB:
       forebay query orders.json "SELECT status, count(*) FROM items GROUP BY 1"
     """
+    from forebay.store.export import name_columns, write_csv
     from forebay.store.queries import QueryRequest
 
     with _open_source(args) as (store, handle, principal):
         request = QueryRequest(sql=args.sql, timeout=args.timeout, max_bytes=args.max_bytes)
         page = store.query_page(handle, request, principal=principal)
     if args.csv:
-        output.print_bytes([_write_csv(page)])
+        output.print_bytes([write_csv(page)])
     elif output.wants_table(args.json):
-        names = _make_unique([column["name"] for column in page.columns])
         cells = [_read_cells(row) for row in _read_rows(page)]
-        output.print_table({name: [row[index] for row in cells] for index, name in enumerate(names)})
+        columns = {name: [row[index] for row in cells] for index, name in enumerate(name_columns(page))}
+        output.print_table(columns, keeps_empty=True)
     else:
         output.print_json_text(page.to_json())
-    if page.truncated and sys.stderr is not None and (args.csv or output.wants_table(args.json)):
-        count = "more" if page.row_count is None else f"{page.row_count:,}"
-        sys.stderr.write(f"these are the first of {count} rows; add LIMIT, or give a larger --max-bytes\n")
+    if sys.stderr is not None and (args.csv or output.wants_table(args.json)):
+        if page.truncated:
+            count = "more" if page.row_count is None else f"{page.row_count:,}"
+            sys.stderr.write(f"these are the first of {count} rows; add LIMIT, or give a larger --max-bytes\n")
+        if page.hint is not None:
+            sys.stderr.write(f"{output.replace_controls(page.hint)}\n")
 
 
 @contextlib.contextmanager
@@ -53,7 +58,7 @@ def _open_source(args: Namespace) -> Iterator[tuple["Store", str, "Principal"]]:
     import tempfile
 
     from forebay.store import open_store
-    from forebay.store.handles import extract_handle, is_handle
+    from forebay.store.handles import extract_handle, find_handles, is_handle
     from forebay.store.payload import guess_row_mime_type
 
     handle = str(extract_handle(args.source))
@@ -61,12 +66,22 @@ def _open_source(args: Namespace) -> Iterator[tuple["Store", str, "Principal"]]:
         with open_store_of(args) as store:
             yield store, handle, resolve_principal(store, args, handle)
         return
+    if find_handles(args.sql):
+        raise InvalidArgument(
+            f"beside a file, handles are no tables; store the file with forebay put {args.source}, and query its handle"
+        )
     with (
         open_input(args.source) as source,
         tempfile.TemporaryDirectory(prefix="forebay-") as folder,
         open_store(Path(folder), sweep_interval=0, warn_bytes=sys.maxsize) as store,
     ):
-        yield store, store.put(source, mime_type=guess_row_mime_type(args.source)).output_handle, None
+        handle = store.put(source, mime_type=args.mime_type or guess_row_mime_type(args.source)).output_handle
+        try:
+            yield store, handle, None
+        except InvalidFormat as error:
+            # The handle is of no use, because the store ends with the query.
+            reason = str(error).partition(";")[0].replace(handle, args.source)
+            raise InvalidFormat(f"{reason}; --mime-type text/csv says that it has rows") from None
 
 
 def _read_rows(page: "QueryPage") -> Iterator[bytes]:
@@ -74,31 +89,7 @@ def _read_rows(page: "QueryPage") -> Iterator[bytes]:
         yield page.content[start:end]
 
 
-def _read_cells(row: bytes) -> list[str | None]:
+def _read_cells(row: bytes) -> list[str]:
     """Return the cells of a row as texts: numbers with all their digits, lists and objects as JSON."""
-    cells: list[str | None] = []
-    for start, end in _core.items((row, 0, len(row)), _MAX_COLUMNS):
-        cell = row[start:end].strip().decode()
-        cells.append(json.loads(cell) if cell.startswith('"') else None if cell == "null" else cell)
-    return cells
-
-
-def _make_unique(names: list[str]) -> list[str]:
-    """Return names for the columns of a table, none of which occurs twice."""
-    unique: dict[str, None] = {}
-    for name in names:
-        while name in unique:
-            name += "'"
-        unique[name] = None
-    return list(unique)
-
-
-def _write_csv(page: "QueryPage") -> bytes:
-    import csv
-    import io
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column["name"] for column in page.columns])
-    writer.writerows(_read_cells(row) for row in _read_rows(page))
-    return text.getvalue().encode()
+    cells = (row[start:end].strip().decode() for start, end in _core.items((row, 0, len(row)), _MAX_COLUMNS))
+    return [json.loads(cell) if cell.startswith('"') else "NULL" if cell == "null" else cell for cell in cells]

@@ -13,10 +13,14 @@ from forebay.outputs.references.files import FileRoots
 from forebay.store import Store
 from forebay.store.export import Export
 from forebay.store.handles import Principal
+from forebay.store.pages import PageRequest
 
-__all__ = ["EXTENSIONS", "ExportRoots", "export_output", "write_chunks"]
+__all__ = ["EXTENSIONS", "ExportRoots", "export_output", "find_hint", "guess_format", "write_chunks"]
 
 EXTENSIONS = {"json": "json", "ndjson": "ndjson", "csv": "csv", "parquet": "parquet", "text": "txt", "binary": "bin"}
+
+_FORMATS = {".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv", ".parquet": "parquet"}
+"""Formats by the extension of a file."""
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_NUMBER = 1000
@@ -140,14 +144,31 @@ def export_output(
         check_text("path", path)
         if not path:
             raise InvalidArgument("path is empty; name a file, or leave it out")
-    with store.open_export(handle, format=format, where=where, sql=sql, principal=principal) as export:
+    file_format = format or guess_format(path, is_selection=where is not None or sql is not None)
+    with store.open_export(handle, format=file_format, where=where, sql=sql, principal=principal) as export:
         name = f"{handle}.{EXTENSIONS[export.format]}" if path is None else path
         with roots.create(name, is_numbered=path is None) as new_file:
             size_bytes = write_chunks(export, new_file.file)
             written_path = new_file.publish()
         report = {"path": written_path, "size_bytes": size_bytes, "rows": export.rows, "format": export.format}
     store.journal.record("output_exported", principal=export.principal, handle=handle, **report)
-    return report
+    hint = find_hint(store, handle, where, export.rows, principal)
+    return {**report, **({} if hint is None else {"hint": hint})}
+
+
+def guess_format(path: str | None, *, is_selection: bool) -> str | None:
+    """Return the format for a file with this path; `None` if its name does not say, or is that of JSON for a whole
+    output: then the format is the one that the output or the selection has.
+    """
+    file_format = _FORMATS.get(PurePosixPath(path or "").suffix.lower())
+    return None if file_format == "json" and not is_selection else file_format
+
+
+def find_hint(store: Store, handle: str, where: Any, rows: int | None, principal: Principal) -> str | None:
+    """Return what may be wrong with the conditions of an export without rows."""
+    if where is None or rows != 0:
+        return None
+    return store.fetch_page(handle, PageRequest(where=where, limit=1), principal=principal).hint
 
 
 def write_chunks(export: Export, file: BinaryIO) -> int:

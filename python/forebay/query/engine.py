@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from forebay.arguments import check_budget, decode_token
 from forebay.errors import InvalidArgument, InvalidFormat, MissingExtra, QueryFailed
-from forebay.query.explain import explain_error
+from forebay.query.explain import explain_error, find_hint
 from forebay.query.feed import Column, Paths, Table, paths_in_sql, write_table, write_texts
 from forebay.query.process import MAX_ROW_COUNT, POOL, QueryError, Rows, TableSource, Worker, is_installed
 from forebay.query.sidecar import keep_table, pack_table, read_table
@@ -74,9 +74,10 @@ def run_query(
                 worker.parse(request.sql, request.timeout)
                 worker.tables = _load_tables(worker, readers, paths, sidecars, stack)
             rows = worker.query(request.sql, request.max_bytes, request.timeout, as_text=as_text)
+            hint = find_hint(readers, (loaded.table for loaded in worker.tables), request.sql)
     except QueryError as error:
         raise explain_error(error, readers, request) from None
-    return _build_page(rows, request, started, are_columns_whole=as_text)
+    return _build_page(rows, hint, request, started, are_columns_whole=as_text)
 
 
 def write_parquet(view: View, target: int) -> int:
@@ -179,7 +180,9 @@ def _open_memory_file() -> Iterator[int]:
             yield temporary.fileno()
 
 
-def _build_page(rows: Rows, request: QueryRequest, started: float, *, are_columns_whole: bool) -> QueryPage:
+def _build_page(
+    rows: Rows, hint: str | None, request: QueryRequest, started: float, *, are_columns_whole: bool
+) -> QueryPage:
     """Return as many of the rows as fit into the budget, and long names and types of columns shortened."""
     size_of = functools.partial(escaped_size, escape_levels=request.escape_levels, is_ascii=request.is_ascii)
     max_name_chars, max_type_chars = (None, None) if are_columns_whole else (_MAX_NAME_CHARS, _MAX_TYPE_CHARS)
@@ -188,7 +191,7 @@ def _build_page(rows: Rows, request: QueryRequest, started: float, *, are_column
         for name, column_type in rows.columns
     )
     # An upper bound of the page without its rows.
-    empty_page = QueryPage(columns, b"[]", MAX_ROW_COUNT, True, _MAX_MS)
+    empty_page = QueryPage(columns, b"[]", MAX_ROW_COUNT, True, _MAX_MS, hint)
     remaining_bytes = request.max_bytes - size_of(empty_page.to_json())
     sizes = itertools.accumulate(size_of(line) + 1 for line in rows.lines)
     fitting = bisect.bisect_right(list(sizes), remaining_bytes)
@@ -200,7 +203,7 @@ def _build_page(rows: Rows, request: QueryRequest, started: float, *, are_column
     content = b"[" + b",".join(rows.lines[:fitting]) + b"]"
     is_truncated = not rows.is_complete or fitting < len(rows.lines)
     ms = min(round((time.perf_counter() - started) * 1000, 1), _MAX_MS)
-    return QueryPage(columns, content, rows.row_count, is_truncated, ms)
+    return QueryPage(columns, content, rows.row_count, is_truncated, ms, hint)
 
 
 def _shorten(text: str, max_chars: int | None) -> str:

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from forebay.arguments import decode_token
 from forebay.errors import InvalidArgument, QueryFailed
-from forebay.query.feed import read_schema
+from forebay.query.feed import Table, read_schema
 from forebay.query.process import QueryError
 from forebay.query.quoting import quote_identifier
 from forebay.query.sandbox import MAX_MEMORY_BYTES
 from forebay.store.handles import is_handle
+from forebay.store.payload import is_mostly_items
 from forebay.store.queries import QueryRequest
 from forebay.store.reader import PayloadReader
 
-__all__ = ["explain_error"]
+__all__ = ["explain_error", "find_hint"]
 
 _MAX_SCHEMA_CHARS = 1600
 """Maximum characters of the columns of all tables."""
@@ -31,6 +32,39 @@ _SUGGESTION_PATTERN = re.compile(r'\n*(?:Did you mean "[^\n]*|Candidate (?:bindi
 """Finds DuckDB's suggestions, which know only the columns that were loaded, and its own system tables."""
 
 _FILE_ERRORS = ("IO Error", "Permission Error")
+
+_MAX_HINT_NAMES = 3
+
+_CONVERSION_PATTERN = re.compile(r"->|::|cast|json", re.IGNORECASE)
+"""Finds out whether a statement converts a value of JSON."""
+
+
+def find_hint(readers: Mapping[str, PayloadReader], tables: Iterable[Table], sql: str) -> str | None:
+    """Return what the caller should know about the result of a statement that did not fail."""
+    hints = []
+    reader = next(iter(readers.values()))
+    if reader.items_path and not is_mostly_items(reader.items, reader.size):
+        hints.append(f"the items are those of {reader.items_path:.200}, a small part of the output")
+    columns = {column.name: column.type for table in tables for column in table.columns}
+    if not _CONVERSION_PATTERN.search(sql) and (hint := _describe_json_columns(columns, sql)):
+        hints.append(hint)
+    return "; ".join(hints) or None
+
+
+def _describe_json_columns(columns: Mapping[str, str], sql: str) -> str | None:
+    """Return how to use the columns of type JSON that a statement names."""
+    names = [
+        name
+        for name, column_type in columns.items()
+        if column_type == "JSON" and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE)
+    ]
+    if not names:
+        return None
+    listed, example = ", ".join(map(quote_identifier, names[:_MAX_HINT_NAMES])), quote_identifier(names[0])
+    return (
+        f"{listed} is JSON, for values of different types or very long numbers: =, ORDER BY, max and min compare its "
+        f"text; use TRY_CAST({example} AS DOUBLE), or {example}->>'$' for a text"
+    )
 
 
 def explain_error(error: QueryError, readers: Mapping[str, PayloadReader], request: QueryRequest) -> QueryFailed:
@@ -79,6 +113,8 @@ def _explain_statement(message: str, readers: Mapping[str, PayloadReader], sql: 
         else:
             message += f"\n\n{_describe_tables(items_path)}"
             example = _correct_table(sql, missing[1], items_path, [*schema])
+    elif hint := _describe_json_columns({name: kind for part in schema.values() for name, kind in part.items()}, sql):
+        message += f"\n\n{hint}"
     return QueryFailed(message, tables, example or _make_example(schema["items"]))
 
 

@@ -115,7 +115,7 @@ class Worker:
         duckdb_folder = find_duckdb()
         if duckdb_folder is None:
             raise MissingExtra("SQL needs duckdb: pip install 'forebay[sql]'")
-        self.tables: object = None
+        self.tables: Any = None
         """The loaded tables, which `WorkerPool.borrow` passes to `has_tables`."""
         self._is_ready = False
         package_folder = str(Path(__file__).parents[2])

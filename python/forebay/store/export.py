@@ -20,7 +20,16 @@ from forebay.store.queries import QueryPage, load_engine
 from forebay.store.reader import ByteView, PayloadReader, ValueView, View
 from forebay.store.scan import CHUNK_BYTES, map_chunks
 
-__all__ = ["FORMATS", "MAX_RESULT_BYTES", "Export", "export_payload", "export_rows", "name_all_rows"]
+__all__ = [
+    "FORMATS",
+    "MAX_RESULT_BYTES",
+    "Export",
+    "export_payload",
+    "export_rows",
+    "name_all_rows",
+    "name_columns",
+    "write_csv",
+]
 
 FORMATS = ("json", "ndjson", "csv", "parquet")
 
@@ -92,18 +101,24 @@ def export_rows(page: QueryPage, format: str | None = None) -> Export:  # noqa: 
         if page.truncated:
             raise _make_too_large_error(MAX_RESULT_BYTES)
         # Its readers may take names that differ only in case for the same.
-        names = _name_columns(page, fold=str.lower)
+        names = name_columns(page, fold=str.lower)
         export.chunks = _iter_file(lambda file: load_engine().write_rows(page, names, file))
         return export
-    items, names = name_all_rows(page, MAX_RESULT_BYTES), _name_columns(page)
+    items = name_all_rows(page, MAX_RESULT_BYTES)
     match export.format:
         case "json":
             export.chunks = iter((items,))
         case "ndjson":
             export.chunks = iter((to_ndjson(items),))
         case "csv":
-            export.chunks = iter((_write_header(names), to_csv(items, names)))
+            export.chunks = iter((write_csv(page),))
     return export
+
+
+def write_csv(page: QueryPage) -> bytes:
+    """Return the rows of a query as CSV. A null is an empty field, and an empty text is in quotes."""
+    names = name_columns(page)
+    return _write_header(names) + to_csv(name_rows(page.content, names, _UNLIMITED), names)
 
 
 def name_all_rows(page: QueryPage, max_bytes: int) -> bytes:
@@ -113,7 +128,7 @@ def name_all_rows(page: QueryPage, max_bytes: int) -> bytes:
     """
     with contextlib.suppress(InvalidArgument):
         if not page.truncated:
-            return name_rows(page.content, _name_columns(page), max_bytes)
+            return name_rows(page.content, name_columns(page), max_bytes)
     raise _make_too_large_error(max_bytes)
 
 
@@ -121,7 +136,7 @@ def _make_too_large_error(max_bytes: int) -> FileRefTooLarge:
     return FileRefTooLarge(f"the rows of this query take more than {max_bytes} bytes; select fewer rows or columns")
 
 
-def _name_columns(page: QueryPage, fold: Callable[[str], str] = str) -> list[str]:
+def name_columns(page: QueryPage, fold: Callable[[str], str] = str) -> list[str]:
     """Return the names of a result's columns, with a number behind each name that another column has, too.
 
     Names are the same if `fold` returns the same for them.

@@ -47,6 +47,8 @@ class QueryPage:
     """Whether there are more rows than `content` has."""
     ms: float
     """Time that the query took, in milliseconds."""
+    hint: str | None = None
+    """What may be wrong with the result, such as numbers that were compared as text."""
 
     @property
     def rows(self) -> list[list[Any]]:
@@ -62,7 +64,8 @@ class QueryPage:
             "truncated": self.truncated,
             "ms": self.ms,
         }
-        return {**page, "hint": _TRUNCATED_HINT} if self.truncated else page
+        hints = [*([self.hint] if self.hint else []), *([_TRUNCATED_HINT] if self.truncated else [])]
+        return {**page, "hint": "; ".join(hints)} if hints else page
 
     def to_json(self) -> bytes:
         """Return the result as JSON."""

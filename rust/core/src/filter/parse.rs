@@ -105,6 +105,12 @@ impl Parser<'_> {
         let mut tests = Vec::new();
         match self.reader.kind()? {
             Kind::Object => self.read_operators(field, &mut tests)?,
+            Kind::Array if field.starts_with('$') => {
+                return Err(Error::argument(format!(
+                    "there is no {}: all conditions must hold; write {{\"in\": [...]}} for one of several values, and use output_query (SQL) for OR",
+                    quote(field)
+                )));
+            }
             Kind::Array => {
                 return Err(Error::argument(format!(
                     "the condition on {} is a list; write {{\"in\": [...]}} for one of several values, or {{\"contains\": ...}} for an element of an array",
