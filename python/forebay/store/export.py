@@ -19,7 +19,7 @@ from forebay.store.queries import QueryPage, load_engine
 from forebay.store.reader import ByteView, PayloadReader, ValueView, View
 from forebay.store.scan import CHUNK_BYTES, map_chunks
 
-__all__ = ["FORMATS", "MAX_RESULT_BYTES", "Export", "export_payload", "export_rows", "name_all_rows"]
+__all__ = ["FORMATS", "MAX_RESULT_BYTES", "Export", "export_payload", "export_rows", "rows_to_objects"]
 
 FORMATS = ("json", "ndjson", "csv", "parquet")
 
@@ -86,7 +86,7 @@ def export_rows(page: QueryPage, format: str | None = None) -> Export:  # noqa: 
     """
     if format not in (None, *FORMATS):
         raise InvalidArgument(f"format is {', '.join(FORMATS)}, not {short_repr(format)}")
-    items, names = name_all_rows(page, MAX_RESULT_BYTES), _name_columns(page)
+    items, names = rows_to_objects(page, MAX_RESULT_BYTES), _name_columns(page)
     export = Export(format or "json", iter(()), page.row_count)
     match export.format:
         case "json":
@@ -100,7 +100,7 @@ def export_rows(page: QueryPage, format: str | None = None) -> Export:  # noqa: 
     return export
 
 
-def name_all_rows(page: QueryPage, max_bytes: int) -> bytes:
+def rows_to_objects(page: QueryPage, max_bytes: int) -> bytes:
     """Return the rows of a query as a JSON array of objects.
 
     Raises `FileRefTooLarge` if the result is not complete, or takes more than `max_bytes`.
