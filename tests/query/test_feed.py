@@ -194,7 +194,7 @@ members = st.one_of(nested, objects(nested), objects(objects(scalars)), objects(
 def test_members_that_are_not_named_change_nothing(store: Store, values: list[str], sql: str) -> None:
     payload = ", ".join(f'{{"x": {value}, "y": {other}}}' for value, other in zip(values, values[::-1], strict=True))
     handle = store.put(f"[{payload}]", mime_type="application/json").output_handle
-    results = []
+    results: list[Any] = []
     for paths in (paths_in_sql(sql), None):
         file = os.memfd_create("table")
         with store.open_view(handle) as view, duckdb.connect(config={"threads": 1}) as connection:

@@ -111,7 +111,7 @@ def test_a_statement_gives_the_same_with_its_fields_alone(store: Store, sql: str
 def test_paths_are_those_of_the_statement() -> None:
     paths = paths_in_sql('SELECT a."b ""c"" D" FROM items AS a WHERE x=\'it\'\'s\'')
     names = ["SELECT", "a", 'b "c" D', "FROM", "items", "AS", "WHERE", "x", "it's"]
-    assert paths == {*((name,) for name in names), ("a", 'b "c" D')}
+    assert paths == frozenset([*((name,) for name in names), ("a", 'b "c" D')])
 
 
 # Each with whether the field `owner` is used by its members alone.

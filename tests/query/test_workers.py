@@ -122,10 +122,9 @@ def test_a_forked_child_has_workers_of_its_own(store: Store, handle: str) -> Non
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     program = (
-        "import forebay, os, sys, time; from pathlib import Path; from forebay.query.process import POOL\n"
+        "import forebay, os, sys; from pathlib import Path; from forebay.query.process import POOL\n"
         "store = forebay.open_store(Path(sys.argv[1])); POOL.prestart()\n"
-        "store.query(store.put([{'id': 1}]).output_handle, 'SELECT 1')\n"
-        "while POOL._spare is None: time.sleep(0.01)\n"
+        "store.query(store.put([{'id': 1}]).output_handle, 'SELECT 1'); POOL.prestart()\n"
         "print(*[worker.pid for worker in [*POOL._idle, POOL._spare]], flush=True)\n"
         "os.kill(os.getpid(), 9)"
     )

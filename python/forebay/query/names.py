@@ -131,7 +131,7 @@ def _uses_all_fields(tokens: list[str]) -> bool:
     tables = _find_tables(tokens)
     if tables is None:
         return True
-    places, names = tables
+    positions, names = tables
     tokens = ["", "", *tokens, "", "", ""]
     for i, word in enumerate(tokens[2:-3], 2):
         before, after = tokens[i - 1], tokens[i + 1]
@@ -147,7 +147,7 @@ def _uses_all_fields(tokens: list[str]) -> bool:
             word in _STAR_WORDS
             or (word == "desc" and before == "(")
             or (after == "(" and _INDIRECT_FUNCTION.search(word))
-            or (i - 2 not in places and _get_plain_name(word) in names and _is_row(tokens[i - 1 : i + 4]))
+            or (i - 2 not in positions and _get_plain_name(word) in names and _is_row(tokens[i - 1 : i + 4]))
         ):
             return True
     return False
@@ -173,12 +173,12 @@ def _ends_common_table(tokens: list[str]) -> bool:
 
 
 def _find_tables(tokens: list[str]) -> tuple[set[int], set[str]] | None:
-    """Return the places of names in FROM clauses, and these names: tables, their aliases, and maybe others.
+    """Return the positions of names in FROM clauses, and these names: tables, their aliases, and maybe others.
 
     Return `None` if a table has names for its columns, by their positions: `FROM items AS t(a, b)`; and for a join in
     brackets.
     """
-    places: set[int] = set()
+    positions: set[int] = set()
     names: set[str] = set()
     for start, word in enumerate(tokens):
         if word != "from":
@@ -204,9 +204,9 @@ def _find_tables(tokens: list[str]) -> tuple[set[int], set[str]] | None:
                 before = tokens[i - 2] if tokens[i - 1] == "as" else tokens[i - 1]
                 if _is_name(before) and before not in _FROM_WORDS:
                     return None
-            places.add(i)
+            positions.add(i)
             names.add(_get_plain_name(tokens[i]))
-    return places, names
+    return positions, names
 
 
 def _opens_join(tokens: list[str]) -> bool:

@@ -26,8 +26,8 @@ __all__ = [
     "Export",
     "export_payload",
     "export_rows",
-    "name_all_rows",
     "name_columns",
+    "rows_to_objects",
     "write_csv",
 ]
 
@@ -104,7 +104,7 @@ def export_rows(page: QueryPage, format: str | None = None) -> Export:  # noqa: 
         names = name_columns(page, fold=str.lower)
         export.chunks = _iter_file(lambda file: load_engine().write_rows(page, names, file))
         return export
-    items = name_all_rows(page, MAX_RESULT_BYTES)
+    items = rows_to_objects(page, MAX_RESULT_BYTES)
     match export.format:
         case "json":
             export.chunks = iter((items,))
@@ -121,7 +121,7 @@ def write_csv(page: QueryPage) -> bytes:
     return _write_header(names) + to_csv(name_rows(page.content, names, _UNLIMITED), names)
 
 
-def name_all_rows(page: QueryPage, max_bytes: int) -> bytes:
+def rows_to_objects(page: QueryPage, max_bytes: int) -> bytes:
     """Return the rows of a query as a JSON array of objects.
 
     Raises `FileRefTooLarge` if the result is not complete, or takes more than `max_bytes`.

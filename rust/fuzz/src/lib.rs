@@ -4,6 +4,7 @@
 //! a file to `fuzz_targets/`.
 
 pub mod collections;
+pub mod feed;
 pub mod filter;
 pub mod index;
 pub mod items;
@@ -50,7 +51,8 @@ impl<'a> Input<'a> {
 /// A target's name and its function.
 pub type Target = (&'static str, fn(Input<'_>));
 
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
+    ("feed", feed::compare),
     ("filter", filter::compare),
     ("index", index::compare),
     ("items", items::compare),

@@ -38,7 +38,7 @@ from forebay.outputs.references.reference import (
 )
 from forebay.outputs.schemas import accepts_text
 from forebay.store import Store
-from forebay.store.export import name_all_rows
+from forebay.store.export import rows_to_objects
 from forebay.store.handles import extract_handle, is_handle
 from forebay.store.payload import UTF8_BOM
 from forebay.store.reader import View
@@ -264,7 +264,7 @@ class ReferenceResolver:
         """Return all rows of a query as a JSON array of objects."""
         handle = str(extract_handle(target))
         page = self._store.query(handle, sql, max_bytes=max(max_bytes, _MIN_QUERY_BYTES), principal=principal)
-        return _BytesSource(name_all_rows(page, max_bytes))
+        return _BytesSource(rows_to_objects(page, max_bytes))
 
     def _open_stored(self, reference: Reference, principal: str | None, stack: contextlib.ExitStack) -> View:
         # An invalid handle gives the same error as an unknown one.

@@ -114,14 +114,14 @@ pub(super) fn last_members(
     data: &[u8],
 ) -> Result<Vec<(Range<usize>, Range<usize>)>> {
     let mut members: Vec<(Range<usize>, Range<usize>)> = Vec::new();
-    let mut places: HashMap<Cow<'_, [u8]>, usize> = HashMap::new();
+    let mut indexes: HashMap<Cow<'_, [u8]>, usize> = HashMap::new();
     let mut is_first = true;
     while next_member(reader, is_first)? {
         is_first = false;
         let key = take_key(reader)?;
         let value = reader.skip()?;
-        let place = *places.entry(key_bytes(&data[key.clone()])).or_insert(members.len());
-        match members.get_mut(place) {
+        let at = *indexes.entry(key_bytes(&data[key.clone()])).or_insert(members.len());
+        match members.get_mut(at) {
             Some(member) => member.1 = value,
             None => members.push((key.start - 1..key.end + 1, value)),
         }

@@ -90,7 +90,7 @@ const ITEM_SLOT: usize = 0;
 #[derive(Debug, Default)]
 struct Local {
     fields: Vec<Field>,
-    places: HashMap<Box<[u8]>, usize>,
+    indexes: HashMap<Box<[u8]>, usize>,
     item: Field,
     counters: Counters,
     pass: u64,
@@ -283,19 +283,20 @@ impl Local {
         }
     }
 
-    /// Returns the position of a field; `None` if it is not kept and too many keys are known already.
-    fn place(&mut self, feed: &Feed, name: &[u8]) -> Result<Option<usize>> {
-        if let Some(&place) = self.places.get(name) {
-            return Ok(Some(place));
+    /// Returns the index of a field, which is added if it is new; `None` if it is not kept and too many keys are known
+    /// already.
+    fn find_or_add(&mut self, feed: &Feed, name: &[u8]) -> Result<Option<usize>> {
+        if let Some(&at) = self.indexes.get(name) {
+            return Ok(Some(at));
         }
         let field = feed.new_field(name)?;
         if field.slot.is_none() && self.fields.len() >= MAX_SKIPPED_KEYS {
             return Ok(None);
         }
-        let place = self.fields.len();
+        let at = self.fields.len();
         self.fields.push(field);
-        self.places.insert(name.into(), place);
-        Ok(Some(place))
+        self.indexes.insert(name.into(), at);
+        Ok(Some(at))
     }
 }
 
@@ -443,11 +444,11 @@ impl ItemWriter<'_> {
             };
             if !is_known {
                 let key = take_key(reader)?;
-                let Some(place) = self.local.place(self.feed, &key_bytes(&data[key]))? else {
+                let Some(at) = self.local.find_or_add(self.feed, &key_bytes(&data[key]))? else {
                     reader.skip()?;
                     continue;
                 };
-                expected = place;
+                expected = at;
             }
             let Local { fields, counters, .. } = &mut *self.local;
             let Some(field) = fields.get_mut(expected) else { continue };
@@ -477,9 +478,9 @@ impl ItemWriter<'_> {
         reader.open();
         for (key, value) in last_members(reader, data)? {
             let name = key_bytes(&data[key.start + 1..key.end - 1]);
-            let Some(place) = self.local.place(self.feed, &name)? else { continue };
+            let Some(at) = self.local.find_or_add(self.feed, &name)? else { continue };
             let Local { fields, counters, .. } = &mut *self.local;
-            let Some(field) = fields.get_mut(place).filter(|field| field.slot.is_some()) else { continue };
+            let Some(field) = fields.get_mut(at).filter(|field| field.slot.is_some()) else { continue };
             let reader = Reader::at(data, value.start, self.feed.isa);
             let mut walk = Walk { data, reader, counters, traits: Traits::default() };
             walk.value(None, 1)?;

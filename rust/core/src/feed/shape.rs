@@ -18,7 +18,7 @@ const MAX_MEMBERS: usize = 256;
 /// Maximum number of shapes that a thread creates, to bound the memory.
 pub(super) const MAX_SHAPES: usize = 16_384;
 
-/// The values seen in one place, merged. A null or missing value leaves no trace.
+/// The values seen at one path, merged. A null or missing value leaves no trace.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shape {
     kinds: u8,
@@ -27,11 +27,11 @@ pub(super) struct Shape {
     items: Option<Box<Shape>>,
 }
 
-/// The members of the objects seen in one place.
+/// The members of the objects seen at one path.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Members {
     list: Vec<Member>,
-    places: HashMap<Box<[u8]>, usize>,
+    indexes: HashMap<Box<[u8]>, usize>,
     /// Whether there were too many keys for a struct.
     is_map: bool,
 }
@@ -143,29 +143,29 @@ impl Shape {
 }
 
 impl Members {
-    /// Returns the place of a key. A new key gets a new place; `None` if there are too many.
-    pub(super) fn place(&mut self, name: &[u8], shapes: &mut usize) -> Option<usize> {
-        if let Some(&place) = self.places.get(name) {
-            return Some(place);
+    /// Returns the index of a key, which is added if it is new; `None` if there are too many.
+    pub(super) fn find_or_add(&mut self, name: &[u8], shapes: &mut usize) -> Option<usize> {
+        if let Some(&at) = self.indexes.get(name) {
+            return Some(at);
         }
         if self.list.len() >= MAX_MEMBERS || *shapes >= MAX_SHAPES {
             self.become_map();
             return None;
         }
         *shapes += 1;
-        let place = self.list.len();
+        let at = self.list.len();
         self.list.push(Member {
             name: name.into(),
             key: usual_key(name),
             shape: Shape::default(),
             object: 0,
         });
-        self.places.insert(name.into(), place);
-        Some(place)
+        self.indexes.insert(name.into(), at);
+        Some(at)
     }
 
-    pub(super) fn get(&mut self, place: usize) -> Option<&mut Member> {
-        self.list.get_mut(place)
+    pub(super) fn get(&mut self, at: usize) -> Option<&mut Member> {
+        self.list.get_mut(at)
     }
 
     fn become_map(&mut self) {
@@ -181,8 +181,8 @@ impl Members {
                 return;
             }
             // Each thread kept to the limit of shapes, so it is not checked again.
-            if let Some(place) = self.place(&member.name, &mut 0) {
-                self.list[place].shape.merge(member.shape);
+            if let Some(at) = self.find_or_add(&member.name, &mut 0) {
+                self.list[at].shape.merge(member.shape);
             }
         }
     }

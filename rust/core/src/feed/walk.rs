@@ -125,21 +125,21 @@ impl<'a> Walk<'a, '_> {
         while next_member(&mut self.reader, is_first)? {
             is_first = false;
             let known = members.get(expected).is_some_and(|member| self.reader.take_all(&member.key));
-            let place = if known {
+            let at = if known {
                 Some(expected)
             } else {
                 let name = take_key(&mut self.reader)?;
                 let name = self.key(name);
-                members.place(&name, &mut self.counters.shapes)
+                members.find_or_add(&name, &mut self.counters.shapes)
             };
-            let Some(place) = place else {
+            let Some(at) = at else {
                 // The shapes of this object are gone, and with them the record of its keys.
                 self.traits.has_repeated_keys = true;
                 self.value(None, depth + 1)?;
                 return self.untyped_members(depth, false);
             };
-            expected = place + 1;
-            let Some(member) = members.get(place) else { continue };
+            expected = at + 1;
+            let Some(member) = members.get(at) else { continue };
             self.traits.has_repeated_keys |= member.object == object;
             member.object = object;
             self.value(Some(&mut member.shape), depth + 1)?;

@@ -155,13 +155,15 @@ impl Test {
         mut searcher: Option<&mut TextSearcher<'_>>,
         isa: Isa,
     ) -> Result<bool> {
-        if value.kind == Kind::Array && !matches!(self, Self::Exists | Self::Contains(..)) {
-            return any_scalar(value.bytes, isa, |scalar| self.accepts(scalar, searcher.as_deref_mut()));
+        match self {
+            Self::Contains(_, scalars) if value.kind == Kind::Array => {
+                any_item(value.bytes, false, isa, |item| scalars.contains(item))
+            }
+            _ if value.kind != Kind::Array || matches!(self, Self::Exists) => {
+                Ok(self.accepts(value, searcher))
+            }
+            _ => any_item(value.bytes, true, isa, |item| self.accepts(item, searcher.as_deref_mut())),
         }
-        if let (Self::Contains(_, scalars), Kind::Array) = (self, value.kind) {
-            return any_item(value.bytes, isa, |item| scalars.contains(item));
-        }
-        Ok(self.accepts(value, searcher))
     }
 
     /// Whether a value that is not an array passes.
@@ -190,32 +192,23 @@ impl Test {
     }
 }
 
-/// Whether any item of an array passes.
-fn any_item(array: &[u8], isa: Isa, mut passes: impl FnMut(Value<'_>) -> bool) -> Result<bool> {
+/// Whether any item of an array passes; with `is_flat`, the items of arrays inside it in place of these arrays.
+fn any_item(
+    array: &[u8],
+    is_flat: bool,
+    isa: Isa,
+    mut passes: impl FnMut(Value<'_>) -> bool,
+) -> Result<bool> {
     let mut reader = Reader::new(array, isa);
     reader.open();
-    let mut is_first = true;
-    while reader.next_item(is_first)? {
-        is_first = false;
-        if passes(Value::take(&mut reader, array, false)?) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Whether any scalar in an array, or in arrays inside it, passes.
-fn any_scalar(array: &[u8], isa: Isa, mut passes: impl FnMut(Value<'_>) -> bool) -> Result<bool> {
-    let mut reader = Reader::new(array, isa);
-    reader.open();
-    // Whether the next value is the first of its array, for each open array.
-    let mut open = vec![true];
-    while let Some(is_first) = open.last_mut() {
-        if !reader.next_item(std::mem::take(is_first))? {
-            open.pop();
-        } else if reader.kind()? == Kind::Array {
+    let (mut open_arrays, mut is_first) = (1_usize, true);
+    while open_arrays > 0 {
+        if !reader.next_item(std::mem::take(&mut is_first))? {
+            open_arrays -= 1;
+        } else if is_flat && reader.kind()? == Kind::Array {
             reader.open();
-            open.push(true);
+            open_arrays += 1;
+            is_first = true;
         } else if passes(Value::take(&mut reader, array, false)?) {
             return Ok(true);
         }

@@ -13,7 +13,7 @@ const MAX_ARRAYS: usize = 128;
 /// What is known about an item so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    Open,
+    Undecided,
     Match,
     NoMatch,
 }
@@ -26,7 +26,7 @@ pub(super) struct Matcher<'f> {
     /// Whether a condition is known to hold for the current item.
     holds: Vec<bool>,
     /// How many conditions are not known to hold.
-    open: usize,
+    undecided: usize,
     /// Which fields of the objects being read were found: a stack with one run of flags per level.
     found: Vec<bool>,
     has_cells: bool,
@@ -43,7 +43,7 @@ impl<'f> Matcher<'f> {
             filter,
             searchers: filter.conditions.iter().map(|condition| searcher(&condition.test)).collect(),
             holds: vec![false; filter.conditions.len()],
-            open: 0,
+            undecided: 0,
             found: Vec::new(),
             has_cells,
             isa: Isa::detect(),
@@ -54,14 +54,14 @@ impl<'f> Matcher<'f> {
     pub(super) fn matches(&mut self, item: &[u8]) -> Result<bool> {
         let filter = self.filter;
         self.holds.fill(false);
-        self.open = filter.conditions.len();
+        self.undecided = filter.conditions.len();
         self.found.clear();
         let verdict = self.read_value(&mut Reader::new(item, self.isa), item, &filter.fields, 0)?;
         Ok(match verdict {
             Verdict::Match => true,
             Verdict::NoMatch => false,
             // A negated condition holds unless some value passes its test.
-            Verdict::Open => filter
+            Verdict::Undecided => filter
                 .conditions
                 .iter()
                 .zip(&self.holds)
@@ -85,13 +85,13 @@ impl<'f> Matcher<'f> {
                 while reader.next_item(is_first)? {
                     is_first = false;
                     match self.read_value(reader, item, fields, arrays + 1)? {
-                        Verdict::Open => {}
+                        Verdict::Undecided => {}
                         verdict => return Ok(verdict),
                     }
                 }
-                Ok(Verdict::Open)
+                Ok(Verdict::Undecided)
             }
-            _ => reader.skip().map(|_| Verdict::Open),
+            _ => reader.skip().map(|_| Verdict::Undecided),
         }
     }
 
@@ -117,7 +117,7 @@ impl<'f> Matcher<'f> {
             self.found[level + at] = true;
             missing -= 1;
             match self.read_field(reader, item, &fields.children[at].1, arrays)? {
-                Verdict::Open => {}
+                Verdict::Undecided => {}
                 verdict => return Ok(verdict),
             }
             if missing == 0 {
@@ -126,7 +126,7 @@ impl<'f> Matcher<'f> {
             }
         }
         self.found.truncate(level);
-        Ok(Verdict::Open)
+        Ok(Verdict::Undecided)
     }
 
     /// Tests the value of a field, then reads what it contains.
@@ -144,19 +144,19 @@ impl<'f> Matcher<'f> {
         let value = Value::take(reader, item, self.has_cells)?;
         for &condition in &fields.conditions {
             match self.test(condition, value, arrays)? {
-                Verdict::Open => {}
+                Verdict::Undecided => {}
                 verdict => return Ok(verdict),
             }
         }
         if fields.children.is_empty() {
-            return Ok(Verdict::Open);
+            return Ok(Verdict::Undecided);
         }
         self.read_value(&mut inside, item, fields, arrays)
     }
 
     fn test(&mut self, at: usize, value: Value<'_>, arrays: usize) -> Result<Verdict> {
         if self.holds[at] {
-            return Ok(Verdict::Open);
+            return Ok(Verdict::Undecided);
         }
         let condition = &self.filter.conditions[at];
         let passes = condition.test.passes(value, self.searchers[at].as_mut(), self.isa)?;
@@ -167,10 +167,10 @@ impl<'f> Matcher<'f> {
             (false, false) if is_only_value => return Ok(Verdict::NoMatch),
             (true, false) => {}
             (false, true) if is_only_value => {}
-            _ => return Ok(Verdict::Open),
+            _ => return Ok(Verdict::Undecided),
         }
         self.holds[at] = true;
-        self.open -= 1;
-        Ok(if self.open == 0 { Verdict::Match } else { Verdict::Open })
+        self.undecided -= 1;
+        Ok(if self.undecided == 0 { Verdict::Match } else { Verdict::Undecided })
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! The main collection is chosen among those that are at most four object keys deep and not inside an array: it is
 //! the one with the most bytes, the first of several. A collection is an array, or a map of like values (see
-//! [`Likeness`](super::likeness::Likeness)) that has no collection inside with more than half of its bytes.
+//! [`MapDetector`](super::map_detector::MapDetector)) that has no collection inside with more than half of its bytes.
 //!
 //! Once a map is large, its entries are counted in blocks, too. Only an entry that turns out to be large is read key by
 //! key, from its start: the collection inside may be the main one.
@@ -209,7 +209,7 @@ impl Locator {
                 self.state = State::Key;
                 if let Some(object) = self.objects.last_mut() {
                     object.next_entry = pos + 1;
-                    if object.likeness.is_map() && pos - object.start >= MIN_MAP_BYTES {
+                    if object.map_detector.is_map() && pos - object.start >= MIN_MAP_BYTES {
                         object.entries.push(pos + 1);
                         self.tail.restart();
                         self.state = State::Entries(Nesting::inside());
@@ -261,8 +261,8 @@ impl Locator {
     fn begin_member(&mut self, first: u8, depth: usize, pos: u64) -> State {
         let mut is_compared = false;
         if let Some(object) = self.objects.last_mut() {
-            object.likeness.begin_value(first);
-            is_compared = object.likeness.is_open();
+            object.map_detector.begin_value(first);
+            is_compared = object.map_detector.is_undecided();
         }
         match first {
             b'[' if depth <= MAX_MAIN_DEPTH => self.begin_counting(first, pos),
@@ -302,7 +302,7 @@ impl Locator {
     fn end_value(&mut self) {
         self.state = match self.objects.last_mut() {
             Some(object) => {
-                object.likeness.end_value();
+                object.map_detector.end_value();
                 State::AfterMember
             }
             None => State::AfterRoot { newline: false },
@@ -318,7 +318,7 @@ impl Locator {
         }
         let Some(object) = self.objects.leave() else { return };
         let (start, size, mut largest) = (object.start, end - object.start, object.largest_inside);
-        if object.likeness.is_map() && size / 2 >= largest {
+        if object.map_detector.is_map() && size / 2 >= largest {
             let entries = std::mem::take(&mut object.entries);
             if self.objects.depth() <= MAX_MAIN_DEPTH {
                 largest = size;

@@ -1,7 +1,7 @@
 //! The objects from the root to the locator's position.
 
 use super::builder::IndexBuilder;
-use super::likeness::Likeness;
+use super::map_detector::MapDetector;
 use crate::pointer::push_token;
 
 /// Longest key that can be part of a path. Bounds what has to be remembered of a stream.
@@ -21,7 +21,7 @@ pub(super) struct OpenObject {
     pub(super) is_next_counted: bool,
     /// Its entries, in case it is a map.
     pub(super) entries: IndexBuilder,
-    pub(super) likeness: Likeness,
+    pub(super) map_detector: MapDetector,
     /// Bytes of the largest collection inside.
     pub(super) largest_inside: u64,
 }
@@ -60,7 +60,7 @@ impl OpenObjects {
         (object.start, object.next_entry, object.largest_inside) = (start, start + 1, 0);
         object.is_next_counted = false;
         object.entries.clear();
-        object.likeness.clear();
+        object.map_detector.clear();
     }
 
     /// Leaves the innermost object, and returns it.
@@ -95,7 +95,7 @@ impl OpenObjects {
         if let [.., outer, object] = &mut self.objects[..self.depth]
             && let Some(key) = object.key()
         {
-            outer.likeness.add_key(key);
+            outer.map_detector.add_key(key);
         }
     }
 

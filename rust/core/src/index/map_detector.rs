@@ -49,7 +49,7 @@ impl Kind {
 /// their keys together, or the first 32 are arrays, or the first 100 are scalars of one type. Of each value the
 /// first 32 keys are compared, as they are written. What follows changes nothing: then values can be skipped.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Likeness {
+pub(crate) struct MapDetector {
     is_map: Option<bool>,
     kind: Option<Kind>,
     /// How many values there are, nulls aside.
@@ -61,7 +61,7 @@ pub(crate) struct Likeness {
     distinct: Vec<u64>,
 }
 
-impl Likeness {
+impl MapDetector {
     /// Forgets everything but keeps the memory.
     pub(crate) fn clear(&mut self) {
         let mut distinct = std::mem::take(&mut self.distinct);
@@ -75,13 +75,13 @@ impl Likeness {
     }
 
     /// Whether more values may change the answer.
-    pub(crate) fn is_open(&self) -> bool {
+    pub(crate) fn is_undecided(&self) -> bool {
         self.is_map.is_none()
     }
 
     /// Adds a value of the object, by its first byte.
     pub(crate) fn begin_value(&mut self, first: u8) {
-        let Some(kind) = Kind::of(first).filter(|_| self.is_open()) else { return };
+        let Some(kind) = Kind::of(first).filter(|_| self.is_undecided()) else { return };
         self.value_keys = 0;
         self.values += 1;
         if *self.kind.get_or_insert(kind) != kind {
@@ -91,7 +91,7 @@ impl Likeness {
 
     /// Adds a key of the value that was begun, without its quotes.
     pub(crate) fn add_key(&mut self, raw: &[u8]) {
-        if !self.is_open() || self.value_keys == MAX_KEYS {
+        if !self.is_undecided() || self.value_keys == MAX_KEYS {
             return;
         }
         self.value_keys += 1;
@@ -106,7 +106,7 @@ impl Likeness {
 
     /// Ends the value that was begun, after its keys.
     pub(crate) fn end_value(&mut self) {
-        let Some(kind) = self.kind.filter(|_| self.is_open()) else { return };
+        let Some(kind) = self.kind.filter(|_| self.is_undecided()) else { return };
         if self.values == kind.values_of_a_map() {
             let are_similar = 4 * u64::from(self.keys) >= self.distinct.len() as u64 * u64::from(self.values);
             self.is_map = Some(kind != Kind::Object || are_similar);
