@@ -140,6 +140,10 @@ class _PageBuilder:
     def build(self, page_format: PageFormat) -> Page:
         """Build a page with as much content as fits into the budget."""
         request = self._request
+        if page_format == "text" and request.format == "auto" and request.path:
+            page = self._build_value()
+            if page is not None and self._measure(page.to_json()) <= request.max_bytes:
+                return page
         methods = {
             "items": self._build_items,
             "lines": self._build_lines,
@@ -259,6 +263,14 @@ class _PageBuilder:
         data = view.read(start, min(start + min(self._request.limit or max_length, max_length), total))
         content = base64.b64encode(data).decode()
         return self._make_page("bytes", "base64", content, returned_count=len(data), end=start + len(data), total=total)
+
+    def _build_value(self) -> Page | None:
+        """Build a page of the whole JSON value at the path, as JSON; `None` if only a part of it is asked for."""
+        size = self._view.size
+        if self._offset > 0 or size > min(self._request.limit or MAX_OFFSET, self._request.max_bytes):
+            return None
+        value = bytes(self._view.read(0, size))
+        return self._make_page("text", "json", value, returned_count=size, end=size, total=size)
 
     def _build_text(self, budget: int) -> Page:
         total = self._view.size

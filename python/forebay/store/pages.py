@@ -47,7 +47,10 @@ class Page:
     total: int
     next_offset: int | None
     content: bytes | str
-    """Items: a JSON array as bytes. Text and lines: the text. Bytes: base64."""
+    """Items: a JSON array as bytes. Text and lines: the text. Bytes: base64.
+
+    With format "auto", another JSON value at a path is text with the encoding "json" if it fits: its bytes.
+    """
     eof: bool
     format: PageFormat
     encoding: Literal["json", "utf-8", "base64"]
