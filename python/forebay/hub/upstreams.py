@@ -226,6 +226,7 @@ class MCPUpstream:
                 settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds
             ),
             grace=self._grace,
+            name=f"the upstream {self.name}",
         )
 
     def _get_input_schema(self, tool: str) -> Mapping[str, Any] | None:

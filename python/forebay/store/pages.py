@@ -81,7 +81,7 @@ class Page:
     item_numbers: tuple[int, ...] = ()
     """With `where`, the number of each item on the page. In an array, the path of item 17 ends in `/17`."""
     hint: str | None = None
-    """With `where`, what may be wrong with the conditions: nothing matches, or no item has one of the fields."""
+    """What may be wrong with `where` or `fields`, on the first page: nothing matches, or no item has a field."""
     not_in_items: dict[str, Any] | None = None
     """On the last page of items: what the payload has besides them, or `None` if that is nothing or a few bytes.
 
