@@ -200,6 +200,13 @@ def test_raw_is_only_the_content(handle: str) -> None:
     assert run("fetch", lines, "--format", "lines", "--raw").out == "é\n\n2".encode()
 
 
+def test_a_wrong_name_in_fields_is_reported(handle: str) -> None:
+    code, out, err = run("fetch", handle, "--limit", "300", "--fields", "id,nmae", "--raw")
+    assert (code, len(json.loads(out))) == (0, 300)
+    assert "no item has the field 'nmae'; the items are [{id" in json.loads(err)["hint"]
+    assert "'nmae'" in run("fetch", handle, "--fields", "id,nmae").json["hint"]
+
+
 def test_a_search_has_a_budget(handle: str) -> None:
     result = run("search", handle, "name", "--max-bytes", "1000")
     assert len(result.out) <= 1001

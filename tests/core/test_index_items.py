@@ -1,5 +1,6 @@
 """`index_items` and `ItemIndexer` against arrays found by plain Python, with input in pieces of every size."""
 
+import functools
 import json
 import mmap
 from pathlib import Path
@@ -218,12 +219,18 @@ def test_bytes_that_are_not_an_index_are_refused() -> None:
             ItemIndex.from_bytes(other)
 
 
+@functools.cache
+def write_large_index() -> tuple[bytes, bytes]:
+    data = large_payloads()[0]
+    return data, index_items(data).to_bytes()
+
+
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(st.integers(0, 10**9), st.integers(0, 7), st.integers(0, 25_000))
 def test_a_damaged_index_does_no_harm(place: int, bit: int, offset: int) -> None:
-    data = large_payloads()[0]
-    written = bytearray(index_items(data).to_bytes())
+    data, index_bytes = write_large_index()
+    written = bytearray(index_bytes)
     written[place % len(written)] ^= 1 << bit
     try:
         index = ItemIndex.from_bytes(bytes(written))

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ def test_a_slow_request_is_ended_by_the_read_timeout(tmp_path: Path) -> None:
     whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
     with run_server(tmp_path, token_file=write_token_file(tmp_path), read_timeout_seconds=1.0) as server:
         refused = make_request(f"content-length: {len(body)}", body, token=UNKNOWN_TOKEN)
-        for sent, status in (
+        sent_once = (
             (b"", []),
             (b"P", [408]),
             (whole[:40], [408]),
@@ -208,12 +209,21 @@ def test_a_slow_request_is_ended_by_the_read_timeout(tmp_path: Path) -> None:
             # A refused request is not answered twice.
             (refused[:-1], [401]),
             (whole + whole[:-1], [200, 408]),
-        ):
-            assert parse_statuses(server.send_raw(sent)) == status
+        )
         # Sending a byte now and then does not extend the time.
-        assert parse_statuses(send_slowly(server, whole, 0)) == [408]
-        assert parse_statuses(send_slowly(server, whole, len(whole) - len(body))) == [408]
-        assert parse_statuses(send_slowly(server, refused, len(refused) - len(body))) == [401]
+        sent_slowly = (
+            (whole, 0, [408]),
+            (whole, len(whole) - len(body), [408]),
+            (refused, len(refused) - len(body), [401]),
+        )
+        # At the same time, because each of them takes as long as the timeout.
+        with ThreadPoolExecutor(len(sent_once) + len(sent_slowly)) as pool:
+            answers = [(pool.submit(server.send_raw, data), status) for data, status in sent_once]
+            answers += [
+                (pool.submit(send_slowly, server, data, at_once), status) for data, at_once, status in sent_slowly
+            ]
+            for number, (answer, status) in enumerate(answers):
+                assert parse_statuses(answer.result()) == status, number
         assert server.list_tools(ALICE).status == 200
 
 

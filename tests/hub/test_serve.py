@@ -297,6 +297,7 @@ def test_an_upstream_that_dies_in_a_call_is_reported_and_restarted(era: str, tmp
         assert parse_text(failed)["error"]["code"] == "upstream_failed"
         assert client.call("says", result={"content": []})["content"] == []
         assert client.call("pid")["content"][0]["text"] != pid
+        client.wait_for_log("the upstream adverse has ended and is started again in 0 s")
 
 
 def test_an_unreachable_upstream_does_not_affect_the_others(tmp_path: Path) -> None:

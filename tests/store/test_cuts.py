@@ -37,6 +37,8 @@ def follow(store: Store, handle: str, read_with: dict[str, Any]) -> Iterator[Pag
 def read_value(store: Store, handle: str, read_with: dict[str, Any]) -> Any:
     """Read a value by following `read_with`, however often it is cut again."""
     found = list(follow(store, handle, read_with))
+    if found[0].format == "text" and found[0].encoding == "json":
+        return content(found[0])
     if found[0].format == "text":
         return json.loads("".join(map(content, found)))
     items: list[Any] = []

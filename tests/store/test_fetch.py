@@ -231,14 +231,14 @@ def test_the_array_of_the_items_can_be_read_as_text_by_its_path(store: Store) ->
     ("path", "format_", "shown"),
     [
         ("/list", "items", [1, {"x": 2}]),
-        ("/list/1", "text", '{"x":2}'),
-        ("/list/1/x", "text", "2"),
-        ("/text", "text", '"é"'),
-        ("/none", "text", "null"),
-        ("/map", "text", '{"deep":{"er":[5,6,7,8,9]}}'),
-        ("/a~1b", "text", "1"),
-        ("/m~0n", "text", "2"),
-        ("/", "text", "3"),
+        ("/list/1", "text", {"x": 2}),
+        ("/list/1/x", "text", 2),
+        ("/text", "text", "é"),
+        ("/none", "text", None),
+        ("/map", "text", {"deep": {"er": [5, 6, 7, 8, 9]}}),
+        ("/a~1b", "text", 1),
+        ("/m~0n", "text", 2),
+        ("/", "text", 3),
         ("/empty", "items", []),
     ],
 )
@@ -248,7 +248,25 @@ def test_paths(path: str, format_: str, shown: Any, store: Store) -> None:
         "": 3, "empty": [],
     }  # fmt: skip
     page = store.fetch(store.put(document).output_handle, path=path)
-    assert (page.format, content(page), page.eof) == (format_, shown, True)
+    assert (page.format, page.encoding, content(page), page.eof) == (format_, "json", shown, True)
+
+
+@pytest.mark.parametrize("path", ["/rows/1", "/text", "/rows/1/deep"])
+def test_a_value_at_a_path_is_json_if_it_fits_and_text_otherwise(path: str, store: Store) -> None:
+    row = {"id": 1, "text": '"é\\\n' * 200, "deep": {"list": [1, {}] * 200, "map": {"a": 1}}}
+    handle = store.put(json.dumps({"text": row["text"], "rows": [row] * 2}, indent=2)).output_handle
+    value = store.get(handle, path)
+    whole = store.fetch(handle, path=path)
+    assert (whole.content, whole.unit, whole.returned, whole.total) == (value, "bytes", len(value), len(value))
+    assert content(whole) == json.loads(value)
+    escaped = json.dumps(whole.to_json().decode(), ensure_ascii=False).encode()[1:-1]
+    for levels, size in ((0, len(whole.to_json())), (1, len(escaped))):
+        assert store.fetch(handle, path=path, max_bytes=size, escape_levels=levels).encoding == "json"
+        assert store.fetch(handle, path=path, max_bytes=size - 1, escape_levels=levels).encoding == "utf-8"
+    assert store.fetch(handle, path=path, limit=len(value)).encoding == "json"
+    parts = [page.content for page in pages(store, handle, path=path, limit=len(value) - 1)]
+    assert "".join(map(str, parts)).encode() == value
+    assert store.fetch(handle, path=path, format="text").content == value.decode()
 
 
 @pytest.mark.parametrize("path", ["/nope", "/rows/99", "/rows/-", "/rows/01", "/rows/x", "/rows/0/a/b"])
@@ -268,7 +286,7 @@ def test_an_invalid_path_is_refused(store: Store) -> None:
 def test_a_path_into_ndjson_starts_with_a_number(store: Store) -> None:
     handle = store.put(b'{"a":[1,2]}\n{"a":[3]}\n').output_handle
     assert content(store.fetch(handle, path="/1/a")) == [3]
-    assert content(store.fetch(handle, path="/0")) == '{"a":[1,2]}'
+    assert content(store.fetch(handle, path="/0")) == {"a": [1, 2]}
     with pytest.raises(PathNotFound):
         store.fetch(handle, path="/2")
 

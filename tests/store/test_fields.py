@@ -135,3 +135,20 @@ def test_fields_may_be_an_iterator(store: Store) -> None:
     handle = store.put([{"a": "x" * 200, "b": n} for n in range(500)]).output_handle
     page = store.fetch(handle, fields=iter(["a"]), max_bytes=2048)  # type: ignore[arg-type]
     assert json.loads(page.content) == [{"a": "x" * 200}] * page.returned
+
+
+def test_a_field_that_no_item_has_is_named_in_a_hint(store: Store) -> None:
+    items = [{"id": n, "user": {"name": "ann"}, **({"late": 1} if n > 900 else {})} for n in range(1000)]
+    handle = store.put(items).output_handle
+    page = store.fetch(handle, fields=["id", "user.nmae", "Id"], limit=2)
+    assert page.content == b'[{"id":0,"user":{}},{"id":1,"user":{}}]'
+    assert page.hint is not None
+    assert page.hint.startswith(
+        "no item has the field 'user.nmae'; no item has the field 'Id'; the items are [{id: int"
+    )
+    assert store.fetch(handle, fields=["id", "nope"], offset=2).hint is None
+    assert store.fetch(handle, fields=["id", "late"]).hint is None
+    assert store.fetch(handle, where={"id": {"<": 3}}, fields=["id", "nope"]).hint is not None
+    table = store.put("id,a.b\n1,2\n", mime_type="text/csv").output_handle
+    assert store.fetch(table, fields=["id", "a.b"]).hint is None
+    assert store.fetch(table, fields=["id", "a.c"]).hint is not None

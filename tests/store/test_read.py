@@ -211,8 +211,8 @@ def test_a_handle_of_another_principal_is_not_found(principal: str | None, store
 
 def test_a_path_to_an_object_returns_the_whole_object(store: Store) -> None:
     handle = store.put({"orders": [{"id": 1, "tags": []}, {"id": 2, "tags": ["a"]}]}).output_handle
-    assert store.fetch(handle, path="/orders/0").content == '{"id":1,"tags":[]}'
-    assert store.fetch(handle, path="/orders/1").content == '{"id":2,"tags":["a"]}'
+    assert store.fetch(handle, path="/orders/0").content == b'{"id":1,"tags":[]}'
+    assert store.fetch(handle, path="/orders/1").content == b'{"id":2,"tags":["a"]}'
     assert store.fetch(handle, path="/orders/1/tags").content == b'["a"]'
 
 

@@ -10,6 +10,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from fork_server import ForkedProcess, ForkServer
+
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = [LEGACY, MODERN]
 
@@ -63,7 +65,7 @@ def extract_message(body: bytes) -> bytes:
 
 
 class StdioWire:
-    def __init__(self, process: "subprocess.Popen[bytes]", era: str, client: str = "wire") -> None:
+    def __init__(self, process: "subprocess.Popen[bytes] | ForkedProcess", era: str, client: str = "wire") -> None:
         self._process, self._era, self._id, self.initialize_response = process, era, 0, b""
         self.notifications: list[bytes] = []
         if era == LEGACY:
@@ -163,16 +165,15 @@ class Servers:
     """Servers by their options. An HTTP server is shared by all tests; a stdio server has a single client."""
 
     def __init__(self, script: str) -> None:
-        self._script = script
         self._running = ExitStack()
+        self._forks = self._running.enter_context(closing(ForkServer(Path(__file__).with_name(script))))
         self._ports: dict[tuple[str, ...], int] = {}
         self.close = self._running.close
 
     def port(self, options: dict[str, Any] | None, *more: str) -> int:
         arguments = (json.dumps(options), *more)
         if arguments not in self._ports:
-            process = self._running.enter_context(start_server(self._script, "http", *arguments))
-            assert process.stdout
+            process = self._running.enter_context(self._start("http", *arguments))
             self._ports[arguments] = int(process.stdout.readline())
         return self._ports[arguments]
 
@@ -181,8 +182,18 @@ class Servers:
         if transport == "http":
             yield connect_http(self.port(options), era)
             return
-        with start_server(self._script, transport, json.dumps(options)) as process:
+        with self._start(transport, json.dumps(options)) as process:
             yield StdioWire(process, era)
+
+    @contextmanager
+    def _start(self, transport: str, *arguments: str) -> Iterator[ForkedProcess]:
+        process = self._forks.start(transport, *arguments)
+        try:
+            yield process
+        finally:
+            if transport == "http":
+                process.terminate()
+            process.communicate(timeout=30)
 
 
 def connect_http(port: int, era: str, token: str | None = None) -> HttpWire:

@@ -138,12 +138,16 @@ def print_content(page: "Page") -> None:
         return
     if sys.stderr.isatty():
         _print_position(page, _get_console(is_stderr=True))
-    elif page.next_offset is not None or page.truncated or page.hint is not None:
-        # The content alone does not show that the page is cut or that another page follows.
+    elif page.next_offset is not None or page.truncated or page.hint:
+        # The content alone does not show that the page is cut, that another page follows, or that a name is wrong.
         import orjson
 
-        remaining: dict[str, Any] = {"next_offset": page.next_offset, "total": page.total, "truncated": page.truncated}
-        remaining |= {} if page.hint is None else {"hint": page.hint}
+        remaining: dict[str, Any] = {
+            "next_offset": page.next_offset,
+            "total": page.total,
+            "truncated": page.truncated,
+            **({"hint": page.hint} if page.hint else {}),
+        }
         sys.stderr.write(orjson.dumps(remaining).decode() + "\n")
 
 

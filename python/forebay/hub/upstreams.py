@@ -28,7 +28,6 @@ from forebay.operations.errors import CallError
 from forebay.operations.mcp.connection import ClientConnection
 from forebay.operations.mcp.errors import ConnectionLost, HTTPStatusError, SessionExpired
 from forebay.operations.mcp.operations import MCPOperations
-from forebay.operations.openapi import HTTPOperations, from_openapi
 from forebay.operations.registry import OperationRegistry
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.http.upstream import HttpUpstream
@@ -41,6 +40,7 @@ from forebay.wire.protocol import is_modern
 if TYPE_CHECKING:
     from forebay.adapters.sdk_internals import TransportStreams
     from forebay.config.options import Settings
+    from forebay.operations.openapi import HTTPOperations
     from forebay.operations.spec import Operation
 
 __all__ = ["UPSTREAM_ERRORS", "MCPUpstream", "Upstreams", "retry_until_connected"]
@@ -112,6 +112,9 @@ class Upstreams:
                     await event.wait()
 
     async def _load_document(self, config: UpstreamConfig) -> None:
+        # Only here, because it takes as long to import as the store, and most configurations have no API.
+        from forebay.operations.openapi import from_openapi
+
         document = str(config.openapi)
         api = await from_openapi(
             document if "://" in document else Path(document),
@@ -226,6 +229,7 @@ class MCPUpstream:
                 settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds
             ),
             grace=self._grace,
+            name=f"the upstream {self.name}",
         )
 
     def _get_input_schema(self, tool: str) -> Mapping[str, Any] | None:

@@ -325,7 +325,10 @@ class StdioUpstream:
         make_reader: Callable[..., Iterable[Line]],
         backoff: RestartBackoff | None = None,
         grace: Grace,
+        name: str = "the server",
     ) -> None:
+        """Take over a process. `name` is what the log calls the server."""
+        self._name = name
         self._process = process
         self._start_process = partial(Process, command, env=env, cwd=cwd)
         self._make_reader = make_reader
@@ -390,13 +393,13 @@ class StdioUpstream:
         while (delay := self._backoff.next_delay()) is not None:
             with self._lock:
                 self._down_error = _RESTARTING_ERROR if delay > _RESTART_WAIT_SECONDS else None
-            _log.warning("forebay: the server has ended and is started again in %g s", delay)
+            _log.warning("forebay: %s has ended and is started again in %g s", self._name, delay)
             if self._stop_event.wait(delay):
                 return False
             try:
                 process = self._start_process()
             except UpstreamFailed as error:
-                _log.warning("forebay: %s", error)
+                _log.warning("forebay: %s cannot be started again: %s", self._name, error)
                 continue
             with self._lock:
                 self._process, self._down_error = process, None
@@ -414,7 +417,7 @@ class StdioUpstream:
         try:
             relay.replay_session(process.send)
         except (UpstreamFailed, TimeoutError) as error:
-            _log.warning("forebay: the server that was started again does not take up its work: %s", error)
+            _log.warning("forebay: %s was started again and does not take up its work: %s", self._name, error)
             process.terminate(self._grace.remaining_seconds)
             return
         while True:

@@ -1,6 +1,6 @@
 """Items of a view: read as many as fit, whole ones in batches, and the fields that they have."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from forebay._core import ItemIndex, ItemPage, has_fields, outline, read_items
@@ -14,6 +14,7 @@ __all__ = [
     "MAX_SCAN_BYTES",
     "Batch",
     "check_fields_exist",
+    "explain_missing_fields",
     "find_fields",
     "iter_whole_items",
     "read_fitting_items",
@@ -28,6 +29,9 @@ MAX_SCAN_BYTES = 16 << 20
 
 _READ_AHEAD_BYTES = 1 << 20
 """Bytes of items to read at a time when only some of their fields are returned."""
+
+_MAX_EXPLAINED_FIELDS = 8
+"""Maximum number of fields that are looked up in the items, to report those that no item has."""
 
 _UNLIMITED = 1 << 62
 
@@ -94,6 +98,21 @@ def find_fields(view: View, index: ItemIndex, fields: Sequence[str]) -> tuple[in
         if scanned >= MAX_SCAN_BYTES:
             break
     return count, example
+
+
+def explain_missing_fields(view: View, index: ItemIndex, names: Iterable[str]) -> tuple[list[str], str]:
+    """Return a sentence about each field that no item has, and the shape of an item. See `find_fields`."""
+    example, reasons = "", []
+    for name in [*names][:_MAX_EXPLAINED_FIELDS]:
+        try:
+            count, example = find_fields(view, index, resolve_columns(index, [name]))
+        except InvalidJSON:
+            # Arrays in the items are nested too deeply to look for fields.
+            continue
+        if count:
+            scope = "no item has" if count == len(index) else f"none of the first {count} items has"
+            reasons.append(f"{scope} the field {short_repr(name)}")
+    return reasons, example
 
 
 def check_fields_exist(view: View, index: ItemIndex, fields: Sequence[str], first_number: int) -> None:

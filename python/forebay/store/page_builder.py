@@ -26,6 +26,7 @@ from forebay.store.items import (
     MAX_SCAN_BYTES,
     Batch,
     check_fields_exist,
+    explain_missing_fields,
     iter_whole_items,
     read_fitting_items,
     resolve_columns,
@@ -134,12 +135,18 @@ class _PageBuilder:
         self._matches = matches
         # Batches of matches that were read already: a page that turned out too large is built again.
         self._batches: list[Batch] = []
+        # The fields that no item on the page has.
+        self._absent_fields: list[str] = []
         # Whether `next`, paths and `not_in_items` are left out because the page has no room for them.
         self._is_bare = False
 
     def build(self, page_format: PageFormat) -> Page:
         """Build a page with as much content as fits into the budget."""
         request = self._request
+        if page_format == "text" and request.format == "auto" and request.path:
+            page = self._build_value()
+            if page is not None and self._measure(page.to_json()) <= request.max_bytes:
+                return page
         methods = {
             "items": self._build_items,
             "lines": self._build_lines,
@@ -259,6 +266,14 @@ class _PageBuilder:
         data = view.read(start, min(start + min(self._request.limit or max_length, max_length), total))
         content = base64.b64encode(data).decode()
         return self._make_page("bytes", "base64", content, returned_count=len(data), end=start + len(data), total=total)
+
+    def _build_value(self) -> Page | None:
+        """Build a page of the whole JSON value at the path, as JSON; `None` if only a part of it is asked for."""
+        size = self._view.size
+        if self._offset > 0 or size > min(self._request.limit or MAX_OFFSET, self._request.max_bytes):
+            return None
+        value = bytes(self._view.read(0, size))
+        return self._make_page("text", "json", value, returned_count=size, end=size, total=size)
 
     def _build_text(self, budget: int) -> Page:
         total = self._view.size
@@ -385,8 +400,11 @@ class _PageBuilder:
             limited_by = "max_bytes"
             break
         content = b"[" + b",".join(parts) + b"]"
-        if fields is not None and numbers and not cuts and not has_fields(content, fields):
-            check_fields_exist(self._view, index, fields, numbers[0])
+        if fields is not None and numbers and not cuts:
+            names = zip(self._request.fields or (), fields, strict=True)
+            self._absent_fields = [name for name, field in names if not has_fields(content, [field])]
+            if len(self._absent_fields) == len(fields):
+                check_fields_exist(self._view, index, fields, numbers[0])
         return self._make_page(
             "items",
             "json",
@@ -401,11 +419,13 @@ class _PageBuilder:
 
     @functools.cached_property
     def _hint(self) -> str | None:
-        """What may be wrong with the conditions, on the first page."""
+        """What may be wrong with the conditions or fields, on the first page."""
         index, matches = self._view.items, self._matches
-        if matches is None or index is None or self._offset or not len(index):
+        if index is None or self._offset or not len(index):
             return None
-        reasons, example = explain_matches(self._view, index, matches)
+        reasons, example = ([], "") if matches is None else explain_matches(self._view, index, matches)
+        if not reasons:
+            reasons, example = explain_missing_fields(self._view, index, self._absent_fields)
         if not reasons:
             return None
         hint = f"{'; '.join(reasons)}; the items are {example}"

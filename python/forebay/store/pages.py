@@ -47,7 +47,10 @@ class Page:
     total: int
     next_offset: int | None
     content: bytes | str
-    """Items: a JSON array as bytes. Text and lines: the text. Bytes: base64."""
+    """Items: a JSON array as bytes. Text and lines: the text. Bytes: base64.
+
+    With format "auto", another JSON value at a path is text with the encoding "json" if it fits: its bytes.
+    """
     eof: bool
     format: PageFormat
     encoding: Literal["json", "utf-8", "base64"]
@@ -78,7 +81,7 @@ class Page:
     item_numbers: tuple[int, ...] = ()
     """With `where`, the number of each item on the page. In an array, the path of item 17 ends in `/17`."""
     hint: str | None = None
-    """With `where`, what may be wrong with the conditions: nothing matches, or no item has one of the fields."""
+    """What may be wrong with `where` or `fields`, on the first page: nothing matches, or no item has a field."""
     not_in_items: dict[str, Any] | None = None
     """On the last page of items: what the payload has besides them, or `None` if that is nothing or a few bytes.
 

@@ -141,8 +141,9 @@ class Store:
     ) -> Page:
         """Read a page: items, lines, text or bytes from `offset` on.
 
-        `format` "auto" reads items where they make up most of the payload, else text, else bytes. `limit` counts items
-        or lines (200 by default), or bytes. `fields` (`user.name` or `/user/name`) reduces every item to these fields.
+        `format` "auto" reads items where they make up most of the payload, else text, else bytes; an object or scalar
+        at a path that fits on the page is JSON, as bytes. `limit` counts items or lines (200 by default), or bytes.
+        `fields` (`user.name` or `/user/name`) reduces every item to these fields.
 
         `where` keeps the items that fulfil all conditions (`{"status": "failed", "total": {">": 200}}`, as an object or
         as JSON): `offset`, `limit` and `total` then count matches. A condition is a value, or an object of operators

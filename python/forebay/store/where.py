@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 
 from forebay._core import Filter, ItemIndex
 from forebay.arguments import check_text, short_repr
-from forebay.errors import InvalidArgument, InvalidJSON
+from forebay.errors import InvalidArgument
 from forebay.store.cache import LRUCache
-from forebay.store.items import Batch, find_fields, resolve_columns
+from forebay.store.items import Batch, explain_missing_fields, find_fields
 from forebay.store.reader import PayloadReader, View
 from forebay.store.scan import map_chunks, read_chunk
 from forebay.store.threads import fork_safe_lock
@@ -19,9 +19,6 @@ __all__ = ["MatchCache", "Matches", "encode_conditions", "explain_matches"]
 
 _MAX_CACHED_BYTES = 4 << 20
 """Maximum size of the counts that are cached. Those of 100 MB take 13 KB."""
-
-_MAX_EXPLAINED_FIELDS = 8
-"""Maximum number of fields in conditions that are looked up in the items, to report those that no item has."""
 
 
 class Matches:
@@ -88,16 +85,7 @@ def explain_matches(view: View, index: ItemIndex, matches: Matches) -> tuple[lis
     """
     # An item that matches has the required fields.
     names = dict.fromkeys(name for name, is_required in matches.fields if not (is_required and matches.total))
-    example, reasons = "", []
-    for name in [*names][:_MAX_EXPLAINED_FIELDS]:
-        try:
-            count, example = find_fields(view, index, resolve_columns(index, [name]))
-        except InvalidJSON:
-            # Arrays in the items are nested too deeply to look for fields.
-            continue
-        if count:
-            scope = "no item has" if count == len(index) else f"none of the first {count} items has"
-            reasons.append(f"{scope} the field {short_repr(name)}")
+    reasons, example = explain_missing_fields(view, index, names)
     if not reasons and not matches.total:
         reasons.append(
             "no item matches" + ("" if index.columns else "; numbers and text never compare with each other")
