@@ -148,6 +148,18 @@ def test_fields_are_names_of_the_header(store: Store, large: str) -> None:
         store.fetch(large, fields=["user"])
 
 
+def test_a_name_of_the_header_is_that_column_alone(store: Store) -> None:
+    names = ["a", "/a", "a.b", r"a\.b", "\\", "~1", "/a.b", "a/b"]
+    handle = put_text(store, dump([names, [str(number) for number in range(len(names))]]))
+    for number, name in enumerate(names):
+        assert content(store.fetch(handle, fields=[name])) == [{name: str(number)}]
+        (match,) = json.loads(store.search(handle, "0,1,2", fields=[name]).to_json())["matches"]
+        assert match["value"] == {name: str(number)}
+    assert content(store.fetch(handle, fields=["/a", "a.b"])) == [{"/a": "1", "a.b": "2"}]
+    # A pointer, if no column has this name.
+    assert content(store.fetch(handle, fields=["/a~1b"])) == [{"a/b": "7"}]
+
+
 def test_a_path_leads_to_a_row_and_its_fields(store: Store, large: str) -> None:
     assert json.loads(store.get(large, "/29999")) == dict(zip(HEADER, ROWS[-1], strict=True))
     assert json.loads(store.get(large, "/7/user.name")) == ROWS[7][1]

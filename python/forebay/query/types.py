@@ -47,7 +47,9 @@ def is_parquet_type(text: str) -> bool:
         return False
     text = _PARQUET_PATTERN.sub("t", _NAME_PATTERN.sub("n", text))
     for _ in range(_MAX_DEPTH):
-        text = _NESTED_PATTERN.sub("t", text)
+        text, count = _NESTED_PATTERN.subn("t", text)
+        if not count:
+            break
     return text == "t"
 
 

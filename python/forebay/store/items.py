@@ -77,9 +77,16 @@ def iter_whole_items(view: View, index: ItemIndex, offset: int, limit: int) -> I
 
 
 def resolve_columns(index: ItemIndex, fields: Sequence[str]) -> Sequence[str]:
-    """Return fields with JSON Pointers for the names of columns, because a dot in such a name is not a path."""
+    """Return fields with the names of columns escaped, because a dot in such a name is not a path."""
     columns = frozenset(index.columns or ())
-    return [f"/{encode_token(name)}" if name in columns else name for name in fields]
+    return [_escape_name(name) if name in columns else name for name in fields]
+
+
+def _escape_name(name: str) -> str:
+    if not name.startswith("/"):
+        return name.replace("\\", "\\\\").replace(".", "\\.")
+    # A pointer is also a name of this spelling, but hardly ever that of another column.
+    return f"/{encode_token(name)}"
 
 
 def find_fields(view: View, index: ItemIndex, fields: Sequence[str]) -> tuple[int, str]:

@@ -122,6 +122,56 @@ def test_a_patch_changes_what_is_passed_on(
     assert resolved == {"text": text}
 
 
+@pytest.mark.parametrize(
+    ("value", "patch", "text"),
+    [
+        ("Old", [{"op": "replace", "path": "", "value": "New"}], "New"),
+        ("Old", [{"op": "test", "path": "", "value": "Old"}, {"op": "add", "path": "", "value": 'a "b"\n'}], 'a "b"\n'),
+        ("Old", [{"op": "replace", "path": "", "value": {"a": 1}}], '{"a":1}'),
+        ("Old", [], "Old"),
+        ("", [{"op": "replace", "path": "", "value": "New"}], "New"),
+        ("123", [{"op": "test", "path": "", "value": "123"}], "123"),
+        ("null", [{"op": "replace", "path": "", "value": "New"}], "New"),
+        (' {"a": [1]}', [{"op": "replace", "path": "/a/0", "value": 2}], ' {"a": [2]}'),
+        ('{"a": 1}', [{"op": "move", "from": "/a", "path": "/b"}], '{"b": 1}'),
+        ('{"a": 1}', [{"op": "test", "path": "", "value": '{"a": 1}'}], '{"a": 1}'),
+        ('{"a": 1}', [{"op": "replace", "path": "", "value": "New"}], "New"),
+    ],
+)
+def test_a_text_is_patched_as_a_json_string_or_as_the_document_in_it(
+    references: ReferenceResolver, store: Store, value: str, patch: Any, text: str
+) -> None:
+    handle = store.put({"title": value}).output_handle
+    reference = {"$handle": handle, "path": "/title", "patch": patch}
+    assert to_objects(references.resolve({"text": reference}, SCHEMA)) == {"text": text}
+
+
+def test_a_failed_patch_of_a_text_says_what_is_there(references: ReferenceResolver, store: Store) -> None:
+    handle = store.put({"title": "Old", "code": "{x"}).output_handle
+    for path, operation, message in (
+        ("/title", {"op": "test", "path": "", "value": "old"}, r'the value is "Old"'),
+        ("/title", {"op": "replace", "path": "/title", "value": "x"}, r'patch\[0\] .*"/title"'),
+        ("/code", {"op": "replace", "path": "/x", "value": 1}, r'patch\[0\] .*"/x"'),
+    ):
+        with pytest.raises(PatchFailed, match=message):
+            references.resolve({"text": {"$handle": handle, "path": path, "patch": [operation]}}, SCHEMA)
+
+
+def test_a_patched_text_keeps_to_the_limit_of_a_call(store: Store) -> None:
+    references = ReferenceResolver(store, [], max_bytes=1000)
+    handle = store.put({"title": "Old"}).output_handle
+
+    def resolve(value: str) -> Any:
+        patch = [{"op": "replace", "path": "", "value": value}]
+        return to_objects(references.resolve({"text": {"$handle": handle, "path": "/title", "patch": patch}}, SCHEMA))
+
+    # Its escapes do not count.
+    assert resolve('"' * 1000) == {"text": '"' * 1000}
+    for value in ("x" * 1001, "\n" * 1001):
+        with pytest.raises(PatchFailed, match="add less"):
+            resolve(value)
+
+
 def test_a_failed_patch_names_the_operation_and_what_is_there(references: ReferenceResolver, store: Store) -> None:
     handle = store.put({"rows": [{"id": 1}], "word": "w"}).output_handle
     for operation, message in (

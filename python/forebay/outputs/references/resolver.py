@@ -340,7 +340,8 @@ class _CallResolution:
         with self.resolver.open_source(reference, self.principal, self.remaining_bytes) as source:
             data = read_range(source, reference.selected_range, self.remaining_bytes)
         if reference.patch is not None:
-            data = _apply_patch(data, reference, self.remaining_bytes)
+            apply_patch = _patch_text if isinstance(source, _TextSource) else _apply_patch
+            data = apply_patch(data, reference, self.remaining_bytes)
         self.remaining_bytes -= len(data)
         if reference.is_base64:
             return ResolvedValue(base64.b64encode(data))
@@ -366,6 +367,40 @@ def _apply_patch(data: bytes, reference: Reference, max_bytes: int) -> bytes:
         raise PatchFailed(f"{message}; there is {outline(document)}" if advice else message) from None
 
 
+def _patch_text(data: bytes, reference: Reference, max_bytes: int) -> bytes:
+    """Return the text of a JSON string with the patch of its reference applied.
+
+    The patch changes the string, or the JSON document in it if it points into one.
+    """
+    if _points_inside(reference.patch or b"") and _is_container(data):
+        return _apply_patch(data, reference, max_bytes)
+    document = orjson.dumps(_check_is_text(data, reference).decode())
+    # Escaping turns one byte into up to six, plus two quotes around the string.
+    patched = _apply_patch(document, reference, 6 * max_bytes + 2)
+    if patched.startswith(b'"'):
+        patched = _open_text(patched).read(0, len(patched))
+    if len(patched) > max_bytes:
+        raise PatchFailed(f"the value would have {len(patched)} bytes, more than {max_bytes}; add less to it")
+    return patched
+
+
+def _points_inside(patch_json: bytes) -> bool:
+    """Return whether an operation of a patch names something else than the whole value."""
+    operations = orjson.loads(patch_json)
+    # What is no list of objects is refused when the patch is applied.
+    return isinstance(operations, list) and any(
+        isinstance(operation, dict) and (operation.get("path") or operation.get("from")) for operation in operations
+    )
+
+
+def _is_container(data: bytes) -> bool:
+    """Return whether a text is a JSON object or array."""
+    try:
+        return data.lstrip()[:1] in (b"{", b"[") and index_items(data).kind != "ndjson"
+    except InvalidJSON:
+        return False
+
+
 class _BytesSource:
     """Bytes in memory."""
 
@@ -377,10 +412,14 @@ class _BytesSource:
         return self._data[start:end]
 
 
-def _open_text(document: bytes) -> _BytesSource:
+class _TextSource(_BytesSource):
+    """The text of a JSON string."""
+
+
+def _open_text(document: bytes) -> _TextSource:
     """Return the decoded text of a JSON string."""
     try:
-        return _BytesSource(str(orjson.loads(document)).encode())
+        return _TextSource(str(orjson.loads(document)).encode())
     except orjson.JSONDecodeError:
         raise InvalidJSON("the text at this path has half of a surrogate pair; refer to what it is in") from None
 
