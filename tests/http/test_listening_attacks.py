@@ -199,7 +199,7 @@ def test_a_slow_request_is_ended_by_the_read_timeout(tmp_path: Path) -> None:
     whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
     with run_server(tmp_path, token_file=write_token_file(tmp_path), read_timeout_seconds=1.0) as server:
         refused = make_request(f"content-length: {len(body)}", body, token=UNKNOWN_TOKEN)
-        sent_once = (
+        sent_once: tuple[tuple[bytes, list[int]], ...] = (
             (b"", []),
             (b"P", [408]),
             (whole[:40], [408]),
