@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -35,6 +36,7 @@ _MAX_TYPE_CHARS = 96
 _MAX_MS = 10.0**6 - 0.1
 
 _LOADING_SECONDS = 60.0
+_COPY_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def run_query(
 
 
 def write_parquet(view: View, target: int) -> int:
-    """Write the items of a view to a memory file as Parquet, with types from every value. Return their number."""
+    """Write the items of a view to an open file as Parquet, with types from every value. Return their number."""
     if not is_installed():
         raise MissingExtra("Parquet needs duckdb: pip install 'forebay[sql]'")
     with _open_memory_file() as source:
@@ -91,7 +93,7 @@ def write_parquet(view: View, target: int) -> int:
 
 
 def write_rows(page: QueryPage, names: Sequence[str], target: int) -> None:
-    """Write the rows of a query that ran with `as_text` to a memory file as Parquet, with the types of the query."""
+    """Write the rows of a query that ran with `as_text` to an open file as Parquet, with the types of the query."""
     columns = [Column(name, column["type"]) for name, column in zip(names, page.columns, strict=True)]
     with _open_memory_file() as source:
         table = write_texts(columns, page.content, source)
@@ -99,10 +101,15 @@ def write_rows(page: QueryPage, names: Sequence[str], target: int) -> None:
 
 
 def _pack(table: Table, source: int, target: int) -> None:
-    try:
-        pack_table(table, source, target)
-    except (OSError, subprocess.SubprocessError):
-        raise QueryFailed("these items could not be written as Parquet; use ndjson or csv") from None
+    with _open_memory_file() as packed:
+        try:
+            # The process that writes Parquet can open memory files only.
+            pack_table(table, source, packed)
+        except (OSError, subprocess.SubprocessError):
+            raise QueryFailed("these items could not be written as Parquet; use ndjson or csv") from None
+        with open(packed, "rb", closefd=False) as reader, open(target, "wb", closefd=False) as writer:
+            reader.seek(0)
+            shutil.copyfileobj(reader, writer, _COPY_BYTES)
 
 
 def _check_request(readers: Mapping[str, PayloadReader], request: QueryRequest) -> None:

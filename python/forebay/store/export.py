@@ -5,10 +5,9 @@ import csv
 import dataclasses
 import io
 import mmap
-import os
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
@@ -179,15 +178,11 @@ def _iter_parquet(source: "View | _Items", export: Export) -> Iterator[Buffer]:
 
 
 def _iter_file(write: Callable[[int], None]) -> Iterator[Buffer]:
-    """Return what a function writes to a file, which is in memory: the process that writes it can open no other."""
-    with translate_os_errors, _open_memory_file() as file:
+    """Return what a function writes to a file."""
+    with translate_os_errors, tempfile.TemporaryFile() as file:
         write(file.fileno())
         file.seek(0)
         yield from iter(lambda: file.read(CHUNK_BYTES), b"")
-
-
-def _open_memory_file() -> IO[bytes]:
-    return os.fdopen(os.memfd_create("forebay"), "r+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
 
 
 class _Items:

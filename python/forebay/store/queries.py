@@ -84,10 +84,10 @@ class QueryEngine(Protocol):
         """
 
     def write_parquet(self, view: View, target: int) -> int:
-        """Write the items of a view to a memory file as Parquet, and return their number."""
+        """Write the items of a view to an open file as Parquet, and return their number."""
 
     def write_rows(self, page: QueryPage, names: Sequence[str], target: int) -> None:
-        """Write the rows of a query that ran with `as_text` to a memory file as Parquet, with its types."""
+        """Write the rows of a query that ran with `as_text` to an open file as Parquet, with its types."""
 
 
 def load_engine() -> QueryEngine:
