@@ -138,5 +138,5 @@ $(NODE)/.made: $(NODE)/.installed
 	@touch $@
 
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --extras serve
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --extras serve,sql
 	@touch $@

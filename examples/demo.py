@@ -1,7 +1,7 @@
 """Show what `forebay wrap` does with a tool result of 50 MB from an unmodified server.
 
 A direct client receives all of it. A client of `forebay wrap -- SERVER` receives a descriptor, reads a page, searches,
-and passes the whole result to another tool by its handle.
+asks questions by conditions and in SQL, and passes the whole result to another tool by its handle.
 """
 
 import hashlib
@@ -84,6 +84,13 @@ def crawl_through_forebay(server: list[str], folder: Path, text: str) -> int:
         )
         found = json.loads(printer.call("output_search", output_handle=handle, pattern="glacier größe", limit=2))
         printer.print_text("  ".join(f"item {match['item']}: {match['context']}" for match in found["matches"]))
+
+        where = {"title": {"contains": "glacier"}, "depth": {">": 3}}
+        page = json.loads(printer.call("output_fetch", output_handle=handle, where=where, fields=["url"], limit=1))
+        printer.print_text(f"{page['total']:,} items match; the first: {json.dumps(page['content'][0])}")
+        sql = "SELECT depth, count(*) AS pages, max(length(text)) FROM items GROUP BY 1 ORDER BY 2 DESC LIMIT 3"
+        answer = json.loads(printer.call("output_query", output_handle=handle, sql=sql))
+        printer.print_text(json.dumps([column["name"] for column in answer["columns"]]) + f" {answer['rows']}")
 
         attached = json.loads(printer.call("attach", name="crawl", text={"$handle": handle}))
         is_whole = attached["sha256"] == hashlib.sha256(text.encode()).hexdigest()
