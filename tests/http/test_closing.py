@@ -182,6 +182,26 @@ def test_a_connection_is_closed_if_the_client_does_not_read_its_response(tmp_pat
         assert server.log.count("has read nothing") == 1
 
 
+def test_responses_are_sent_without_delay() -> None:
+    """The listener is made as `forebay serve` makes it."""
+
+    async def run() -> None:
+        config = uvicorn.Config(PlainTextResponse("done"), lifespan="off")
+        config.load()
+        connection = HTTPConnection(
+            config, ServerState(), {}, read_timeout=600.0, max_connections=1, requires_token=False
+        )
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = await asyncio.get_running_loop().create_server(lambda: connection, sock=listener)
+        with socket.create_connection(listener.getsockname()):
+            await wait_until_async(lambda: connection.transport is not None)
+            accepted = connection.transport.get_extra_info("socket")
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        server.close()
+
+    asyncio.run(run())
+
+
 def test_a_connection_that_the_client_resets_is_released() -> None:
     connections: list[weakref.ref[HTTPConnection]] = []
 
