@@ -258,7 +258,7 @@ class Pipeline:
         outline = descriptor.outline
         if outline is not None and (descriptor.item_count or 0) > _OUTLINED_ITEMS:
             # A model takes a field that is not in the outline for one that no item has.
-            outline = f"{outline} (fields of the first {_OUTLINED_ITEMS} items)"
+            outline = f"{outline} (fields of the first {_OUTLINED_ITEMS} items; others may have more)"
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with, outline=outline)
         calls = suggest_calls(descriptor, has_query=is_installed(), has_export=self._has_export)
         return dataclasses.replace(descriptor, next_calls=calls)
