@@ -379,8 +379,8 @@ def test_the_descriptor_describes_the_payload(store: Store) -> None:
     descriptor = store.put({"rows": [{"id": i} for i in range(1000)]}, source_tool="list_rows")
     fields = json.loads(descriptor.to_json())
     assert list(fields) == [
-        "output_handle", "mime_type", "size_bytes", "item_count", "preview", "expires_at", "fetch_with", "items_path",
-        "outline",
+        "output_handle", "mime_type", "size_bytes", "item_count", "preview_items", "preview", "expires_at",
+        "fetch_with", "items_path", "outline",
     ]  # fmt: skip
     assert fields["item_count"] == 1000
     assert fields["items_path"] == "/rows"
