@@ -349,16 +349,17 @@ def _invoiced(invoices: Any) -> "collections.Counter[int]":
     return cents
 
 
+def _sum_gold(customers: Any, cents: "collections.Counter[int]") -> int:
+    return sum(cents[customer["customer_id"]] for customer in customers if customer["tier"] == "gold")
+
+
 JOINS = [
     Question(
         id="join-gold",
         kind="join",
         outputs=("customers", "invoices"),
         text="What is the sum of the amounts of all invoices to customers of the tier gold, rounded to two digits?",
-        expected=lambda customers, invoices: (
-            sum(_invoiced(invoices)[customer["customer_id"]] for customer in customers if customer["tier"] == "gold")
-            / 100
-        ),
+        expected=lambda customers, invoices: _sum_gold(customers, _invoiced(invoices)) / 100,
         reference=lambda tools: tools.query_value(
             f"SELECT sum(amount) FROM {tools.handles['invoices']} JOIN {tools.handles['customers']} "
             "USING (customer_id) WHERE tier = 'gold'",
@@ -370,8 +371,8 @@ JOINS = [
         kind="join",
         outputs=("customers", "invoices"),
         text="How many customers have no invoice?",
-        expected=lambda customers, invoices: sum(
-            customer["customer_id"] not in _invoiced(invoices) for customer in customers
+        expected=lambda customers, invoices: len(
+            {customer["customer_id"] for customer in customers} - _invoiced(invoices).keys()
         ),
         reference=lambda tools: tools.query_value(
             "SELECT count(*) FROM items WHERE customer_id NOT IN "
