@@ -73,7 +73,7 @@ def test_a_worker_that_is_killed_is_replaced(store: Store, handle: str) -> None:
         wait_until(lambda: _find_children("forebay.query.worker") != [])
         for pid in _find_children("forebay.query.worker"):
             os.kill(pid, signal.SIGKILL)
-        with pytest.raises(QueryFailed, match="ended its process"):
+        with pytest.raises(QueryFailed, match="process died"):
             slow.result()
     assert store.query(handle, "SELECT max(id) FROM items").rows == [[99]]
 
@@ -200,7 +200,7 @@ def test_the_types_of_a_worker_are_types(store: Store, handle: str, kind: str, m
         monkeypatch,
     )
     with (
-        contextlib.nullcontext() if kind == "VARCHAR" else pytest.raises(QueryFailed, match="ended its process"),
+        contextlib.nullcontext() if kind == "VARCHAR" else pytest.raises(QueryFailed, match="process died"),
         store.open_export(handle, sql="SELECT 1", format="parquet") as export,
     ):
         assert b"".join(map(bytes, export.chunks)).startswith(b"PAR1")
