@@ -12,7 +12,7 @@ import pytest
 from forebay import QueryFailed, Store
 from forebay.query.feed import Paths, write_table
 from forebay.query.names import find_paths
-from forebay.query.process import POOL
+from forebay.query.process import POOL, QueryError, Worker
 from forebay.query.sidecar import keep_table, read_table, wait_for_tables
 from forebay.store.handles import get_sidecar_handle
 from forebay.store.reader import PayloadReader
@@ -190,6 +190,20 @@ def test_a_sidecar_that_cannot_be_read_is_replaced(store: Store, tmp_path: Path)
     with pytest.raises(QueryFailed):
         store.query(handle, sql)
     assert store.query(handle, sql).rows == expected
+
+
+def test_a_table_that_cannot_be_loaded_is_not_kept(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise QueryError("failure", "cannot be read")
+
+    handle = store.put(PAYLOAD).output_handle
+    monkeypatch.setattr(Worker, "load", fail)
+    with pytest.raises(QueryFailed, match="cannot be loaded as a table: cannot be read"):
+        store.query(handle, "SELECT max(id) FROM items")
+    wait_for_tables()
+    assert not list(tmp_path.glob(f"**/{get_sidecar_handle(handle)}.*"))
 
 
 def _describe(store: Store, reader: PayloadReader) -> dict[str, Any]:

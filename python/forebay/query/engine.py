@@ -142,7 +142,7 @@ def _load_tables(
     stack: contextlib.ExitStack,
 ) -> list[_LoadedTable]:
     """Load the tables of payloads, from their sidecars if possible; new tables are kept when the stack is closed."""
-    sources, loaded = [], []
+    sources, loaded, new_tables = [], [], []
     for index, (handle, reader) in enumerate(readers.items()):
         file = stack.enter_context(_open_memory_file())
         meta = reader.footer.meta
@@ -153,8 +153,7 @@ def _load_tables(
             # The new sidecar replaces the old one, so it must have the old one's fields, too.
             all_paths = paths if stored is None or paths is None or stored.paths is None else paths | stored.paths
             table = write_table(reader, all_paths, file)
-            # Runs after the query, so that packing does not compete with it for the CPU.
-            stack.callback(keep_table, sidecars, meta, table, file)
+            new_tables.append((meta, table, file))
         loaded.append(_LoadedTable(handle, reader.version, table))
         name, aliases = handle, []
         if index == 0:
@@ -171,6 +170,9 @@ def _load_tables(
             # The tables are incomplete, so the pool must end the worker, which it does for this kind of error.
             raise QueryError("loading", str(error)) from None
         raise
+    for meta, table, file in new_tables:
+        # Runs after the query, so that packing does not compete with it for the CPU.
+        stack.callback(keep_table, sidecars, meta, table, file)
     return loaded
 
 
