@@ -78,6 +78,17 @@ def test_a_worker_that_is_killed_is_replaced(store: Store, handle: str) -> None:
     assert store.query(handle, "SELECT max(id) FROM items").rows == [[99]]
 
 
+def test_a_worker_ends_if_its_parent_dies_in_the_middle_of_a_message() -> None:
+    worker = Worker()
+    try:
+        worker.parse("SELECT 1", 10.0)
+        worker._socket.sendall((1000).to_bytes(4, "big") + bytes(4) + b'{"sql"')
+        worker._socket.close()
+        wait_until(lambda: not worker.is_running)
+    finally:
+        worker.end()
+
+
 def _find_children(text: str) -> list[int]:
     """Return the processes whose parent is this one, and that have a text in their command line."""
     found = []

@@ -211,7 +211,11 @@ class _Worker:
         files = [file for *_, content in ancillary for file in memoryview(content).cast("i").tolist()]
         size = int.from_bytes(data[:_LENGTH_BYTES], "big") + 2 * _LENGTH_BYTES
         while len(data) < size:
-            data += self._socket.recv(1 << 20)
+            part = self._socket.recv(1 << 20)
+            if not part:
+                # The parent died in the middle of a message.
+                sys.exit()
+            data += part
         return json.loads(data[2 * _LENGTH_BYTES :]), files
 
 
