@@ -207,7 +207,9 @@ def test_the_parent_trusts_nothing_of_a_worker(
 @pytest.mark.parametrize("kind", ["VARCHAR", "VARCHAR FROM read_text('/etc/hostname')"])
 def test_the_types_of_a_worker_are_types(store: Store, handle: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make_liar(
-        f"""send('{{"columns": [["a", ' + {json.dumps(json.dumps(kind))} + ']], "row_count": 1}}', b'["x"]')""",
+        f"""send('{{"columns": [["a", ' + {json.dumps(json.dumps(kind))} + ']], "row_count": 1}}', b'["x"]')
+# It must not exit before the parent has sent all requests.
+while os.read(0, 1 << 16): pass""",
         monkeypatch,
     )
     with (
