@@ -101,7 +101,7 @@ def test_resources(era: str, tmp_path: Path) -> None:
         (theirs,) = await client.read_resource("test://one")
         assert theirs.text == "theirs"  # type: ignore[union-attr]
         for wrong in ("forebay://output/oh_AAAAAAAAAAAA", f"{uri}?offset=-1", f"{uri}?page=1", "forebay://output/"):
-            with pytest.raises(Exception, match=r"nothing is stored under|an address takes"):
+            with pytest.raises(Exception, match=r"nothing is stored under|a resource URI takes"):
                 await client.read_resource(wrong)
 
     serve(test, tmp_path / "store", era, output_mode="auto", resource_links=True)
@@ -113,8 +113,8 @@ def test_an_argument_that_is_none_is_an_error_that_names_the_nearest(era: str, t
         for tool, more in (("output_fetch", {"limits": 3}), ("output_search", {"pattern": "x", "limits": 3})):
             result = await call(client, tool, output_handle=handle, **more)
             assert result.is_error
-            assert "no 'limits'; did you mean limit?" in parse_text(result)["error"]["message"]
+            assert "no argument 'limits'; did you mean limit?" in parse_text(result)["error"]["message"]
         result = await call(client, "expand_tools", nam="rows")
-        assert "no 'nam'; did you mean name?" in parse_text(result)["error"]["message"]
+        assert "no argument 'nam'; did you mean name?" in parse_text(result)["error"]["message"]
 
     serve(test, tmp_path / "store", era, make_server(), output_mode="auto", hidden_tools=["rows"])

@@ -33,8 +33,8 @@ def test_errors_of_ours_can_be_acted_on(era: str, tmp_path: Path) -> None:
             ({}, "invalid_argument", "output_fetch needs output_handle"),
             (None, "invalid_argument", "output_fetch needs output_handle"),
             ({"output_handle": handle, "page": 2}, "invalid_argument", "it has output_handle, offset"),
-            ({"output_handle": handle, "ofset": 2}, "invalid_argument", "no 'ofset'; did you mean offset?"),
-            ({"handle": handle}, "invalid_argument", "no 'handle'; did you mean output_handle?"),
+            ({"output_handle": handle, "ofset": 2}, "invalid_argument", "no argument 'ofset'; did you mean offset?"),
+            ({"handle": handle}, "invalid_argument", "no argument 'handle'; did you mean output_handle?"),
             ({"output_handle": handle, "offset": "3"}, "invalid_argument", "offset must be a whole number"),
             ({"output_handle": handle, "format": "items"}, "invalid_format_for_payload", "use format="),
             ({"output_handle": None}, "invalid_argument", "output_fetch needs output_handle"),
@@ -88,7 +88,7 @@ def test_stored_payloads_are_resources(era: str, tmp_path: Path) -> None:
         templates = (await client.list_resource_templates()).resource_templates
         assert templates[-1].uri_template == "forebay://output/{output_handle}{?offset,limit}"
         for wrong in ("forebay://output/oh_AAAAAAAAAAAA", f"{uri}?offset=-1", f"{uri}?page=1", "forebay://output/"):
-            with pytest.raises(Exception, match=r"nothing is stored under|an address takes"):
+            with pytest.raises(Exception, match=r"nothing is stored under|a resource URI takes"):
                 await client.read_resource(wrong)
 
     serve(test, tmp_path / "store", era, output_mode="auto", resource_links=True)

@@ -174,7 +174,7 @@ def test_parquet_holds_selected_items(store: Store, roots: ExportRoots) -> None:
     assert count == len(rows) == len(by_status)
     assert rows == [(name, len(group), max(row["big"] for row in group)) for name, group in sorted(by_status.items())]
     cells = store.put("a,b\n1,x\n2,y\n", mime_type="text/csv").output_handle
-    with pytest.raises(InvalidArgument, match="sql instead of where"):
+    with pytest.raises(InvalidArgument, match="use sql, or export all rows"):
         export_output(store, roots, cells, format="parquet", where={"a": 1})
 
 

@@ -11,7 +11,8 @@ import duckdb
 import pytest
 from forebay import Store
 from forebay.errors import InvalidArgument, InvalidFormat
-from forebay.query.feed import Paths, Table, paths_in_sql, read_schema, write_table
+from forebay.query.feed import Paths, Table, read_schema, write_table
+from forebay.query.names import find_paths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import store_at
@@ -195,7 +196,7 @@ def test_members_that_are_not_named_change_nothing(store: Store, values: list[st
     payload = ", ".join(f'{{"x": {value}, "y": {other}}}' for value, other in zip(values, values[::-1], strict=True))
     handle = store.put(f"[{payload}]", mime_type="application/json").output_handle
     results: list[Any] = []
-    for paths in (paths_in_sql(sql), None):
+    for paths in (find_paths(sql), None):
         file = os.memfd_create("table")
         with store.open_view(handle) as view, duckdb.connect(config={"threads": 1}) as connection:
             table = write_table(view, paths, file)

@@ -8,7 +8,8 @@ from typing import Any
 import duckdb
 import pytest
 from forebay import Store
-from forebay.query.feed import Paths, paths_in_sql, write_table
+from forebay.query.feed import Paths, write_table
+from forebay.query.names import find_paths
 from stores import store_at
 
 PAYLOAD = '[{"id": 1, "name": "a", "Total": 2, "tags": ["x", "y"], "customer": {"city": "b"}, "order id": 3, "d": "x"}]'
@@ -97,7 +98,7 @@ ALL_FIELDS = [
 @pytest.mark.parametrize("sql", NAMED + ALL_FIELDS)
 def test_a_statement_gives_the_same_with_its_fields_alone(store: Store, sql: str) -> None:
     handle = store.put(PAYLOAD, mime_type="application/json").output_handle
-    paths = paths_in_sql(sql)
+    paths = find_paths(sql)
     assert (paths is None) == (sql in ALL_FIELDS)
     try:
         expected = run(store, handle, sql, None)
@@ -109,7 +110,7 @@ def test_a_statement_gives_the_same_with_its_fields_alone(store: Store, sql: str
 
 
 def test_paths_are_those_of_the_statement() -> None:
-    paths = paths_in_sql('SELECT a."b ""c"" D" FROM items AS a WHERE x=\'it\'\'s\'')
+    paths = find_paths('SELECT a."b ""c"" D" FROM items AS a WHERE x=\'it\'\'s\'')
     names = ["SELECT", "a", 'b "c" D', "FROM", "items", "AS", "WHERE", "x", "it's"]
     assert paths == frozenset([*((name,) for name in names), ("a", 'b "c" D')])
 
@@ -210,7 +211,7 @@ PAYLOADS = [
 
 @pytest.mark.parametrize("sql", MEMBERS)
 def test_a_field_is_whole_unless_all_its_uses_have_members(sql: str) -> None:
-    paths = paths_in_sql(sql)
+    paths = find_paths(sql)
     is_by_members = paths is not None and ("owner",) not in {tuple(map(str.lower, path)) for path in paths}
     assert is_by_members == MEMBERS[sql]
 
@@ -238,5 +239,5 @@ def test_a_statement_gives_the_same_with_its_members_alone(store: Store, payload
 
     with duckdb.connect(config={"threads": 1}) as connection:
         expected = list(run_all(lambda _: None))
-        assert list(run_all(paths_in_sql)) == expected
+        assert list(run_all(find_paths)) == expected
     os.close(file)

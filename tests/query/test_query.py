@@ -273,7 +273,7 @@ def test_a_wrong_name_is_corrected(store: Store, payload: Any, sql: str, example
 
 def test_the_table_of_another_collection_is_not_corrected(store: Store) -> None:
     handle = store.put({"users": ORDERS, "teams": [{"id": 1}]}).output_handle
-    with pytest.raises(QueryFailed, match="the table items has the entries of /users") as raised:
+    with pytest.raises(QueryFailed, match="the table items holds the entries of /users") as raised:
         store.query(handle, "SELECT count(*) FROM teams")
     # It would be the count of something else.
     assert raised.value.example != 'SELECT count(*) FROM "items"'
@@ -293,7 +293,7 @@ def test_a_handle_that_is_unknown_is_named(store: Store, handle: str) -> None:
 
 
 def test_files_are_no_tables(store: Store, handle: str) -> None:
-    with pytest.raises(QueryFailed, match="files cannot be read; the table items has the entries of /orders"):
+    with pytest.raises(QueryFailed, match="files cannot be read; the table items holds the entries of /orders"):
         store.query(handle, "SELECT * FROM 'customers.json'")
 
 

@@ -59,7 +59,7 @@ results |= {
     "kill": attempt(lambda: os.kill(os.getppid(), 0)),
     "limits": attempt(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))),
     "code": attempt(lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)),
-    "ptrace": attempt(lambda: call(sandbox._COLUMN and 117 or 101, 0, 0, 0, 0)),
+    "ptrace": attempt(lambda: call(sandbox._ARCH_INDEX and 117 or 101, 0, 0, 0, 0)),
     "memory": attempt(lambda: bytearray(sandbox.MAX_MEMORY_BYTES)),
     "time": attempt(time.time),
 }

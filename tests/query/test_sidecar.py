@@ -10,8 +10,9 @@ from typing import Any
 import duckdb
 import pytest
 from forebay import QueryFailed, Store
-from forebay.query.feed import Paths, paths_in_sql, write_table
-from forebay.query.process import POOL
+from forebay.query.feed import Paths, write_table
+from forebay.query.names import find_paths
+from forebay.query.process import POOL, QueryError, Worker
 from forebay.query.sidecar import keep_table, read_table, wait_for_tables
 from forebay.store.handles import get_sidecar_handle
 from forebay.store.reader import PayloadReader
@@ -87,7 +88,7 @@ def test_another_process_gets_the_same_table(store: Store, tmp_path: Path) -> No
 
 def test_it_serves_statements_that_need_no_other_field(store: Store) -> None:
     handle = store.put(PAYLOAD, mime_type="application/json").output_handle
-    write(store, handle, paths_in_sql("SELECT mixed, sum(id) FROM items GROUP BY ALL"))
+    write(store, handle, find_paths("SELECT mixed, sum(id) FROM items GROUP BY ALL"))
     for sql, is_served in {
         "SELECT count(*) FROM items": True,
         "SELECT max(Id_2) AS m, min(id) FROM items ORDER BY m LIMIT 3": True,
@@ -97,14 +98,14 @@ def test_it_serves_statements_that_need_no_other_field(store: Store) -> None:
         "SELECT id FROM items WHERE EXACT > 0": False,
         "SELECT value FROM items": False,
     }.items():
-        assert (read(store, handle, paths_in_sql(sql), sql) is not None) == is_served, sql
-    write(store, handle, paths_in_sql("SELECT mixed, id, big FROM items"))
-    assert read(store, handle, paths_in_sql("SELECT big FROM items")) is not None
+        assert (read(store, handle, find_paths(sql), sql) is not None) == is_served, sql
+    write(store, handle, find_paths("SELECT mixed, id, big FROM items"))
+    assert read(store, handle, find_paths("SELECT big FROM items")) is not None
 
 
 def test_it_serves_statements_that_need_no_other_member(store: Store) -> None:
     handle = store.put(PAYLOAD, mime_type="application/json").output_handle
-    columns, _ = write(store, handle, paths_in_sql("SELECT who.hugeint, i.deep, mixed.x FROM items i"))
+    columns, _ = write(store, handle, find_paths("SELECT who.hugeint, i.deep, mixed.x FROM items i"))
     assert columns == [("mixed", "JSON"), ("who", "STRUCT(HUGEINT HUGEINT)"), ("deep", "BIGINT[][]")]
     for sql, is_served in {
         "SELECT count(*) FROM items": True,
@@ -115,9 +116,9 @@ def test_it_serves_statements_that_need_no_other_member(store: Store) -> None:
         "SELECT who.hugeint, who.ghost FROM items": False,
         "SELECT who['HUGEINT'] FROM items": False,
     }.items():
-        assert (read(store, handle, paths_in_sql(sql), sql) is not None) == is_served, sql
-    both = paths_in_sql("SELECT who.é FROM items") or frozenset()
-    write(store, handle, both | (paths_in_sql("SELECT who.hugeint FROM items") or frozenset()))
+        assert (read(store, handle, find_paths(sql), sql) is not None) == is_served, sql
+    both = find_paths("SELECT who.é FROM items") or frozenset()
+    write(store, handle, both | (find_paths("SELECT who.hugeint FROM items") or frozenset()))
     assert read(store, handle, both, "SELECT DISTINCT who.é FROM items") == [[("é", "BOOLEAN")], [(True,)]]
 
 
@@ -189,6 +190,20 @@ def test_a_sidecar_that_cannot_be_read_is_replaced(store: Store, tmp_path: Path)
     with pytest.raises(QueryFailed):
         store.query(handle, sql)
     assert store.query(handle, sql).rows == expected
+
+
+def test_a_table_that_cannot_be_loaded_is_not_kept(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise QueryError("failure", "cannot be read")
+
+    handle = store.put(PAYLOAD).output_handle
+    monkeypatch.setattr(Worker, "load", fail)
+    with pytest.raises(QueryFailed, match="cannot be loaded as a table: cannot be read"):
+        store.query(handle, "SELECT max(id) FROM items")
+    wait_for_tables()
+    assert not list(tmp_path.glob(f"**/{get_sidecar_handle(handle)}.*"))
 
 
 def _describe(store: Store, reader: PayloadReader) -> dict[str, Any]:

@@ -73,9 +73,20 @@ def test_a_worker_that_is_killed_is_replaced(store: Store, handle: str) -> None:
         wait_until(lambda: _find_children("forebay.query.worker") != [])
         for pid in _find_children("forebay.query.worker"):
             os.kill(pid, signal.SIGKILL)
-        with pytest.raises(QueryFailed, match="ended its process"):
+        with pytest.raises(QueryFailed, match="process died"):
             slow.result()
     assert store.query(handle, "SELECT max(id) FROM items").rows == [[99]]
+
+
+def test_a_worker_ends_if_its_parent_dies_in_the_middle_of_a_message() -> None:
+    worker = Worker()
+    try:
+        worker.parse("SELECT 1", 10.0)
+        worker._socket.sendall((1000).to_bytes(4, "big") + bytes(4) + b'{"sql"')
+        worker._socket.close()
+        wait_until(lambda: not worker.is_running)
+    finally:
+        worker.end()
 
 
 def _find_children(text: str) -> list[int]:
@@ -196,11 +207,13 @@ def test_the_parent_trusts_nothing_of_a_worker(
 @pytest.mark.parametrize("kind", ["VARCHAR", "VARCHAR FROM read_text('/etc/hostname')"])
 def test_the_types_of_a_worker_are_types(store: Store, handle: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make_liar(
-        f"""send('{{"columns": [["a", ' + {json.dumps(json.dumps(kind))} + ']], "row_count": 1}}', b'["x"]')""",
+        f"""send('{{"columns": [["a", ' + {json.dumps(json.dumps(kind))} + ']], "row_count": 1}}', b'["x"]')
+# It must not exit before the parent has sent all requests.
+while os.read(0, 1 << 16): pass""",
         monkeypatch,
     )
     with (
-        contextlib.nullcontext() if kind == "VARCHAR" else pytest.raises(QueryFailed, match="ended its process"),
+        contextlib.nullcontext() if kind == "VARCHAR" else pytest.raises(QueryFailed, match="process died"),
         store.open_export(handle, sql="SELECT 1", format="parquet") as export,
     ):
         assert b"".join(map(bytes, export.chunks)).startswith(b"PAR1")

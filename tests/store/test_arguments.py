@@ -77,7 +77,7 @@ def test_a_flag_is_true_or_false(name: str, value: Any, store: Store, handle: st
 
 def test_an_unknown_format_is_refused(store: Store, handle: str) -> None:
     for value in (3, None, ["items"], b"items"):
-        assert refusal(store.fetch, handle, format=value).startswith("format is one of auto, items, bytes, text, lines")
+        assert refusal(store.fetch, handle, format=value).startswith("format is one of auto, items, lines, text, bytes")
 
 
 @pytest.mark.parametrize(

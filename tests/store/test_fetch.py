@@ -347,11 +347,15 @@ def test_arguments_that_are_invalid_for_any_payload_are_refused(ask: dict[str, A
         (b"\xff\x00", {"format": "items"}, "no items; use format='bytes'"),
         (b"\xff\x00", {"format": "text"}, "not text; use format='bytes'"),
         (b"\xff\x00", {"format": "lines"}, "not text; use format='bytes'"),
-        (b"text", {"fields": ["a"]}, "fields are of items, and this page would be text; leave the fields out"),
+        (
+            b"text",
+            {"fields": ["a"]},
+            "fields works only with format='items', and this page would have format='text'; omit fields",
+        ),
         (
             b"[1]",
             {"fields": ["a"], "format": "text"},
-            "leave the fields out, or use format='items'",
+            "omit fields, or use format='items'",
         ),
         (b"text", {"path": "/a"}, "a path leads into JSON, and this payload is not; leave the path out"),
     ],

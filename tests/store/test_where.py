@@ -331,10 +331,10 @@ def test_large_integers_are_exact(store: Store) -> None:
 
 
 def test_only_items_have_conditions(store: Store, orders: str) -> None:
-    with pytest.raises(InvalidFormat, match="where is of items"):
+    with pytest.raises(InvalidFormat, match="where works only with format='items'"):
         store.fetch(orders, where={"a": 1}, format="text")
     for payload in ("some text", b"\x00\xff"):
-        with pytest.raises(InvalidFormat, match="leave where out"):
+        with pytest.raises(InvalidFormat, match="omit where"):
             store.fetch(store.put(payload).output_handle, where={"a": 1})
 
 

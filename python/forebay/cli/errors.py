@@ -83,9 +83,9 @@ _PHRASES = {
     "fetch this payload as text or bytes": "use `forebay fetch --format text` or bytes",
     "file_roots:": "--file-root:",
     "name an array inside of it by path": "name an array inside of it with --path",
-    "leave the fields out": "leave --fields out",
     "leave the path out": "leave --path out",
-    "leave where out": "leave --where out",
+    "omit fields": "omit --fields",
+    "omit where": "omit --where",
     "outline()": "`forebay outline`",
     "read_text": "`forebay fetch --format text`",
     "search for it as a literal": "leave --regex out",
@@ -96,7 +96,7 @@ _LIBRARY_TERM_PATTERN = re.compile(
     r"""
       "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # quoted arguments stay as they are
     | \b(?P<assigned>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
-    | (?<!--)(?<!:\ )\b(?P<mentioned>NAMES)(?=\ must\ |\ is\ |\ names\ )
+    | (?<!--)(?<!:\ )\b(?P<mentioned>NAMES)(?=\ must\ |\ is\ |\ names\ |\ works\ )
     | \b(?P<phrase>PHRASES)
     """.replace("NAMES", _PARAMETERS).replace("PHRASES", "|".join(map(re.escape, _PHRASES))),
     re.VERBOSE,

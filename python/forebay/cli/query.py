@@ -30,14 +30,14 @@ def query(args: Namespace) -> None:
     their handles as names. The SQL is that of DuckDB:
       forebay query orders.json "SELECT status, count(*) FROM items GROUP BY 1"
     """
-    from forebay.store.export import name_columns, write_csv
+    from forebay.store.export import name_columns, rows_to_csv
     from forebay.store.queries import QueryRequest
 
     with _open_source(args) as (store, handle, principal):
         request = QueryRequest(sql=args.sql, timeout=args.timeout, max_bytes=args.max_bytes)
         page = store.query_page(handle, request, principal=principal)
     if args.csv:
-        output.print_bytes([write_csv(page)])
+        output.print_bytes([rows_to_csv(page)])
     elif output.wants_table(args.json):
         cells = [_read_cells(row) for row in _read_rows(page)]
         columns = {name: [row[index] for row in cells] for index, name in enumerate(name_columns(page))}

@@ -2,9 +2,10 @@
 
 import bisect
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
@@ -45,7 +46,7 @@ _READ_ONLY = {"readOnlyHint": True}
 _CREATES_FILES = {"destructiveHint": False}
 
 _TOOL_META = {"anthropic/alwaysLoad": True}
-"""Makes Claude Code show the model the tools that read from the start. Others have to be found by a search."""
+"""Makes Claude Code load the reading tools at the start of a session. The model must search for the others."""
 
 _REFERENCES_HELP = (
     ' Other tools take as arguments {"$handle":"oh_…","path":"/rows/3"}, {"$file":path}, {"$query":{handle,sql}}; '
@@ -55,6 +56,15 @@ _REFERENCES_HELP = (
 
 _MIN_ERROR_CHARS = 40
 """Minimum characters of a text in an error."""
+
+_MAX_ERROR_CHARS = 1 << 16
+"""Maximum characters of a text in an error."""
+
+_MAX_EVENTS = 1000
+"""Maximum number of events that `journal` returns."""
+
+_EVENTS_MARGIN_BYTES = 256
+"""Bytes of a page that the events of `journal` leave free."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +88,7 @@ class Caller:
 
     @property
     def page_limits(self) -> dict[str, Any]:
-        """The limits of a page, for `PageRequest` and `SearchRequest`."""
+        """The limits of a page, as arguments of a request."""
         # The page is a text inside a JSON message, so it is escaped once.
         return {"max_bytes": self.max_page_bytes, "escape_levels": 1, "is_ascii": self.is_ascii}
 
@@ -112,11 +122,10 @@ class OutputTools:
         export_roots: ExportRoots | None = None,
     ) -> None:
         self._store = store
-        self._export_roots = export_roots
         self._capabilities = capabilities or CapabilityFilter()
         self.prefix = prefix
         handle_schema = {"type": "string"}
-        # Without bounds, to save room: a value that is out of bounds is an error that names them.
+        # The schema omits bounds to stay short; the error for a value out of bounds states them.
         integer_schema = {"type": "integer"}
         tools = {
             "output_fetch": _AddedTool(
@@ -127,7 +136,7 @@ class OutputTools:
                     "output_handle": handle_schema,
                     "offset": {**integer_schema, "description": "items, lines or UTF-8 bytes"},
                     "limit": integer_schema,
-                    "format": {"enum": ["auto", "items", "lines", "text", "bytes"]},
+                    "format": {"enum": list(get_args(Format))},
                     "path": {"type": "string", "description": "JSON Pointer: /rows/3"},
                     "fields": {"type": "array", "items": {"type": "string"}},
                     "where": {
@@ -179,7 +188,7 @@ class OutputTools:
                     **({"sql": {"type": "string"}} if is_installed() else {}),
                 },
                 ["output_handle"],
-                self._export,
+                functools.partial(self._export, export_roots),
                 _CREATES_FILES,
             )
         if journal:
@@ -230,12 +239,14 @@ class OutputTools:
             return _fit_error(error, caller)
         except Exception:
             _log.exception("forebay: %s failed", name)
-            return error_result(ForebayError(f"{name} failed for a reason of its own; try other arguments"))
+            return error_result(
+                ForebayError(f"{name} failed with an internal error, which the server logged; other arguments may work")
+            )
         finally:
             self._store.call_counts.add(name, caller.principal, calls=1, shown_bytes=shown_bytes)
 
     def _fetch(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
-        handle, options = _pop_handle(arguments)
+        handle, options = _split_handle(arguments)
         try:
             request = PageRequest(**options, **caller.page_limits)
             return self._store.fetch_page(handle, request, principal=caller.principal).to_json()
@@ -247,22 +258,18 @@ class OutputTools:
             raise PathNotFound(f"nothing at path {short_repr(options.get('path'))}; there is {outline}") from None
 
     def _search(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
-        handle, options = _pop_handle(arguments)
+        handle, options = _split_handle(arguments)
         request = SearchRequest(**options, **caller.page_limits)
         return self._store.search_page(handle, request, principal=caller.principal).to_json()
 
     def _query(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
-        handle, options = _pop_handle(arguments)
+        handle, options = _split_handle(arguments)
         request = QueryRequest(**options, **caller.page_limits)
         return self._store.query_page(handle, request, principal=caller.principal).to_json()
 
-    def _export(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
-        handle, options = _pop_handle(arguments)
-        if self._export_roots is None:
-            raise InvalidArgument("no folder for exports is set")
-        return orjson.dumps(
-            export_output(self._store, self._export_roots, handle, **options, principal=caller.principal)
-        )
+    def _export(self, roots: ExportRoots, arguments: Mapping[str, Any], caller: Caller) -> bytes:
+        handle, options = _split_handle(arguments)
+        return orjson.dumps(export_output(self._store, roots, handle, **options, principal=caller.principal))
 
     def _journal(self, arguments: Mapping[str, Any], caller: Caller) -> bytes:
         action, count = arguments.get("action", "recent"), arguments.get("count", 50)
@@ -273,7 +280,7 @@ class OutputTools:
             raise InvalidArgument(f"action is recent or summary, not {action!r:.32}")
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise InvalidArgument(f"count is a number of events, at least 1, not {count!r:.32}")
-        events = journal.recent(min(count, 1000), principal=principal, is_operator=False)
+        events = journal.recent(min(count, _MAX_EVENTS), principal=principal, is_operator=False)
         if principal is None and caller.is_public:
             events = [{**event, "handle": _mask_handle(event.get("handle"))} for event in events]
         return self._fit_events(events, caller)
@@ -287,7 +294,7 @@ class OutputTools:
 
     def _fit_events(self, events: list[dict[str, Any]], caller: Caller) -> bytes:
         """Return the newest events that fit, as a JSON array."""
-        remaining_bytes = caller.max_page_bytes - 256
+        remaining_bytes = caller.max_page_bytes - _EVENTS_MARGIN_BYTES
         lines: list[bytes] = []
         for event in map(orjson.dumps, events):
             remaining_bytes -= escaped_size(event, 1, is_ascii=caller.is_ascii) + 1
@@ -311,8 +318,7 @@ def _fit_error(error: ForebayError, caller: Caller) -> Result:
     def measure(max_chars: int) -> int:
         return escaped_size(build(max_chars), 1, is_ascii=caller.is_ascii)
 
-    # No text of an error is longer.
-    fitting = bisect.bisect_right(range(_MIN_ERROR_CHARS, 1 << 16), caller.max_page_bytes, key=measure)
+    fitting = bisect.bisect_right(range(_MIN_ERROR_CHARS, _MAX_ERROR_CHARS), caller.max_page_bytes, key=measure)
     return text_result(build(_MIN_ERROR_CHARS + max(fitting - 1, 0)), is_error=True)
 
 
@@ -323,20 +329,20 @@ def _mask_handle(handle: object) -> str | None:
 
 def _check_arguments(name: str, tool: _AddedTool, arguments: object) -> Mapping[str, Any]:
     if arguments is not None and not isinstance(arguments, Mapping):
-        raise InvalidArgument(f"the arguments of {name} are an object")
+        raise InvalidArgument(f"the arguments of {name} must be a JSON object")
     # Many clients send null for arguments that they leave out.
     present = {key: value for key, value in (arguments or {}).items() if value is not None}
     unknown = [str(key) for key in present if key not in tool.properties]
     if unknown:
         hint = did_you_mean(unknown[0], tool.properties, f"it has {', '.join(tool.properties)}")
-        raise InvalidArgument(f"{name} has no {', '.join(unknown)!r:.64}; {hint}")
+        raise InvalidArgument(f"{name} has no argument {', '.join(unknown)!r:.64}; {hint}")
     for required in tool.required:
         if required not in present:
             raise InvalidArgument(f"{name} needs {required}")
     return present
 
 
-def _pop_handle(arguments: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _split_handle(arguments: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the handle and the other arguments."""
     options = dict(arguments)
     return extract_handle(options.pop("output_handle", "")), options
@@ -360,8 +366,8 @@ def is_resource_uri(uri: object) -> bool:
 def read_resource(store: Store, uri: str, caller: Caller) -> dict[str, Any]:
     """Return the result of `resources/read`: the payload itself if it fits, else a page of it.
 
-    A page is the JSON object that `output_fetch` returns, with the address of the next page as `next_uri`. So the text
-    says that it is a page: many clients show a model nothing else of a resource.
+    A page is the JSON object that `output_fetch` returns, with the URI of the next page as `next_uri`. Many clients
+    show a model only the text of a resource, so the text itself says that it is a page.
     """
     handle, _, query = uri.removeprefix(RESOURCE_URI_PREFIX).partition("?")
     options = _parse_query(query)
@@ -391,6 +397,6 @@ def _parse_query(query: str) -> dict[str, Any]:
     for name, value in parse_qsl(query, keep_blank_values=True):
         is_number = value.isascii() and value.isdigit() and len(value) <= 18
         if name not in ("offset", "limit") or name in options or not is_number:
-            raise InvalidArgument("an address takes ?offset=N&limit=N, each a whole number")
+            raise InvalidArgument("a resource URI takes ?offset=N&limit=N, each a whole number")
         options[name] = int(value)
     return options

@@ -15,8 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from forebay.arguments import check_budget, decode_token
 from forebay.errors import InvalidArgument, InvalidFormat, MissingExtra, QueryFailed
 from forebay.query.explain import explain_error, find_hint
-from forebay.query.feed import Column, Paths, Table, paths_in_sql, write_table, write_texts
+from forebay.query.feed import Column, Paths, Table, write_table, write_texts
+from forebay.query.names import find_paths
 from forebay.query.process import MAX_ROW_COUNT, POOL, QueryError, Rows, TableSource, Worker, is_installed
+from forebay.query.quoting import shorten
 from forebay.query.sidecar import keep_table, pack_table, read_table
 from forebay.store.handles import is_handle
 from forebay.store.payload import escaped_size
@@ -34,14 +36,15 @@ _MAX_TABLES = 8
 _MAX_NAME_CHARS = 128
 _MAX_TYPE_CHARS = 96
 _MAX_MS = 10.0**6 - 0.1
+"""Upper bound for the reported time, in milliseconds; it bounds its width in the page."""
 
-_LOADING_SECONDS = 60.0
-_COPY_BYTES = 1 << 20
+_LOAD_TIMEOUT_SECONDS = 60.0
+_COPY_CHUNK_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A payload that a worker has as a table."""
+class _LoadedTable:
+    """A table that a worker has loaded, and the payload it was made from."""
 
     handle: str
     version: object
@@ -61,9 +64,9 @@ def run_query(
     """
     started = time.perf_counter()
     _check_request(readers, request)
-    paths = paths_in_sql(request.sql)
+    paths = find_paths(request.sql)
 
-    def has_tables(tables: list[_Loaded]) -> bool:
+    def has_tables(tables: list[_LoadedTable]) -> bool:
         # The same tables and no others: another one may have been deleted or expired since.
         return len(tables) == len(readers) and all(
             table.serves(handle, reader, paths) for table, (handle, reader) in zip(tables, readers.items(), strict=True)
@@ -109,14 +112,14 @@ def _pack(table: Table, source: int, target: int) -> None:
             raise QueryFailed("these items could not be written as Parquet; use ndjson or csv") from None
         with open(packed, "rb", closefd=False) as reader, open(target, "wb", closefd=False) as writer:
             reader.seek(0)
-            shutil.copyfileobj(reader, writer, _COPY_BYTES)
+            shutil.copyfileobj(reader, writer, _COPY_CHUNK_BYTES)
 
 
 def _check_request(readers: Mapping[str, PayloadReader], request: QueryRequest) -> None:
     check_budget(request.max_bytes, request.escape_levels)
     timeout = request.timeout
     if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout <= _MAX_TIMEOUT_SECONDS:
-        raise InvalidArgument(f"timeout must be a number of seconds, at most {_MAX_TIMEOUT_SECONDS:g}")
+        raise InvalidArgument(f"timeout must be a number of seconds, more than 0 and at most {_MAX_TIMEOUT_SECONDS:g}")
     if len(request.sql.encode()) > _MAX_SQL_BYTES:
         raise InvalidArgument(f"the statement has more than {_MAX_SQL_BYTES} bytes; ask a shorter question")
     if len(readers) > _MAX_TABLES:
@@ -137,9 +140,9 @@ def _load_tables(
     paths: Paths | None,
     sidecars: Sidecars,
     stack: contextlib.ExitStack,
-) -> list[_Loaded]:
+) -> list[_LoadedTable]:
     """Load the tables of payloads, from their sidecars if possible; new tables are kept when the stack is closed."""
-    sources, loaded = [], []
+    sources, loaded, new_tables = [], [], []
     for index, (handle, reader) in enumerate(readers.items()):
         file = stack.enter_context(_open_memory_file())
         meta = reader.footer.meta
@@ -150,28 +153,34 @@ def _load_tables(
             # The new sidecar replaces the old one, so it must have the old one's fields, too.
             all_paths = paths if stored is None or paths is None or stored.paths is None else paths | stored.paths
             table = write_table(reader, all_paths, file)
-            # Runs after the query, so that packing does not compete with it for the CPU.
-            stack.callback(keep_table, sidecars, meta, table, file)
-        loaded.append(_Loaded(handle, reader.version, table))
-        aliases = (handle, *_find_own_name(reader)) if index == 0 else ()
-        name = ITEMS_TABLE if index == 0 else handle
-        sources.append(TableSource(name, aliases, file, table.select_from))
+            new_tables.append((meta, table, file))
+        loaded.append(_LoadedTable(handle, reader.version, table))
+        name, aliases = handle, []
+        if index == 0:
+            name, alias = ITEMS_TABLE, _find_alias(reader)
+            aliases = [handle] if alias is None else [handle, alias]
+        sources.append(TableSource(name, tuple(aliases), file, table.select_from))
     try:
-        worker.load(sources, _LOADING_SECONDS)
+        worker.load(sources, _LOAD_TIMEOUT_SECONDS)
     except QueryError as error:
+        # The sidecars may be corrupt: delete them, so that the next query reads the payloads again.
         for reader in readers.values():
-            # A sidecar may be at fault: the next query loads the payload itself.
             sidecars.delete(reader.footer.meta)
-        # After a failed load the tables are incomplete, so this error makes the pool end the worker.
-        raise QueryError("loading", str(error)) if error.kind in ("statement", "failure") else error from None
+        if error.kind in ("statement", "failure"):
+            # The tables are incomplete, so the pool must end the worker, which it does for this kind of error.
+            raise QueryError("loading", str(error)) from None
+        raise
+    for meta, table, file in new_tables:
+        # Runs after the query, so that packing does not compete with it for the CPU.
+        stack.callback(keep_table, sidecars, meta, table, file)
     return loaded
 
 
-def _find_own_name(reader: PayloadReader) -> list[str]:
-    """Return the name of the array or map that holds the items, if it has one of its own."""
+def _find_alias(reader: PayloadReader) -> str | None:
+    """Return the key of the array or map that holds the items, or `None` if it cannot be a table's name."""
     name = decode_token(reader.items_path.rpartition("/")[2])
     is_free = name.lower() != ITEMS_TABLE and not is_handle(name)
-    return [name] if name and len(name) <= _MAX_NAME_CHARS and is_free and "\0" not in name else []
+    return name if name and len(name) <= _MAX_NAME_CHARS and is_free and "\0" not in name else None
 
 
 @contextlib.contextmanager
@@ -190,13 +199,18 @@ def _open_memory_file() -> Iterator[int]:
 def _build_page(
     rows: Rows, hint: str | None, request: QueryRequest, started: float, *, are_columns_whole: bool
 ) -> QueryPage:
-    """Return as many of the rows as fit into the budget, and long names and types of columns shortened."""
+    """Return a page with as many rows as fit into the budget.
+
+    Long names and types of columns are shortened, unless `are_columns_whole`.
+    """
     size_of = functools.partial(escaped_size, escape_levels=request.escape_levels, is_ascii=request.is_ascii)
-    max_name_chars, max_type_chars = (None, None) if are_columns_whole else (_MAX_NAME_CHARS, _MAX_TYPE_CHARS)
-    columns = tuple(
-        {"name": _shorten(name, max_name_chars), "type": _shorten(column_type, max_type_chars)}
-        for name, column_type in rows.columns
-    )
+    names_and_types = rows.columns
+    if not are_columns_whole:
+        names_and_types = [
+            (shorten(name, _MAX_NAME_CHARS), shorten(column_type, _MAX_TYPE_CHARS))
+            for name, column_type in names_and_types
+        ]
+    columns = tuple({"name": name, "type": column_type} for name, column_type in names_and_types)
     # An upper bound of the page without its rows.
     empty_page = QueryPage(columns, b"[]", MAX_ROW_COUNT, True, _MAX_MS, hint)
     remaining_bytes = request.max_bytes - size_of(empty_page.to_json())
@@ -211,7 +225,3 @@ def _build_page(
     is_truncated = not rows.is_complete or fitting < len(rows.lines)
     ms = min(round((time.perf_counter() - started) * 1000, 1), _MAX_MS)
     return QueryPage(columns, content, rows.row_count, is_truncated, ms, hint)
-
-
-def _shorten(text: str, max_chars: int | None) -> str:
-    return text if max_chars is None or len(text) <= max_chars else f"{text[: max_chars - 1]}…"

@@ -8,7 +8,7 @@ from forebay.arguments import decode_token
 from forebay.errors import InvalidArgument, QueryFailed
 from forebay.query.feed import Table, read_schema
 from forebay.query.process import QueryError
-from forebay.query.quoting import quote_identifier
+from forebay.query.quoting import quote_identifier, shorten
 from forebay.query.sandbox import MAX_MEMORY_BYTES
 from forebay.store.handles import is_handle
 from forebay.store.payload import is_mostly_items
@@ -21,22 +21,22 @@ _MAX_SCHEMA_CHARS = 1600
 """Maximum characters of the columns of all tables."""
 
 _MAX_EXAMPLE_CHARS = 1000
-_MAX_NAME_CHARS = 200
+_MAX_SUGGESTION_CHARS = 200
 """Maximum characters of a name that is offered in place of a wrong one."""
 
 _MISSING_COLUMN_PATTERN = re.compile(r'(?:Referenced (?:column|table)|have a column named) "([^"]+)"')
 _MISSING_TABLE_PATTERN = re.compile(r'Table with name "?([^"\s]+)"?')
-"""Find the name in DuckDB's message about a column or table that does not exist."""
+"""Match DuckDB's message about a column or table that does not exist, with its name."""
 
 _SUGGESTION_PATTERN = re.compile(r'\n*(?:Did you mean "[^\n]*|Candidate (?:bindings|tables)[^\n]*)')
-"""Finds DuckDB's suggestions, which know only the columns that were loaded, and its own system tables."""
+"""Matches DuckDB's suggestions, which cover only the columns that were loaded and its own system tables."""
 
 _FILE_ERRORS = ("IO Error", "Permission Error")
 
 _MAX_HINT_NAMES = 3
 
 _CONVERSION_PATTERN = re.compile(r"->|::|cast|json", re.IGNORECASE)
-"""Finds out whether a statement converts a value of JSON."""
+"""Matches SQL that already converts JSON values."""
 
 
 def find_hint(readers: Mapping[str, PayloadReader], tables: Iterable[Table], sql: str) -> str | None:
@@ -62,8 +62,8 @@ def _describe_json_columns(columns: Mapping[str, str], sql: str) -> str | None:
         return None
     listed, example = ", ".join(map(quote_identifier, names[:_MAX_HINT_NAMES])), quote_identifier(names[0])
     return (
-        f"{listed} is JSON, for values of different types or very long numbers: =, ORDER BY, max and min compare its "
-        f"text; use TRY_CAST({example} AS DOUBLE), or {example}->>'$' for a text"
+        f"{listed}: type JSON, because the values have different types or are very long numbers; =, ORDER BY, max and "
+        f"min compare them as text; use TRY_CAST({example} AS DOUBLE), or {example}->>'$' for a text"
     )
 
 
@@ -79,7 +79,7 @@ def explain_error(error: QueryError, readers: Mapping[str, PayloadReader], reque
         case "memory":
             message = "the query needs too much memory; select fewer columns, or filter and aggregate"
         case "died":
-            message = f"the query ended its process, perhaps for more than {memory} of memory; ask a simpler question"
+            message = f"the query's process died, perhaps because it used more than {memory}; simplify the query"
         case "busy":
             message = "too many queries are running; try again"
         case "start":
@@ -120,15 +120,17 @@ def _explain_statement(message: str, readers: Mapping[str, PayloadReader], sql: 
 
 def _correct_table(sql: str, wrong_name: str, items_path: str, tables: Sequence[str]) -> str | None:
     if items_path:
-        # It may be the name of another collection, which the table `items` has not.
+        # The wrong name may be another collection of the payload, so do not replace it by `items`.
         own_name = decode_token(items_path.rpartition("/")[2])
         return _correct_name(sql, wrong_name, [own_name, *tables[1:]])
     return _replace_name(sql, wrong_name, "items") if len(tables) == 1 else _correct_name(sql, wrong_name, tables)
 
 
 def _describe_tables(items_path: str) -> str:
-    owner = f"the entries of {items_path}" if items_path else "the items of this output"
-    return f"the table items has {owner}; other outputs are tables by their handles, and there are no others"
+    content = f"the entries of {items_path}" if items_path else "the items of this output"
+    return (
+        f"the table items holds {content}; every other output is a table named by its handle; there are no other tables"
+    )
 
 
 def _read_columns(reader: PayloadReader) -> dict[str, str]:
@@ -142,12 +144,12 @@ def _read_columns(reader: PayloadReader) -> dict[str, str]:
 def _format_columns(columns: Mapping[str, str], max_chars: int) -> str:
     names = (name if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) else quote_identifier(name) for name in columns)
     text = ", ".join(map("{} {}".format, names, columns.values())) or "too many columns to list"
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+    return shorten(text, max_chars)
 
 
 def _correct_name(sql: str, wrong_name: str, names: Iterable[str]) -> str | None:
     """Return the statement with the most similar of some names in place of a wrong one, if any is similar."""
-    by_lower_case = {name.lower(): name for name in names if len(name) <= _MAX_NAME_CHARS}
+    by_lower_case = {name.lower(): name for name in names if len(name) <= _MAX_SUGGESTION_CHARS}
     similar = difflib.get_close_matches(wrong_name.lower(), by_lower_case, 1, 0.6)
     return _replace_name(sql, wrong_name, quote_identifier(by_lower_case[similar[0]])) if similar else None
 

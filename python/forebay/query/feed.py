@@ -12,20 +12,17 @@ from collections.abc import Callable, Sequence
 
 from forebay._core import Chunk, Feed, name_rows, to_ndjson
 from forebay.errors import InvalidFormat
-from forebay.query.names import paths_in_sql
 from forebay.query.quoting import quote_identifier, quote_text
-from forebay.store.reader import View
+from forebay.store.reader import UNLIMITED, View
 from forebay.store.scan import map_chunks
 
-__all__ = ["Column", "Paths", "Table", "paths_in_sql", "read_schema", "write_table", "write_texts"]
+__all__ = ["Column", "Paths", "Table", "read_schema", "write_table", "write_texts"]
 
 Paths = frozenset[tuple[str, ...]]
 """Paths of fields: a name alone is the whole field, a longer path a member of an object in it."""
 
 _NO_COLUMN = "value"
 """Name of the only column if the items have none of the named fields: a table has at least one column."""
-
-_UNLIMITED = 1 << 62
 
 _MIN_LINE_BYTES = 1 << 20
 """Size of the longest line that DuckDB expects, at least. It allocates a multiple of it for each thread."""
@@ -65,7 +62,7 @@ class Table:
         return f"SELECT {values} FROM {reader}"  # noqa: S608 - all are quoted
 
     def has_fields(self, sql_paths: Paths | None) -> bool:
-        """Return whether a table with these paths, from `paths_in_sql`, would have no other fields or members."""
+        """Return whether a table with these paths, from `find_paths`, would have no other fields or members."""
         if self.paths is None or sql_paths is None:
             return self.paths is None
         if self.skipped is None:
@@ -107,7 +104,7 @@ def write_table(view: View, sql_paths: Paths | None, fd: int) -> Table:
 def write_texts(columns: Sequence[Column], rows: bytes, fd: int) -> Table:
     """Write rows of texts, which is a JSON array of arrays, to a file. Its table casts the texts to their types."""
     keys = [str(number) for number in range(len(columns))]
-    lines = to_ndjson(name_rows(rows, keys, _UNLIMITED))
+    lines = to_ndjson(name_rows(rows, keys, UNLIMITED))
     _write_all(fd, lines)
     return Table(
         columns=tuple(columns),

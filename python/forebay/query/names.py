@@ -1,9 +1,9 @@
-"""Which fields, and members of fields, a statement of SQL can refer to, so that only these are read."""
+"""Find the fields that an SQL statement may use, so that only these are loaded."""
 
 import re
 from collections.abc import Iterator
 
-__all__ = ["paths_in_sql"]
+__all__ = ["find_paths"]
 
 _TOKEN = re.compile(
     r"""
@@ -23,11 +23,11 @@ _MAX_PATH_NAMES = 8
 _MAX_TOKENS = 2000
 """A statement with more tokens is not examined: the time grows with the square of their number."""
 
-_STAR_WORDS = {
+_ALL_FIELDS_KEYWORDS = {
     *("columns", "describe", "exclude", "explain", "information_schema", "natural", "pivot", "pivot_longer"),
     *("pivot_wider", "pragma", "rename", "show", "summarize", "table", "unpivot"),
 }
-"""Words of statements that may use fields without naming them. Some are common names of fields too."""
+"""Keywords of statements that may use fields without naming them. A field with such a name only costs a full load."""
 
 _INDIRECT_FUNCTION = re.compile("duckdb_|pragma_|query|sql|getvariable")
 """Functions that read a table, or the catalog, by a name in a text."""
@@ -39,13 +39,13 @@ _AFTER_FROM = {
 """Tokens that end a FROM clause."""
 
 _NO_SELECT_LIST = {"", "(", ";", "all", "except", "intersect", "union"}
-"""Tokens before a FROM that has no SELECT list: it means all fields."""
+"""Tokens before a FROM without a SELECT list, such as `FROM items`, which returns all fields."""
 
-_FROM_WORDS = {
+_FROM_KEYWORDS = {
     *("and", "anti", "as", "asof", "cross", "from", "full", "inner", "join", "lateral", "left", "on", "or", "outer"),
     *("positional", "right", "semi", "using"),
 }
-"""Words in a FROM clause that are no names."""
+"""Keywords inside a FROM clause."""
 
 _NOT_OPERANDS = {
     *("all", "and", "as", "between", "by", "distinct", "else", "exclude", "from", "glob", "group", "having"),
@@ -55,7 +55,11 @@ _NOT_OPERANDS = {
 """Words beside which a star is no multiplication."""
 
 
-def paths_in_sql(sql: str) -> frozenset[tuple[str, ...]] | None:
+_PADDING = ["", "", ""]
+"""Empty tokens around those of a statement, so that each of them has neighbors."""
+
+
+def find_paths(sql: str) -> frozenset[tuple[str, ...]] | None:
     """Return the paths of all fields that a statement names, or `None` if it may use fields that it does not name.
 
     A name alone is the path of a whole field; `owner.id` is the path of a member of the field `owner`, or of the field
@@ -63,19 +67,20 @@ def paths_in_sql(sql: str) -> frozenset[tuple[str, ...]] | None:
     costs time, but a missing one would be wrong. When in doubt, the result is `None`.
     """
     matches = list(_TOKEN.finditer(sql))
-    if len(matches) > _MAX_TOKENS or any(map(_is_unknown, matches, [None, *matches])):
+    if len(matches) > _MAX_TOKENS or any(map(_is_ambiguous, matches, [None, *matches])):
         return None
     matches = [match for match in matches if match.lastgroup != "space"]
     if _uses_all_fields([_normalize(match) for match in matches]):
         return None
     chains = list(_split_chains(matches))
-    # Only a name that stands alone somewhere, or ends a chain as in `FROM main.items`, can be that of a table.
-    tables = {chain[-1].lower() for chain in chains}
+    # In `items.owner.id` the path may start after the table's name. A name can be a table's only if it also ends a
+    # chain, as in `FROM main.items`.
+    possible_tables = {chain[-1].lower() for chain in chains}
     return frozenset(
         tuple(chain[start : start + _MAX_PATH_NAMES])
         for chain in chains
         for start in range(len(chain))
-        if start == 0 or chain[start - 1].lower() in tables
+        if start == 0 or chain[start - 1].lower() in possible_tables
     )
 
 
@@ -91,18 +96,22 @@ def _split_chains(matches: list[re.Match[str]]) -> Iterator[list[str]]:
             yield chain
             chain = []
         chain.append(_get_name(match))
-        is_joined = match.lastgroup != "text" and after == "." and _is_column_name(matches[i + 2 : i + 3])
+        is_joined = match.lastgroup != "text" and after == "." and _starts_with_name(matches[i + 2 : i + 3])
         if not is_joined:
             yield chain
             chain = []
 
 
-def _is_column_name(matches: list[re.Match[str]]) -> bool:
+def _starts_with_name(matches: list[re.Match[str]]) -> bool:
     return bool(matches) and matches[0].lastgroup in ("word", "quoted")
 
 
-def _is_unknown(match: re.Match[str], before: re.Match[str] | None) -> bool:
-    """Return whether a token may begin something else in DuckDB, such as a comment or a string with escapes."""
+def _is_ambiguous(match: re.Match[str], before: re.Match[str] | None) -> bool:
+    """Return whether DuckDB may tokenize the text differently here.
+
+    That is so for block comments, dollar quotes, strings with a prefix such as `E'…'` or `U&'…'`, and symbols and
+    spaces that are not ASCII.
+    """
     is_after_word = before is not None and before.lastgroup == "word"
     if match.lastgroup in ("text", "quoted"):
         return is_after_word or (before is not None and before[0] == "&")
@@ -128,26 +137,30 @@ def _get_name(match: re.Match[str]) -> str:
 def _uses_all_fields(tokens: list[str]) -> bool:
     if tokens[:1] not in (["select"], ["with"], ["("]):
         return True
+    tokens = [*_PADDING, *tokens, *_PADDING]
     tables = _find_tables(tokens)
     if tables is None:
         return True
     positions, names = tables
-    tokens = ["", "", *tokens, "", "", ""]
-    for i, word in enumerate(tokens[2:-3], 2):
-        before, after = tokens[i - 1], tokens[i + 1]
+    for i in range(len(_PADDING), len(tokens) - len(_PADDING)):
+        before, word, after = tokens[i - 1 : i + 2]
         if word == "*":
             is_count = tokens[i - 2 : i + 2] == ["count", "(", "*", ")"]
             is_product = _is_operand(before, ")]") and _is_operand(after, "([-+")
             if not is_count and not is_product:
                 return True
         elif word == "from":
-            if before in _NO_SELECT_LIST or tokens[i - 2 : i] == ["by", "name"] or _ends_common_table(tokens[:i]):
+            if before in _NO_SELECT_LIST or tokens[i - 2 : i] == ["by", "name"]:
+                return True
+            # `WITH t AS (…) FROM t` has no SELECT list.
+            if _ends_common_table(tokens[:i]):
                 return True
         elif (
-            word in _STAR_WORDS
+            word in _ALL_FIELDS_KEYWORDS
+            # `(DESC items)` is short for DESCRIBE.
             or (word == "desc" and before == "(")
             or (after == "(" and _INDIRECT_FUNCTION.search(word))
-            or (i - 2 not in positions and _get_plain_name(word) in names and _is_row(tokens[i - 1 : i + 4]))
+            or (i not in positions and _get_plain_name(word) in names and _is_row(tokens[i - 1 : i + 4]))
         ):
             return True
     return False
@@ -175,8 +188,7 @@ def _ends_common_table(tokens: list[str]) -> bool:
 def _find_tables(tokens: list[str]) -> tuple[set[int], set[str]] | None:
     """Return the positions of names in FROM clauses, and these names: tables, their aliases, and maybe others.
 
-    Return `None` if a table has names for its columns, by their positions: `FROM items AS t(a, b)`; and for a join in
-    brackets.
+    Return `None` for column aliases, as in `FROM items AS t(a, b)`, and for a parenthesized join.
     """
     positions: set[int] = set()
     names: set[str] = set()
@@ -196,13 +208,13 @@ def _find_tables(tokens: list[str]) -> tuple[set[int], set[str]] | None:
                 depth != 0
                 or is_condition
                 or not _is_name(tokens[i])
-                or tokens[i] in _FROM_WORDS
+                or tokens[i] in _FROM_KEYWORDS
                 or tokens[i - 1] == "."
             ):
                 continue
             if tokens[i + 1 : i + 2] == ["("]:
                 before = tokens[i - 2] if tokens[i - 1] == "as" else tokens[i - 1]
-                if _is_name(before) and before not in _FROM_WORDS:
+                if _is_name(before) and before not in _FROM_KEYWORDS:
                     return None
             positions.add(i)
             names.add(_get_plain_name(tokens[i]))

@@ -1,4 +1,4 @@
-"""The process that writes a table as Parquet. It runs one statement of ours, and no SQL of anybody else.
+"""The process that writes a table as Parquet. It runs one statement, which forebay wrote.
 
 It runs as `python -I -S` with an empty environment, and reads the statement from standard input. It can open memory
 files only, where the kernel has Landlock, and has the same filter of system calls as a worker, except that it writes.
@@ -7,49 +7,30 @@ files only, where the kernel has Landlock, and has the same filter of system cal
 import os
 import resource
 import sys
-from typing import Any
 
 import _duckdb
 
 from forebay.query import sandbox
 
-__all__ = ["MAX_FILE_BYTES", "run"]
+__all__ = ["run"]
 
-MAX_FILE_BYTES = 1 << 30
+_MAX_FILE_BYTES = 1 << 30
 _MAX_MEMORY_BYTES = 2 << 30
 _MAX_CPU_SECONDS = 60
-_MAX_OPEN_FILES = 32
 _NICENESS = 10
 """Queries come first."""
 
 
 def run() -> None:
-    """Run the statement."""
+    """Run the COPY statement from standard input."""
     os.nice(_NICENESS)
-    for kind, limit in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
-        (resource.RLIMIT_NOFILE, _MAX_OPEN_FILES),
-        (resource.RLIMIT_CPU, _MAX_CPU_SECONDS),
-        (resource.RLIMIT_AS, _MAX_MEMORY_BYTES),
-    ):
-        hard_limit = resource.getrlimit(kind)[1]
-        bound = limit if hard_limit == resource.RLIM_INFINITY else min(limit, hard_limit)
-        resource.setrlimit(kind, (bound, bound))
+    sandbox.lower_limit(resource.RLIMIT_CORE, 0)
+    sandbox.lower_limit(resource.RLIMIT_FSIZE, _MAX_FILE_BYTES)
+    sandbox.lower_limit(resource.RLIMIT_NOFILE, sandbox.MAX_OPEN_FILES)
+    sandbox.lower_limit(resource.RLIMIT_CPU, _MAX_CPU_SECONDS)
+    sandbox.lower_limit(resource.RLIMIT_AS, _MAX_MEMORY_BYTES)
     statement = sys.stdin.buffer.read().decode()
-    settings: dict[str, Any] = {
-        "threads": 1,
-        # Other threads would keep the right to open files.
-        "async_threads": 0,
-        "memory_limit": "256MB",
-        "temp_directory": "",
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "allow_community_extensions": False,
-        "allow_persistent_secrets": False,
-        "python_enable_replacements": False,
-    }
-    connection = _duckdb.connect(":memory:", config=settings)
+    connection = _duckdb.connect(":memory:", config={**sandbox.BASE_SETTINGS, "memory_limit": "256MB"})
     sandbox.lock_paths()
     sandbox.lock_system_calls(can_write=True)
     connection.execute(statement)

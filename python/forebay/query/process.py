@@ -47,7 +47,7 @@ _MAX_IDLE_WORKERS = 2
 
 _START_SECONDS = 20.0
 _SPARE_DELAY_SECONDS = 0.05
-_COUNTING_SECONDS = 0.5
+_COUNT_WAIT_SECONDS = 0.5
 """Time that the parent waits for the number of the rows that did not fit."""
 
 _GRACE_SECONDS = 1.0
@@ -167,7 +167,7 @@ class Worker:
         is_complete = header.get("row_count") is not None
         if not is_complete:
             with contextlib.suppress(QueryError):
-                counted, _ = self._receive(min(deadline, time.monotonic() + _COUNTING_SECONDS), 0)
+                counted, _ = self._receive(min(deadline, time.monotonic() + _COUNT_WAIT_SECONDS), 0)
                 header["row_count"] = counted.get("row_count")
         with self._translate_errors():
             columns = [(_replace_surrogates(name), _replace_surrogates(kind)) for name, kind in header["columns"]]

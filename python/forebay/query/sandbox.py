@@ -1,7 +1,7 @@
-"""Limits that the query worker puts on itself, before it gets any data or SQL.
+"""Limits that the processes that run DuckDB set on themselves, before any statement of a caller runs.
 
-The settings of a database are no sandbox: a function may ignore its memory limit and its interrupts, and a bug in it
-may run any code. So the kernel enforces the limits: on memory, files, descriptors and time by `setrlimit`, and on
+DuckDB's settings are not a sandbox: an SQL function may ignore the memory limit and interrupts, and a bug in DuckDB may
+run arbitrary code. So the kernel enforces the limits: on memory, files, descriptors and time by `setrlimit`, and on
 system calls by a filter, on Linux on x86-64 and ARM64. Elsewhere there is no filter: `lock_system_calls` returns false.
 A filter does not see which file is opened; Landlock does, and `lock_paths` uses it where the kernel has it.
 """
@@ -12,15 +12,44 @@ import os
 import resource
 import struct
 import sys
+from typing import Any
 
-__all__ = ["MAX_MEMORY_BYTES", "limit_memory", "limit_resources", "lock_files", "lock_paths", "lock_system_calls"]
+__all__ = [
+    "BASE_SETTINGS",
+    "MAX_MEMORY_BYTES",
+    "MAX_OPEN_FILES",
+    "limit_memory",
+    "limit_resources",
+    "lock_files",
+    "lock_paths",
+    "lock_system_calls",
+    "lower_limit",
+]
 
 MAX_MEMORY_BYTES = 1 << 30
 """Maximum memory of a worker for tables and queries, in addition to what it takes when it has started."""
 
-_MAX_FILES = 32
+MAX_OPEN_FILES = 32
 _MAX_CPU_SECONDS = 900
 """Maximum CPU time of a worker in its whole life. Each query has a deadline of its own."""
+
+BASE_SETTINGS: dict[str, Any] = {
+    # Landlock binds only the calling thread and those it starts later, so other threads may start only after
+    # `lock_paths`.
+    "threads": 1,
+    "async_threads": 0,
+    "temp_directory": "",
+    "max_temp_directory_size": "0B",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "extension_directory": "",
+    "secret_directory": "",
+    "home_directory": "",
+    "python_enable_replacements": False,
+}
+"""DuckDB's settings in every process: no other threads, no temporary files, no extensions."""
 
 _SECCOMP_NUMBERS = (317, 277)
 
@@ -97,12 +126,12 @@ _LOADING_CALLS: dict[str, tuple[int | None, int | None]] = {
     "seccomp": _SECCOMP_NUMBERS,
     "stat": (4, None),
 }
-"""Calls that the worker needs until its tables are loaded: those that take a path, and the one that forbids them."""
+"""Calls needed until the tables are loaded. `lock_files` then denies them, `seccomp` included."""
 
 _MACHINES = ["x86_64", "aarch64"]
 _AUDIT_ARCHES = [0xC000003E, 0xC00000B7]
-_COLUMN = _MACHINES.index(os.uname().machine) if os.uname().machine in _MACHINES else None
-"""Which of the numbers of a system call is that of this machine."""
+_ARCH_INDEX = _MACHINES.index(os.uname().machine) if os.uname().machine in _MACHINES else None
+"""Index of this machine in the tuples of system call numbers."""
 
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
 _LANDLOCK_VERSION_FLAG = 1
@@ -110,7 +139,7 @@ _LANDLOCK_FILE_RIGHTS = (0, 13, 14, 15, 15, 16)
 """Number of the rights on files that each version of Landlock knows; later ones know no more."""
 
 _X32_CALLS = 0x40000000
-"""On x86-64, calls from this number on are those of another ABI."""
+"""Calls from this number on belong to the x32 ABI."""
 
 _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_SET_MODE_FILTER = 1
@@ -126,10 +155,10 @@ _NUMBER_OFFSET, _ARCH_OFFSET, _ARGUMENTS_OFFSET = 0, 4, 16
 
 def limit_resources() -> None:
     """Limit files, CPU time and core dumps of this process."""
-    _lower_limit(resource.RLIMIT_CORE, 0)
-    _lower_limit(resource.RLIMIT_FSIZE, 0)
-    _lower_limit(resource.RLIMIT_NOFILE, _MAX_FILES)
-    _lower_limit(resource.RLIMIT_CPU, _MAX_CPU_SECONDS)
+    lower_limit(resource.RLIMIT_CORE, 0)
+    lower_limit(resource.RLIMIT_FSIZE, 0)
+    lower_limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    lower_limit(resource.RLIMIT_CPU, _MAX_CPU_SECONDS)
 
 
 def limit_memory() -> None:
@@ -140,10 +169,11 @@ def limit_memory() -> None:
     except OSError:
         # Without /proc, such as on macOS, the resident size is the nearest thing. macOS counts it in bytes.
         used_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    _lower_limit(resource.RLIMIT_AS, used_bytes + MAX_MEMORY_BYTES)
+    lower_limit(resource.RLIMIT_AS, used_bytes + MAX_MEMORY_BYTES)
 
 
-def _lower_limit(kind: int, value: int) -> None:
+def lower_limit(kind: int, value: int) -> None:
+    """Set a limit of `setrlimit`, or keep the present one if it is lower."""
     hard_limit = resource.getrlimit(kind)[1]
     if hard_limit != resource.RLIM_INFINITY:
         value = min(value, hard_limit)
@@ -159,7 +189,7 @@ def lock_paths() -> bool:
         return False
     syscall = ctypes.CDLL(None).syscall
     version = syscall(*map(ctypes.c_long, (_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_VERSION_FLAG)))
-    if version < 1 or not _give_up_privileges():
+    if version < 1 or not _set_no_new_privileges():
         return False
     rights = (1 << _LANDLOCK_FILE_RIGHTS[min(version, len(_LANDLOCK_FILE_RIGHTS) - 1)]) - 1
     # A ruleset that handles all rights and has no rules.
@@ -174,11 +204,14 @@ def lock_paths() -> bool:
 
 
 def _is_supported() -> bool:
-    return sys.platform == "linux" and _COLUMN is not None and sys.maxsize > 1 << 32
+    return sys.platform == "linux" and _ARCH_INDEX is not None and sys.maxsize > 1 << 32
 
 
-def _give_up_privileges() -> bool:
-    """Without privileges to gain, a process may install filters without being root."""
+def _set_no_new_privileges() -> bool:
+    """Set `no_new_privs`, which Linux requires before an unprivileged process installs a filter.
+
+    Return whether it worked.
+    """
     return bool(ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))) == 0)
 
 
@@ -188,24 +221,24 @@ def lock_system_calls(*, can_write: bool = False) -> bool:
     All threads lose the right to start processes and threads, to open sockets, to run new code and, unless `can_write`,
     to write files.
     """
-    if not _is_supported() or not _give_up_privileges():
+    if not _is_supported() or not _set_no_new_privileges():
         return False
-    assert _COLUMN is not None  # noqa: S101 - it is supported
+    assert _ARCH_INDEX is not None  # noqa: S101 - it is supported
     program = [
         _instruction(_LOAD, _ARCH_OFFSET),
-        _instruction(_JUMP_EQUAL, _AUDIT_ARCHES[_COLUMN], 1, 0),
+        _instruction(_JUMP_EQUAL, _AUDIT_ARCHES[_ARCH_INDEX], 1, 0),
         _instruction(_RETURN, _KILL_PROCESS),
         _instruction(_LOAD, _NUMBER_OFFSET),
         _instruction(_JUMP_NOT_LESS, _X32_CALLS, 0, 1),
         _instruction(_RETURN, _KILL_PROCESS),
     ]
     for numbers in (_ALLOWED_CALLS | (_WRITING_CALLS if can_write else {})).values():
-        number = numbers[_COLUMN]
+        number = numbers[_ARCH_INDEX]
         if number is not None:
             program += [_instruction(_JUMP_EQUAL, number, 0, 1), _instruction(_RETURN, _ALLOW)]
     for *checked_numbers, argument, mask in _CHECKED_CALLS.values():
         program += [
-            _instruction(_JUMP_EQUAL, checked_numbers[_COLUMN], 0, 5),
+            _instruction(_JUMP_EQUAL, checked_numbers[_ARCH_INDEX], 0, 5),
             _instruction(_LOAD, _ARGUMENTS_OFFSET + 8 * argument),
             _instruction(_AND, mask),
             _instruction(_JUMP_EQUAL, 0, 0, 1),
@@ -217,10 +250,10 @@ def lock_system_calls(*, can_write: bool = False) -> bool:
 
 def lock_files() -> None:
     """Take the right to open files away from this process, after `lock_system_calls` returned true."""
-    assert _COLUMN is not None  # noqa: S101 - else `lock_system_calls` returned false
+    assert _ARCH_INDEX is not None  # noqa: S101 - else `lock_system_calls` returned false
     program = [_instruction(_LOAD, _NUMBER_OFFSET)]
     for numbers in _LOADING_CALLS.values():
-        number = numbers[_COLUMN]
+        number = numbers[_ARCH_INDEX]
         if number is not None:
             program += [_instruction(_JUMP_EQUAL, number, 0, 1), _instruction(_RETURN, _DENY)]
     if not _install_filter([*program, _instruction(_RETURN, _ALLOW)]):
@@ -236,7 +269,7 @@ def _install_filter(instructions: list[bytes]) -> bool:
     code = ctypes.create_string_buffer(b"".join(instructions))
     # `struct sock_fprog`: the number of instructions, and their address.
     program = ctypes.create_string_buffer(struct.pack("@HP", len(instructions), ctypes.addressof(code)))
-    number = _SECCOMP_NUMBERS[_COLUMN or 0]
+    number = _SECCOMP_NUMBERS[_ARCH_INDEX or 0]
     arguments = map(ctypes.c_long, (number, _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC))
     # A positive result is the thread that could not take the filter.
     return bool(ctypes.CDLL(None).syscall(*arguments, program) == 0)

@@ -1,6 +1,7 @@
-"""The process that runs SQL: it gets tables and statements over a socket, and has no other way to the world.
+"""The process that runs SQL: it gets tables and statements over a socket, and does no other I/O.
 
-It runs as `python -I -S` with an empty environment. Each message is two lengths of four bytes, a JSON object, and data.
+It runs as `python -I -S` with an empty environment. A message is the length of a JSON header, the length of a body (4
+bytes each, big-endian), the header and the body. Requests have no body.
 """
 
 import _socket
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import _duckdb
 
 from forebay.query import sandbox
-from forebay.query.quoting import quote_identifier, quote_text
+from forebay.query.quoting import quote_identifier, quote_text, shorten
 from forebay.query.rows import Encoder, encode_value, make_encoder
 from forebay.query.types import find_cast, get_parquet_type
 
@@ -30,7 +31,7 @@ _COUNTING_SECONDS = 0.25
 
 _ROWS_PER_FETCH = 64
 _ROWS_PER_COUNT = 2048
-_MAX_TABLES = 16
+_MAX_RECEIVED_FILES = 16
 _MAX_MESSAGE_CHARS = 1500
 _LENGTH_BYTES = 4
 
@@ -39,29 +40,19 @@ _FILES_FOLDER = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 _THREADS = 2
 
 _SETTINGS: dict[str, Any] = {
-    # More are started when none of them can open files any more.
-    "threads": 1,
-    "async_threads": 0,
+    **sandbox.BASE_SETTINGS,
     "memory_limit": "768MB",
-    "temp_directory": "",
-    "max_temp_directory_size": "0B",
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "allow_community_extensions": False,
-    "allow_persistent_secrets": False,
-    "extension_directory": "",
-    "secret_directory": "",
-    "home_directory": "",
-    "python_enable_replacements": False,
     "max_expression_depth": 250,
 }
+
+_BEGIN = "BEGIN TRANSACTION READ ONLY"
 
 _PLAIN_ERRORS = (_duckdb.ParserException, _duckdb.BinderException, _duckdb.CatalogException)
 """Errors of a statement that did not run. After any other error the worker is not used again."""
 
 
-class _Refused(Exception):
-    """A statement that is not run."""
+class _StatementError(Exception):
+    """An error that the caller can fix by changing the statement."""
 
 
 class _Column(NamedTuple):
@@ -74,7 +65,7 @@ class _Column(NamedTuple):
 
 
 def run() -> None:
-    """Serve the socket that is standard input until it is closed."""
+    """Serve requests from the socket on standard input until it is closed or idle for `_IDLE_SECONDS`."""
     sandbox.limit_resources()
     # The parent may ignore alarms, and a child inherits that.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -100,7 +91,7 @@ class _Worker:
         self._send({"has_filter": self._has_filter})
         while True:
             request, files = self._receive()
-            # The kernel ends the worker even if its parent does not exist any more.
+            # SIGALRM kills the worker at its deadline, even if the parent is gone.
             signal.setitimer(signal.ITIMER_REAL, request["timeout"])
             try:
                 if "tables" in request:
@@ -111,12 +102,12 @@ class _Worker:
                 else:
                     self._parse(request["sql"])
                     self._send({})
-            except (_Refused, *_PLAIN_ERRORS) as error:
-                self._send({"error": "statement", "message": _shorten(str(error))})
+            except (_StatementError, *_PLAIN_ERRORS) as error:
+                self._send({"error": "statement", "message": shorten(str(error), _MAX_MESSAGE_CHARS)})
             except (MemoryError, _duckdb.OutOfMemoryException):
                 self._send({"error": "memory", "message": ""})
             except Exception as error:
-                self._send({"error": "failure", "message": _shorten(str(error))})
+                self._send({"error": "failure", "message": shorten(str(error), _MAX_MESSAGE_CHARS)})
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _load(self, tables: list[dict[str, Any]], files: list[int]) -> None:
@@ -135,11 +126,14 @@ class _Worker:
             sandbox.lock_files()
 
     def _parse(self, sql: str) -> Any:
-        """Return the statement, if it is one that only reads. DuckDB's parser makes a SELECT of those that do."""
+        """Return the only statement in `sql`; raise `_StatementError` unless it is a SELECT.
+
+        DuckDB parses FROM, DESCRIBE and SUMMARIZE as SELECT, too.
+        """
         statements = self._connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type != _duckdb.StatementType.SELECT:
             kinds = ", ".join(str(statement.type).rpartition(".")[2] for statement in statements[:5]) or "nothing"
-            raise _Refused(f"a query is one SELECT, DESCRIBE or SUMMARIZE; this is {kinds}")
+            raise _StatementError(f"a query is one SELECT, DESCRIBE or SUMMARIZE; this is {kinds}")
         return statements[0]
 
     def _query(self, sql: str, max_bytes: int, *, as_text: bool) -> None:
@@ -154,20 +148,24 @@ class _Worker:
     @contextlib.contextmanager
     def _read_only(self) -> Iterator[None]:
         """Run statements that may not write. A SELECT may still hold an INSERT or DELETE, in its WITH."""
-        self._connection.execute("BEGIN TRANSACTION READ ONLY")
+        self._connection.execute(_BEGIN)
         try:
             yield
         finally:
             self._connection.execute("ROLLBACK")
 
+    def _restart_transaction(self) -> None:
+        """Make statements possible again after an error, which may have aborted the transaction."""
+        self._connection.execute("ROLLBACK")
+        self._connection.execute(_BEGIN)
+
     def _bind(self, statement: Any, sql: str, *, as_text: bool) -> list[_Column]:
-        """Return the columns of a statement, without running it."""
+        """Return the columns of a statement. If DuckDB rejects it, run it to get an error that quotes its own text."""
         try:
             described = self._connection.execute(f"DESCRIBE {sql}").fetchall()
         except _duckdb.Error:
-            # The error of the statement alone shows the right part of its text.
-            self._connection.execute("ROLLBACK")
-            self._connection.execute("BEGIN TRANSACTION READ ONLY")
+            # The error of DESCRIBE quotes the wrong position, so get the error of the statement itself.
+            self._restart_transaction()
             self._connection.execute(statement)
             raise
         types = {text: self._connection.type(text) for text in {row[1] for row in described}}
@@ -186,9 +184,9 @@ class _Worker:
                 remaining_bytes -= len(row.encode()) + 1
                 if remaining_bytes < 0:
                     if not rows:
-                        raise _Refused(_describe_large_row(columns, values, max_bytes))
+                        raise _StatementError(_describe_large_row(columns, values, max_bytes))
                     self._send_rows(columns, rows, None)
-                    self._send({"row_count": _count_rest(self._connection, len(rows) + len(batch) - index)})
+                    self._send({"row_count": _count_rows(self._connection, len(rows) + len(batch) - index)})
                     return
                 rows.append(row)
         self._send_rows(columns, rows, len(rows))
@@ -205,7 +203,7 @@ class _Worker:
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         """Return the next request and the files that came with it. End the process when there is none."""
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(1 << 16, _socket.CMSG_SPACE(4 * _MAX_TABLES))
+            data, ancillary, _, _ = self._socket.recvmsg(1 << 16, _socket.CMSG_SPACE(4 * _MAX_RECEIVED_FILES))
         except TimeoutError:
             data, ancillary = b"", []
         if not data:
@@ -213,12 +211,19 @@ class _Worker:
         files = [file for *_, content in ancillary for file in memoryview(content).cast("i").tolist()]
         size = int.from_bytes(data[:_LENGTH_BYTES], "big") + 2 * _LENGTH_BYTES
         while len(data) < size:
-            data += self._socket.recv(1 << 20)
+            part = self._socket.recv(1 << 20)
+            if not part:
+                # The parent died in the middle of a message.
+                sys.exit()
+            data += part
         return json.loads(data[2 * _LENGTH_BYTES :]), files
 
 
-def _count_rest(result: Any, count: int) -> int | None:
-    """Return the number of all rows, if there are not too many left to count; `count` of them were fetched."""
+def _count_rows(result: Any, count: int) -> int | None:
+    """Return the total number of rows, or `None` if counting takes longer than `_COUNTING_SECONDS`.
+
+    `count` rows were fetched already.
+    """
     deadline = time.monotonic() + _COUNTING_SECONDS
     while batch := result.fetchmany(_ROWS_PER_COUNT):
         count += len(batch)
@@ -229,7 +234,7 @@ def _count_rest(result: Any, count: int) -> int | None:
 
 def _describe_large_row(columns: list[_Column], values: tuple[Any, ...], max_bytes: int) -> str:
     sizes = [len(column.encode(value).encode()) for column, value in zip(columns, values, strict=True)]
-    name = _shorten(quote_identifier(columns[sizes.index(max(sizes))].name), 100)
+    name = shorten(quote_identifier(columns[sizes.index(max(sizes))].name), 100)
     return (
         f"the first row alone has {sum(sizes)} bytes, {max(sizes)} of them in {name}, and an answer has at "
         f"most {max_bytes}; select less of it, such as a part of a text with left(…, 200)"
@@ -242,18 +247,14 @@ def _wrap(sql: str, columns: list[_Column]) -> str:
         f"#{number}{f'::{column.cast}' if column.cast else ''} AS {quote_identifier(column.name)}"
         for number, column in enumerate(columns, 1)
     )
-    # As an argument the statement may end with a semicolon and comments.
+    # As a string argument, the statement may end with a semicolon or a comment.
     return f"SELECT {', '.join(values)} FROM query({quote_text(sql)})"  # noqa: S608 - it is quoted
 
 
 @contextlib.contextmanager
 def _hide_wrapper() -> Iterator[None]:
-    """Leave the line out of an error: it is a line of the statement from `_wrap`."""
+    """Remove the quoted line from errors: it shows our wrapper, not the caller's statement."""
     try:
         yield
     except _duckdb.Error as error:
         raise type(error)(str(error).partition("\n\nLINE ")[0]) from None
-
-
-def _shorten(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
-    return text if len(text) <= max_chars else f"{text[:max_chars]}…"

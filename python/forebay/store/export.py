@@ -1,4 +1,4 @@
-"""Payloads in the formats of files, whole or only the items that fulfil conditions, and results of queries."""
+"""Convert payloads, selected items and query results to file formats."""
 
 import contextlib
 import csv
@@ -16,7 +16,7 @@ from forebay.arguments import short_repr
 from forebay.errors import FileRefTooLarge, InvalidArgument, InvalidFormat
 from forebay.store.backends.filesystem import translate_os_errors
 from forebay.store.queries import QueryPage, load_engine
-from forebay.store.reader import ByteView, PayloadReader, ValueView, View
+from forebay.store.reader import UNLIMITED, ByteView, PayloadReader, ValueView, View
 from forebay.store.scan import CHUNK_BYTES, map_chunks
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "export_payload",
     "export_rows",
     "name_columns",
+    "rows_to_csv",
     "rows_to_objects",
-    "write_csv",
 ]
 
 FORMATS = ("json", "ndjson", "csv", "parquet")
@@ -38,7 +38,6 @@ MAX_RESULT_BYTES = 64 << 20
 _MAX_COLUMNS = 4096
 """Maximum number of columns of CSV: a row has a comma for each."""
 
-_UNLIMITED = 1 << 62
 _EMPTY_ARRAY = b"[]"
 
 _T = TypeVar("_T")
@@ -59,25 +58,25 @@ class Export:
 
 
 def export_payload(reader: PayloadReader, format: str | None = None, conditions: str | None = None) -> Export:  # noqa: A002
-    """Return a payload in a format, or only its items that fulfil conditions. By default the format stays as it is.
+    """Convert a payload, or the items that match `conditions`, to a format.
 
-    A payload whose format stays is copied byte for byte.
+    Without conditions the default is a byte-for-byte copy; with them it is the payload's own format, or JSON if that is
+    not in `FORMATS`.
     """
+    _check_format(format)
     own_format = _get_own_format(reader)
-    if format not in (None, *FORMATS):
-        raise InvalidArgument(f"format is {', '.join(FORMATS)}, not {short_repr(format)}")
     if conditions is None and format in (None, own_format):
         view = reader.original if format is None else reader
         rows = None if reader.items is None else len(reader.items)
-        # The original of a decoded payload, such as gzip, is not what was found in it.
+        # The copy holds the original bytes, such as gzip, not the decoded text.
         is_binary = format is None and reader.decoded_from is not None
         return Export("binary" if is_binary else own_format or reader.nature, _iter_bytes(view), rows)
     index = reader.items
     if index is None:
         raise InvalidFormat("this payload has no items to convert or select; leave out format and where to copy it")
     if format == "parquet" and conditions is not None and index.columns is not None:
-        # Items of rows are texts, but the columns of their Parquet have types.
-        raise InvalidArgument("rows of CSV and TSV become parquet whole, or by sql; use sql instead of where")
+        # Items of rows are all texts, but Parquet columns have types.
+        raise InvalidArgument("where cannot select rows of CSV or TSV for parquet; use sql, or export all rows")
     items_filter = None if conditions is None else Filter(conditions, index.columns or ())
     export = Export(format or own_format or "json", iter(()))
     items = _Items(reader, index, items_filter, export)
@@ -93,13 +92,12 @@ def export_rows(page: QueryPage, format: str | None = None) -> Export:  # noqa: 
 
     For Parquet, the query must have run with `as_text`. Raises `FileRefTooLarge` if the result is not complete.
     """
-    if format not in (None, *FORMATS):
-        raise InvalidArgument(f"format is {', '.join(FORMATS)}, not {short_repr(format)}")
+    _check_format(format)
     export = Export(format or "json", iter(()), page.row_count)
     if format == "parquet":
         if page.truncated:
             raise _make_too_large_error(MAX_RESULT_BYTES)
-        # Its readers may take names that differ only in case for the same.
+        # Some Parquet readers ignore the case of column names.
         names = name_columns(page, fold=str.lower)
         export.chunks = _iter_file(lambda file: load_engine().write_rows(page, names, file))
         return export
@@ -110,14 +108,23 @@ def export_rows(page: QueryPage, format: str | None = None) -> Export:  # noqa: 
         case "ndjson":
             export.chunks = iter((to_ndjson(items),))
         case "csv":
-            export.chunks = iter((write_csv(page),))
+            export.chunks = iter((_objects_to_csv(items, name_columns(page)),))
     return export
 
 
-def write_csv(page: QueryPage) -> bytes:
+def _check_format(format: str | None) -> None:  # noqa: A002
+    if format not in (None, *FORMATS):
+        raise InvalidArgument(f"format is {', '.join(FORMATS)}, not {short_repr(format)}")
+
+
+def rows_to_csv(page: QueryPage) -> bytes:
     """Return the rows of a query as CSV. A null is an empty field, and an empty text is in quotes."""
     names = name_columns(page)
-    return _write_header(names) + to_csv(name_rows(page.content, names, _UNLIMITED), names)
+    return _objects_to_csv(name_rows(page.content, names, UNLIMITED), names)
+
+
+def _objects_to_csv(items: bytes, names: list[str]) -> bytes:
+    return _format_csv_header(names) + to_csv(items, names)
 
 
 def rows_to_objects(page: QueryPage, max_bytes: int) -> bytes:
@@ -125,10 +132,13 @@ def rows_to_objects(page: QueryPage, max_bytes: int) -> bytes:
 
     Raises `FileRefTooLarge` if the result is not complete, or takes more than `max_bytes`.
     """
-    with contextlib.suppress(InvalidArgument):
-        if not page.truncated:
-            return name_rows(page.content, name_columns(page), max_bytes)
-    raise _make_too_large_error(max_bytes)
+    if page.truncated:
+        raise _make_too_large_error(max_bytes)
+    try:
+        return name_rows(page.content, name_columns(page), max_bytes)
+    except InvalidArgument:
+        # `name_rows` raises it only for a result that is too large.
+        raise _make_too_large_error(max_bytes) from None
 
 
 def _make_too_large_error(max_bytes: int) -> FileRefTooLarge:
@@ -136,7 +146,7 @@ def _make_too_large_error(max_bytes: int) -> FileRefTooLarge:
 
 
 def name_columns(page: QueryPage, fold: Callable[[str], str] = str) -> list[str]:
-    """Return the names of a result's columns, with a number behind each name that another column has, too.
+    """Return the names of a result's columns. A name that an earlier column has gets a number: `n`, `n_2`.
 
     Names are the same if `fold` returns the same for them.
     """
@@ -162,19 +172,20 @@ def _iter_bytes(view: ByteView) -> Iterator[Buffer]:
 
 
 def _iter_parquet(source: "View | _Items", export: Export) -> Iterator[Buffer]:
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(translate_os_errors)
-        if isinstance(source, _Items):
-            selected = stack.enter_context(tempfile.TemporaryFile())
-            selected.writelines(source.iter_json())
-            selected.flush()
-            source = ValueView(memoryview(mmap.mmap(selected.fileno(), 0, access=mmap.ACCESS_READ)))
-        view = source
-
-        def write(file: int) -> None:
+    def write(file: int) -> None:
+        with _open_selected(source) if isinstance(source, _Items) else contextlib.nullcontext(source) as view:
             export.rows = load_engine().write_parquet(view, file)
 
-        yield from _iter_file(write)
+    return _iter_file(write)
+
+
+@contextlib.contextmanager
+def _open_selected(items: "_Items") -> Iterator[View]:
+    """Yield a view of selected items, which are copied to a temporary file."""
+    with tempfile.TemporaryFile() as file:
+        file.writelines(items.iter_json())
+        file.flush()
+        yield ValueView(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
 
 
 def _iter_file(write: Callable[[int], None]) -> Iterator[Buffer]:
@@ -196,41 +207,42 @@ class _Items:
 
     def iter_json(self) -> Iterator[bytes]:
         separator = b"["
-        for items in self._map(lambda items: items[1:-1].strip()):
+        for items in self._convert_chunks(lambda items: items[1:-1].strip()):
             if items:
                 yield separator + items
                 separator = b","
         yield _EMPTY_ARRAY if separator == b"[" else b"]"
 
     def iter_ndjson(self) -> Iterator[bytes]:
-        return self._map(to_ndjson)
+        return self._convert_chunks(to_ndjson)
 
     def iter_csv(self) -> Iterator[bytes]:
         # A row may have more cells than the header.
         columns = [*dict.fromkeys([*(self._index.columns or ()), *self._find_columns()])]
-        yield _write_header(columns)
-        yield from self._map(lambda items: to_csv(items, columns))
+        yield _format_csv_header(columns)
+        yield from self._convert_chunks(lambda items: to_csv(items, columns))
 
     def _find_columns(self) -> list[str]:
         columns: dict[str, None] = {}
-        for names in self._map(lambda items: csv_columns(items, _MAX_COLUMNS)):
+        for names in self._convert_chunks(lambda items: csv_columns(items, _MAX_COLUMNS)):
             columns.update(dict.fromkeys(names))
             if len(columns) > _MAX_COLUMNS:
                 raise InvalidArgument(f"the items have more than {_MAX_COLUMNS} fields, too many for CSV; use ndjson")
+        # The first pass counted the items; the second counts them again.
         self._export.rows = 0
         return list(columns)
 
-    def _map(self, convert: Callable[[bytes], _T]) -> Iterator[_T]:
-        """Convert the items of each chunk, which are a JSON array, in threads, and count them."""
+    def _convert_chunks(self, convert: Callable[[bytes], _T]) -> Iterator[_T]:
+        """Convert the JSON array of items in each chunk, in threads; add the number of items to `export.rows`."""
         index, items_filter = self._index, self._filter
 
         def select(data: memoryview, chunk: Any) -> tuple[int, _T]:
             if items_filter is not None:
-                selected = items_filter.select(data, index, chunk, 0, _UNLIMITED)
+                selected = items_filter.select(data, index, chunk, 0, UNLIMITED)
                 return len(selected.numbers), convert(selected.content)
             if chunk.count == 0:
                 return 0, convert(_EMPTY_ARRAY)
-            page = read_items(data, index, chunk.first, chunk.count, _UNLIMITED, base=chunk.start)
+            page = read_items(data, index, chunk.first, chunk.count, UNLIMITED, base=chunk.start)
             return page.returned, convert(page.content)
 
         for count, converted in map_chunks(self._reader, index, select):
@@ -238,7 +250,7 @@ class _Items:
             yield converted
 
 
-def _write_header(columns: list[str]) -> bytes:
+def _format_csv_header(columns: list[str]) -> bytes:
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow(columns)
     return header.getvalue().encode()

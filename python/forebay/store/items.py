@@ -1,4 +1,4 @@
-"""Items of a view: read as many as fit, whole ones in batches, and the fields that they have."""
+"""Read items of a view, by page or in batches, and check which fields they have."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from forebay._core import ItemIndex, ItemPage, has_fields, outline, read_items
 from forebay.arguments import short_repr
 from forebay.errors import CorruptIndex, InvalidArgument, InvalidJSON, PathNotFound
-from forebay.store.reader import View
+from forebay.store.reader import UNLIMITED, View
 from forebay.store.rest import encode_token
 
 __all__ = [
@@ -15,10 +15,10 @@ __all__ = [
     "Batch",
     "check_fields_exist",
     "explain_missing_fields",
-    "find_fields",
     "iter_whole_items",
     "read_fitting_items",
     "resolve_columns",
+    "scan_for_fields",
 ]
 
 INDEX_BLOCK_BYTES = 64 * 1024
@@ -27,13 +27,11 @@ INDEX_BLOCK_BYTES = 64 * 1024
 MAX_SCAN_BYTES = 16 << 20
 """Maximum payload bytes to read for a page with `fields` or `where`, even if the page could hold more items."""
 
-_READ_AHEAD_BYTES = 1 << 20
-"""Bytes of items to read at a time when only some of their fields are returned."""
+_BATCH_BYTES = 1 << 20
+"""Maximum size of a batch of whole items; a larger item is a batch of its own."""
 
 _MAX_EXPLAINED_FIELDS = 8
 """Maximum number of fields that are looked up in the items, to report those that no item has."""
-
-_UNLIMITED = 1 << 62
 
 
 class Batch(NamedTuple):
@@ -69,9 +67,9 @@ def iter_whole_items(view: View, index: ItemIndex, offset: int, limit: int) -> I
     """Read whole items from an offset on, about 1 MiB at a time."""
     number, end = offset, min(offset + limit, len(index))
     while number < end:
-        page = read_fitting_items(view, index, number, end - number, _READ_AHEAD_BYTES)
+        page = read_fitting_items(view, index, number, end - number, _BATCH_BYTES)
         if page.truncated:
-            page = read_fitting_items(view, index, number, 1, _UNLIMITED)
+            page = read_fitting_items(view, index, number, 1, UNLIMITED)
         yield Batch(page.content, range(number, number + page.returned), page.end - page.start)
         number += page.returned
 
@@ -85,14 +83,14 @@ def resolve_columns(index: ItemIndex, fields: Sequence[str]) -> Sequence[str]:
 def _escape_name(name: str) -> str:
     if not name.startswith("/"):
         return name.replace("\\", "\\\\").replace(".", "\\.")
-    # A pointer is also a name of this spelling, but hardly ever that of another column.
+    # A field that starts with `/` is also read as a single key. A column whose name is this pointer is improbable.
     return f"/{encode_token(name)}"
 
 
-def find_fields(view: View, index: ItemIndex, fields: Sequence[str]) -> tuple[int, str]:
-    """Return how many of the first items have none of the fields, and the shape of an item.
+def scan_for_fields(view: View, index: ItemIndex, fields: Sequence[str]) -> tuple[int, str]:
+    """Scan the first items for any of the fields.
 
-    The number is 0 if any of the items that are scanned has one of the fields.
+    Return the number of items scanned, or 0 if a field was found; and the outline of an item.
     """
     count, scanned, example = 0, 0, ""
     for batch in iter_whole_items(view, index, 0, len(index)):
@@ -108,11 +106,11 @@ def find_fields(view: View, index: ItemIndex, fields: Sequence[str]) -> tuple[in
 
 
 def explain_missing_fields(view: View, index: ItemIndex, names: Iterable[str]) -> tuple[list[str], str]:
-    """Return a sentence about each field that no item has, and the shape of an item. See `find_fields`."""
+    """Return a sentence about each field that no item has, and the outline of an item. See `scan_for_fields`."""
     example, reasons = "", []
     for name in [*names][:_MAX_EXPLAINED_FIELDS]:
         try:
-            count, example = find_fields(view, index, resolve_columns(index, [name]))
+            count, example = scan_for_fields(view, index, resolve_columns(index, [name]))
         except InvalidJSON:
             # Arrays in the items are nested too deeply to look for fields.
             continue
@@ -128,9 +126,9 @@ def check_fields_exist(view: View, index: ItemIndex, fields: Sequence[str], firs
     Only the first items are scanned, up to `MAX_SCAN_BYTES`. Nothing is raised for a page that starts after them.
     """
     if index.span(first_number, 1).start - index.start > 2 * MAX_SCAN_BYTES:
-        # The page starts after the last item that a scan could reach, so there is no need to scan.
+        # A scan may overshoot its limit by one batch. This page starts after that, so there is no need to scan.
         return
-    count, example = find_fields(view, index, fields)
+    count, example = scan_for_fields(view, index, fields)
     if first_number >= count:
         return
     hint = "" if count == len(index) else f"; or look further from offset={count}"

@@ -4,7 +4,7 @@ import base64
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import orjson
 
@@ -84,7 +84,7 @@ def build_page(view: View, handle: str, request: PageRequest, find_matches: Find
 
 
 def _make_repeatable(where: Mapping[str, Any] | str | None, conditions: str) -> Mapping[str, Any] | str | None:
-    """Return conditions as they are given in the call for the next page: as they came, if orjson can encode them."""
+    """Return the conditions for `next`: `where` if orjson can encode it, else `conditions`, which is its JSON."""
     try:
         orjson.dumps(where)
     except TypeError:
@@ -103,9 +103,9 @@ def _choose_format(
         chosen = "items" if has_items else "bytes" if view.nature == "binary" else "text"
     if argument is not None and chosen != "items":
         alternative = "" if view.items is None else ", or use format='items'"
-        verb, object_ = ("are", "the fields") if argument == "fields" else ("is", "where")
         raise InvalidFormat(
-            f"{argument} {verb} of items, and this page would be {chosen}; leave {object_} out{alternative}"
+            f"{argument} works only with format='items', and this page would have format={chosen!r}; "
+            f"omit {argument}{alternative}"
         )
     if chosen == "items" and view.items is None:
         raise InvalidFormat(f"this payload has no items; {_suggest_format(view)}")
@@ -117,11 +117,20 @@ def _choose_format(
 def _suggest_format(view: View) -> str:
     if view.nature == "binary":
         return "use format='bytes'"
-    if view.items is not None:
-        return "use format='items', or 'text', 'lines' or 'bytes' for it as it stands"
     if view.nature == "json":
         return "use format='text' or 'lines', or name an array or object inside of it by path"
     return "use format='lines' or 'text'"
+
+
+class _Selected(NamedTuple):
+    """The items on a page, selected by conditions or with some of their fields."""
+
+    content: bytes
+    """A JSON array of the items."""
+    numbers: list[int]
+    cuts: tuple[dict[str, Any], ...]
+    """Description of the first item, if it is cut."""
+    limited_by: LimitedBy
 
 
 class _PageBuilder:
@@ -153,7 +162,8 @@ class _PageBuilder:
             "text": self._build_text,
             "bytes": self._build_bytes,
         }
-        for self._is_bare in (False, True):
+        for is_bare in (False, True):
+            self._is_bare = is_bare
             budget = request.max_bytes - _ENVELOPE_BYTES - self._measure(orjson.dumps(self._make_next(self._offset)))
             while budget >= _MIN_CONTENT_BYTES:
                 page = methods[page_format](budget)
@@ -228,7 +238,7 @@ class _PageBuilder:
         )
 
     def _describe_rest(self) -> dict[str, Any] | None:
-        """Describe the values around the items, the largest ones first, in a small part of the page."""
+        """Describe the values outside the items, the largest ones first, in a small part of the page."""
         rest = None if self._is_bare else find_rest(self._view)
         if rest is None:
             return None
@@ -268,7 +278,10 @@ class _PageBuilder:
         return self._make_page("bytes", "base64", content, returned_count=len(data), end=start + len(data), total=total)
 
     def _build_value(self) -> Page | None:
-        """Build a page of the whole JSON value at the path, as JSON; `None` if only a part of it is asked for."""
+        """Return a page with the whole value at the path, as JSON.
+
+        Return `None` if it does not fit or only a part is requested.
+        """
         size = self._view.size
         if self._offset > 0 or size > min(self._request.limit or MAX_OFFSET, self._request.max_bytes):
             return None
@@ -300,9 +313,8 @@ class _PageBuilder:
         )
 
     def _build_lines(self, budget: int) -> Page:
-        index = self._view.lines
-        if index is None:
-            raise InvalidFormat(f"this payload has no lines; {_suggest_format(self._view)}")
+        # `_choose_format` has checked that the view is not binary.
+        index = cast("ItemIndex", self._view.lines)
         limit = self._request.limit or _DEFAULT_LIMIT
         span = index.span(self._offset, limit)
         if span.count == 0:
@@ -330,15 +342,12 @@ class _PageBuilder:
         if end == read_end:
             # The line may continue after the bytes read; the index has the start of the next line.
             end = index.span(self._offset, 1).end
-        path = self._request.path
-        read_with: dict[str, Any] = {} if path is None else {"path": path}
-        read_with |= {"format": "text", "offset": byte_offset, "limit": end - byte_offset}
-        return self._describe_cut(self._offset, path, end - start, byte_offset, read_with)
+        arguments = self._make_text_arguments(byte_offset, end - byte_offset)
+        return self._describe_cut(self._offset, self._request.path, end - start, byte_offset, arguments)
 
     def _build_items(self, budget: int) -> Page:
-        index = self._view.items
-        if index is None:
-            raise InvalidFormat(f"this payload has no items; {_suggest_format(self._view)}")
+        # `_choose_format` has checked that there are items.
+        index = cast("ItemIndex", self._view.items)
         limit = self._request.limit or _DEFAULT_LIMIT
         if self._matches is not None:
             return self._build_selected_items(index, self._iter_matches(self._matches, limit), limit, budget)
@@ -365,17 +374,40 @@ class _PageBuilder:
             yield batch
 
     def _build_selected_items(self, index: ItemIndex, batches: Iterable[Batch], limit: int, budget: int) -> Page:
-        """Build a page of some items, or of some fields of items. It may take much more to read than a page."""
+        """Build a page of some items, or of some fields of items.
+
+        Much more than a page may be read, up to about `MAX_SCAN_BYTES`.
+        """
         fields = None if self._request.fields is None else resolve_columns(index, self._request.fields)
+        # An entry of a map keeps its key, by which it is read.
+        shown_fields = ["_key", *fields] if fields is not None and index.kind == "map" else fields
+        selected = self._fill(index, shown_fields, batches, limit, budget)
+        if fields is not None and selected.numbers and not selected.cuts:
+            self._check_absent_fields(index, fields, selected)
+        return self._make_page(
+            "items",
+            "json",
+            selected.content,
+            returned_count=len(selected.numbers),
+            end=self._offset + len(selected.numbers),
+            total=len(index) if self._matches is None else self._matches.total,
+            limited_by=selected.limited_by,
+            truncated=selected.cuts,
+            item_numbers=() if self._matches is None else tuple(selected.numbers),
+        )
+
+    def _fill(
+        self, index: ItemIndex, fields: Sequence[str] | None, batches: Iterable[Batch], limit: int, budget: int
+    ) -> _Selected:
+        """Return as many items, with these fields, as fit into the budget. Stop after `MAX_SCAN_BYTES`."""
         parts: list[bytes] = []
         numbers: list[int] = []
         cuts: tuple[dict[str, Any], ...] = ()
-        # An entry of a map keeps its key, by which it is read.
-        shown_fields = ["_key", *fields] if fields is not None and index.kind == "map" else fields
         limited_by: LimitedBy = "scan"
         remaining, scanned = budget - len("[]"), 0
         for batch in batches:
-            content = batch.content if shown_fields is None else project(batch.content, shown_fields)
+            content = batch.content if fields is None else project(batch.content, fields)
+            # The items without their brackets, but with a comma.
             size = len(content) - 1
             if self._matches is not None:
                 size += len(orjson.dumps([*batch.numbers])) - 1
@@ -387,6 +419,7 @@ class _PageBuilder:
                 if scanned >= MAX_SCAN_BYTES:
                     break
                 continue
+            # An array has two brackets in place of the comma.
             item_budget = max(remaining + 1, _MIN_CONTENT_BYTES)
             fitting = read_items(content, index_items(content, validate=False), 0, limit, item_budget)
             # An item that does not fit goes to the next page, or is cut if it is the first on this page.
@@ -399,23 +432,14 @@ class _PageBuilder:
                 numbers += batch.numbers[: fitting.returned]
             limited_by = "max_bytes"
             break
-        content = b"[" + b",".join(parts) + b"]"
-        if fields is not None and numbers and not cuts:
-            names = zip(self._request.fields or (), fields, strict=True)
-            self._absent_fields = [name for name, field in names if not has_fields(content, [field])]
-            if len(self._absent_fields) == len(fields):
-                check_fields_exist(self._view, index, fields, numbers[0])
-        return self._make_page(
-            "items",
-            "json",
-            content,
-            returned_count=len(numbers),
-            end=self._offset + len(numbers),
-            total=len(index) if self._matches is None else self._matches.total,
-            limited_by=limited_by,
-            truncated=cuts,
-            item_numbers=() if self._matches is None else tuple(numbers),
-        )
+        return _Selected(b"[" + b",".join(parts) + b"]", numbers, cuts, limited_by)
+
+    def _check_absent_fields(self, index: ItemIndex, fields: Sequence[str], selected: _Selected) -> None:
+        """Note the fields that no item on the page has. Raise `PathNotFound` if no item at all has any of them."""
+        names = zip(self._request.fields or (), fields, strict=True)
+        self._absent_fields = [name for name, field in names if not has_fields(selected.content, [field])]
+        if len(self._absent_fields) == len(fields):
+            check_fields_exist(self._view, index, fields, selected.numbers[0])
 
     @functools.cached_property
     def _hint(self) -> str | None:
@@ -439,12 +463,15 @@ class _PageBuilder:
             path = None if key is None else f"{prefix}{encode_token(key)}"
         if path is None or not self._is_short(path, times=2):
             # A key that is not text, or a long path, is not repeated: the value is read by its bytes.
-            read_with: dict[str, Any] = {} if self._request.path is None else {"path": self._request.path}
-            read_with |= {"format": "text", "offset": byte_offset, "limit": cut.size_bytes}
-            path = None
+            path, arguments = None, self._make_text_arguments(byte_offset, cut.size_bytes)
         else:
-            read_with = {"path": path}
-        return self._describe_cut(cut.index, path, cut.size_bytes, byte_offset, read_with)
+            arguments = {"path": path}
+        return self._describe_cut(cut.index, path, cut.size_bytes, byte_offset, arguments)
+
+    def _make_text_arguments(self, offset: int, size: int) -> dict[str, Any]:
+        """Return the arguments that read a part of the view as text."""
+        path: dict[str, Any] = {} if self._request.path is None else {"path": self._request.path}
+        return {**path, "format": "text", "offset": offset, "limit": size}
 
     def _describe_cut(
         self, number: int, path: str | None, size: int, byte_offset: int, arguments: dict[str, Any]

@@ -8,8 +8,8 @@ import orjson
 
 __all__ = ["DEFAULT_MAX_BYTES", "MAX_OFFSET", "Format", "LimitedBy", "Page", "PageFormat", "PageRequest", "Unit"]
 
-Format: TypeAlias = Literal["auto", "items", "bytes", "text", "lines"]
-PageFormat: TypeAlias = Literal["items", "bytes", "text", "lines"]
+Format: TypeAlias = Literal["auto", "items", "lines", "text", "bytes"]
+PageFormat: TypeAlias = Literal["items", "lines", "text", "bytes"]
 Unit: TypeAlias = Literal["items", "lines", "bytes", "matches"]
 LimitedBy: TypeAlias = Literal["max_bytes", "scan"]
 

@@ -20,6 +20,7 @@ from forebay.store.frames import Footer
 from forebay.store.payload import skip_bom
 
 __all__ = [
+    "UNLIMITED",
     "PayloadFile",
     "PayloadReader",
     "ValueView",
@@ -34,7 +35,8 @@ _MAX_IN_MEMORY_BYTES = 16 << 20
 _SCAN_BYTES = 1 << 20
 """Bytes read at a time while scanning a value."""
 
-_UNLIMITED = 1 << 62
+UNLIMITED = 1 << 62
+"""A limit in bytes that is larger than any payload."""
 
 _ITEM_NUMBER_PATTERN = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
 """Matches an item number at the start of a path that is relative to the items."""
@@ -227,7 +229,7 @@ class PayloadReader:
         span = index.span(number, 1)
         data = self.read(span.start, span.end)
         # With a budget larger than any item nothing is cut.
-        page = read_items(data, index, number, 1, _UNLIMITED, base=span.start)
+        page = read_items(data, index, number, 1, UNLIMITED, base=span.start)
         return memoryview(page.content)[1:-1]
 
     def iter_chunks(self) -> Iterator[bytes]:

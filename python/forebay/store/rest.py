@@ -6,7 +6,7 @@ from forebay._core import dissect, members
 from forebay.arguments import decode_token
 from forebay.errors import InvalidJSON
 from forebay.store.payload import UTF8_BOM
-from forebay.store.reader import View
+from forebay.store.reader import UNLIMITED, View
 
 __all__ = ["encode_token", "find_rest"]
 
@@ -21,8 +21,6 @@ _MAX_KEY_BYTES = 1 << 16
 
 _MAX_KEYS = 256
 """Maximum number of keys in one object. With more, there are no paths."""
-
-_UNLIMITED = 1 << 62
 
 
 def find_rest(view: View) -> tuple[int, dict[str, int]] | None:
@@ -59,9 +57,7 @@ def _measure_values(document: bytes, keys: list[str]) -> dict[str, int] | None:
     for key in keys:
         part = (document, start, end)
         # Only the keys of the skeleton are used, so that its token need not be random.
-        skeleton, _ = dissect(
-            part, "hole", max_string_bytes=_MAX_KEY_BYTES, max_container_bytes=_UNLIMITED, max_depth=1
-        )
+        skeleton, _ = dissect(part, "hole", max_string_bytes=_MAX_KEY_BYTES, max_container_bytes=UNLIMITED, max_depth=1)
         value = orjson.loads(skeleton)
         if not isinstance(value, dict) or len(value) > _MAX_KEYS:
             return None

@@ -142,7 +142,7 @@ def search_payload(reader: PayloadReader, catalog: Catalog, handle: str, request
     # Matches have item numbers only if pages show items. An item number is then an offset for `fetch`.
     index = reader.items if is_mostly_items(reader.items, reader.size) else None
     if fields is not None and index is None:
-        raise InvalidFormat("fields are of items, and this payload has none; leave the fields out")
+        raise InvalidFormat("fields works only on items, and this payload has none; omit fields")
     request = dataclasses.replace(request, fields=fields)
     builder = _PageBuilder(reader, catalog, handle, request, index)
     return builder.count() if request.count_only else builder.find()
@@ -360,7 +360,7 @@ class _PageBuilder:
     def _project(self, number: int) -> bytes:
         """Return the requested fields of an item."""
         if self._index is None or self._request.fields is None:
-            raise InvalidFormat("fields are of items, and this payload has none; leave the fields out")
+            raise InvalidFormat("fields works only on items, and this payload has none; omit fields")
         item = self._reader.read_item(self._index, number)
         fields = resolve_columns(self._index, self._request.fields)
         # An entry of a map keeps its key, as on a page.

@@ -10,7 +10,7 @@ from forebay._core import Filter, ItemIndex
 from forebay.arguments import check_text, short_repr
 from forebay.errors import InvalidArgument
 from forebay.store.cache import LRUCache
-from forebay.store.items import Batch, explain_missing_fields, find_fields
+from forebay.store.items import Batch, explain_missing_fields, scan_for_fields
 from forebay.store.reader import PayloadReader, View
 from forebay.store.scan import map_chunks, read_chunk
 from forebay.store.threads import fork_safe_lock
@@ -79,7 +79,7 @@ class MatchCache:
 
 
 def explain_matches(view: View, index: ItemIndex, matches: Matches) -> tuple[list[str], str]:
-    """Return what may be wrong with the conditions, and the shape of an item.
+    """Return what may be wrong with the conditions, and the outline of an item.
 
     That is each field that no item has, or else that nothing matches. The first items are scanned for each field.
     """
@@ -90,7 +90,7 @@ def explain_matches(view: View, index: ItemIndex, matches: Matches) -> tuple[lis
         reasons.append(
             "no item matches" + ("" if index.columns else "; numbers and text never compare with each other")
         )
-        example = example or find_fields(view, index, ["_"])[1]
+        example = example or scan_for_fields(view, index, ["_"])[1]
     return reasons, example
 
 

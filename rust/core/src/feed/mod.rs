@@ -1,8 +1,8 @@
 //! Feeds items to DuckDB: lines of JSON that hold the named fields only, and the columns that they make up.
 //!
-//! A field is named by a path: a name alone means the whole field, a longer path a member of an object in it. If all
-//! paths of a field have members, only these are written. Its type is inferred from the whole values all the same, and a
-//! field that is not a struct with all of these members is written whole: that takes a second pass.
+//! A path selects a field: `[owner]` the whole field, `[owner, id]` one member of its objects. If all paths of a field
+//! select members, only these members are written. The type is still inferred from the whole values. If it is not a
+//! struct with all selected members, a second pass writes the field whole.
 //!
 //! The type of a column is inferred from every value. A column holds what Python's `json` would read: numbers are
 //! exact, the last of equal keys counts, missing values are `NULL`, and values of different types are JSON. Only a lone
@@ -33,11 +33,11 @@ use walk::{Counters, Traits, Walk, next_member, take_key, usual_key};
 /// Maximum number of columns of a table.
 const MAX_COLUMNS: usize = 1000;
 
-/// Maximum number of keys that a thread knows; beyond it, keys that are not kept are not recorded.
-const MAX_SKIPPED_KEYS: usize = 1000;
+/// A thread that knows as many keys does not record more keys of fields that are not kept.
+const MAX_KNOWN_KEYS: usize = 1000;
 
 /// Name of the column for items that are not objects.
-const ITEM_NAME: &str = "value";
+const NON_OBJECT_NAME: &str = "value";
 
 /// Name of the column for an empty key.
 const EMPTY_NAME: &str = "_";
@@ -61,20 +61,20 @@ pub struct Feed {
     /// For each name in lower case, the paths of members below it; `None` for all fields.
     paths: Option<HashMap<String, Vec<Vec<String>>>>,
     /// Whether items that are not objects are kept.
-    keeps_items: bool,
+    keeps_non_objects: bool,
     shared: Mutex<Shared>,
     /// State of the threads that are not writing now.
     idle: Mutex<Vec<Local>>,
     isa: Isa,
 }
 
-/// What all threads agree on.
+/// State that all threads share.
 #[derive(Debug, Default)]
 struct Shared {
     slots: HashMap<Box<[u8]>, usize>,
-    /// Columns to write as strings, by the key in the lines.
+    /// Columns to write as strings, by slot.
     as_text: HashSet<usize>,
-    /// Columns to write with all members.
+    /// Columns to write with all members, by slot.
     whole: HashSet<usize>,
     /// Counts the passes, so that no thread goes on with the columns of the one before.
     pass: u64,
@@ -84,14 +84,15 @@ struct Shared {
 type Slot = Option<usize>;
 
 /// Slot of the items that are not objects.
-const ITEM_SLOT: usize = 0;
+const NON_OBJECT_SLOT: usize = 0;
 
 /// The columns as one thread knows them.
 #[derive(Debug, Default)]
 struct Local {
     fields: Vec<Field>,
     indexes: HashMap<Box<[u8]>, usize>,
-    item: Field,
+    /// The column of items that are not objects.
+    non_object: Field,
     counters: Counters,
     pass: u64,
 }
@@ -112,7 +113,7 @@ struct Field {
     /// Where the field was seen first: number of the item, and position in it.
     first: Option<(u64, usize)>,
     /// Number of the last object that had it.
-    object: u64,
+    last_object: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -131,8 +132,8 @@ impl Feed {
             by_name
         });
         let (shared, idle) = Default::default();
-        let mut feed = Self { paths, keeps_items: true, shared, idle, isa: Isa::detect() };
-        feed.keeps_items = feed.paths_of(ITEM_NAME).is_none_or(|paths| !paths.is_empty());
+        let mut feed = Self { paths, keeps_non_objects: true, shared, idle, isa: Isa::detect() };
+        feed.keeps_non_objects = feed.paths_of(NON_OBJECT_NAME).is_none_or(|paths| !paths.is_empty());
         feed
     }
 
@@ -166,15 +167,15 @@ impl Feed {
         result.map(|()| out)
     }
 
-    /// Returns the columns in the order in which they first occur; `None` if all chunks must be written again, because
-    /// some column needs its values as strings.
+    /// Returns the columns in the order in which they first occur. Returns `None` if all chunks must be written again,
+    /// because a column needs its values as strings or its objects with all members.
     #[must_use]
     pub fn finish(&self, index: &ItemIndex) -> Option<Vec<Column>> {
-        let is_rows = index.delimiter().is_some();
+        let has_rows = index.delimiter().is_some();
         let mut fields: HashMap<usize, Field> = HashMap::new();
         let mut taken = HashSet::new();
         for local in lock(&self.idle).iter() {
-            for field in std::iter::once(&local.item).chain(&local.fields) {
+            for field in std::iter::once(&local.non_object).chain(&local.fields) {
                 taken.insert(String::from_utf8_lossy(&field.name).to_lowercase());
                 let Some((slot, first)) = field.slot.zip(field.first) else { continue };
                 let merged =
@@ -188,7 +189,7 @@ impl Feed {
         let mut is_complete = true;
         for (&slot, field) in &mut fields {
             field.start_pass(&shared);
-            if (field.needs_text || field.shape.has_decimals()) && !is_rows && !field.as_text {
+            if (field.needs_text || field.shape.has_decimals()) && !has_rows && !field.as_text {
                 is_complete = false;
                 shared.as_text.insert(slot);
                 shared.whole.insert(slot);
@@ -204,7 +205,7 @@ impl Feed {
         let mut fields: Vec<Field> = fields.into_values().collect();
         fields.sort_by_key(|field| field.first);
         let names = name_columns(&fields, &taken);
-        Some(fields.iter().zip(names).map(|(field, name)| field.column(name, is_rows)).collect())
+        Some(fields.iter().zip(names).map(|(field, name)| field.column(name, has_rows)).collect())
     }
 
     /// Returns the names of the fields that were not kept, in lower case; `None` if there were too many to remember.
@@ -216,12 +217,12 @@ impl Feed {
             names.extend(
                 skipped.map(|field| column_name(&String::from_utf8_lossy(&field.name)).to_lowercase()),
             );
-            if local.fields.len() >= MAX_SKIPPED_KEYS {
+            if local.fields.len() >= MAX_KNOWN_KEYS {
                 return None;
             }
         }
-        if !self.keeps_items {
-            names.insert(ITEM_NAME.to_owned());
+        if !self.keeps_non_objects {
+            names.insert(NON_OBJECT_NAME.to_owned());
         }
         Some(names.into_iter().collect())
     }
@@ -234,13 +235,13 @@ impl Feed {
         }
         let selection = paths.and_then(|paths| Selection::new(&paths)).map(Arc::new);
         let mut shared = lock(&self.shared);
-        let slot = self.slot(&mut shared, name)?;
+        let slot = self.slot_or_insert(&mut shared, name)?;
         let mut field = Field { selection, ..Field::new(name, Some(slot)) };
         field.start_pass(&shared);
         Ok(field)
     }
 
-    fn slot(&self, shared: &mut Shared, name: &[u8]) -> Result<usize> {
+    fn slot_or_insert(&self, shared: &mut Shared, name: &[u8]) -> Result<usize> {
         if let Some(&slot) = shared.slots.get(name) {
             return Ok(slot);
         }
@@ -254,9 +255,10 @@ impl Feed {
         Ok(slot)
     }
 
-    /// Returns the paths below a key's field, none if it is not kept; `None` if all fields are kept.
+    /// Returns the member paths of the field with this key: an empty list if the field is not kept, `None` if all
+    /// fields are kept whole.
     ///
-    /// A name with a number at its end may be that of a column with a number added.
+    /// `name_2` may be the numbered column of the key `name`, so its paths count, too.
     fn paths_of(&self, key: &str) -> Option<Vec<&[String]>> {
         let name = column_name(key).to_lowercase();
         let is_meant = |other: &str| {
@@ -270,14 +272,15 @@ impl Feed {
 }
 
 impl Local {
-    /// Updates which columns to write as strings, if a new pass has begun.
+    /// Prepares the columns of this thread: creates the column of items that are not objects, and updates how values
+    /// are written if a new pass has begun.
     fn start_pass(&mut self, shared: &Shared) {
-        if self.item.key.is_empty() {
-            self.item = Field::new(ITEM_NAME.as_bytes(), Some(ITEM_SLOT));
+        if self.non_object.key.is_empty() {
+            self.non_object = Field::new(NON_OBJECT_NAME.as_bytes(), Some(NON_OBJECT_SLOT));
         }
         if self.pass != shared.pass {
             self.pass = shared.pass;
-            for field in std::iter::once(&mut self.item).chain(&mut self.fields) {
+            for field in std::iter::once(&mut self.non_object).chain(&mut self.fields) {
                 field.start_pass(shared);
             }
         }
@@ -290,7 +293,7 @@ impl Local {
             return Ok(Some(at));
         }
         let field = feed.new_field(name)?;
-        if field.slot.is_none() && self.fields.len() >= MAX_SKIPPED_KEYS {
+        if field.slot.is_none() && self.fields.len() >= MAX_KNOWN_KEYS {
             return Ok(None);
         }
         let at = self.fields.len();
@@ -328,9 +331,9 @@ impl Field {
         }
     }
 
-    fn column(&self, name: String, is_rows: bool) -> Column {
+    fn column(&self, name: String, has_rows: bool) -> Column {
         let key = self.slot.unwrap_or_default().to_string();
-        let (sql_type, read_type) = if is_rows {
+        let (sql_type, read_type) = if has_rows {
             (self.shape.cell_type(), "VARCHAR".to_owned())
         } else if !self.as_text {
             let selected = self.selection.as_ref().and_then(|selection| self.shape.selected_type(selection));
@@ -415,13 +418,13 @@ impl ItemWriter<'_> {
                 self.out.truncate(line_start + 1);
                 self.write_last_members(data, &mut Reader::at(data, start, self.feed.isa))?;
             }
-        } else if self.feed.keeps_items {
-            let Local { item, counters, .. } = &mut *self.local;
-            item.note_position((self.number, 0));
+        } else if self.feed.keeps_non_objects {
+            let Local { non_object, counters, .. } = &mut *self.local;
+            non_object.note_position((self.number, 0));
             let mut walk = Walk { data, reader: reader.clone(), counters, traits: Traits::default() };
-            let span = walk.value(Some(&mut item.shape), 1)?;
+            let span = walk.value(Some(&mut non_object.shape), 1)?;
             reader.jump(span.end);
-            push_field(&mut self.out, self.feed.isa, item, walk.traits, &data[span], false)?;
+            push_field(&mut self.out, self.feed.isa, non_object, walk.traits, &data[span], false)?;
         } else {
             reader.skip()?;
         }
@@ -457,8 +460,8 @@ impl ItemWriter<'_> {
                 reader.skip()?;
                 continue;
             }
-            is_repeated |= field.object == object;
-            field.object = object;
+            is_repeated |= field.last_object == object;
+            field.last_object = object;
             field.note_position((self.number, position));
             position += 1;
             let mut walk = Walk { data, reader: reader.clone(), counters, traits: Traits::default() };
@@ -473,7 +476,8 @@ impl ItemWriter<'_> {
         Ok(!is_repeated)
     }
 
-    /// Writes the members of an object in which a key is repeated. Their shapes are known.
+    /// Writes an object in which a key is repeated, with the last value of each key. `write_members` has noted the
+    /// shapes already.
     fn write_last_members(&mut self, data: &[u8], reader: &mut Reader<'_>) -> Result<()> {
         reader.open();
         for (key, value) in last_members(reader, data)? {

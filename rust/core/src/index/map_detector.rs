@@ -1,16 +1,19 @@
-//! Tells a map of like values from a record.
+//! Distinguishes a map of similar values from a record.
 
 use std::hash::{DefaultHasher, Hasher};
 
-/// Objects that a map begins with. Arrays and scalars need more: they are more often alike by chance.
-pub(crate) const MAP_OBJECTS: u32 = 8;
-/// Arrays that a map begins with.
-const MAP_ARRAYS: u32 = 32;
-/// Scalars of one type that a map begins with.
-pub(crate) const MAP_SCALARS: u32 = 100;
+/// Number of leading objects that decide whether an object is a map. Arrays and scalars need more, because they are more
+/// often similar by chance.
+pub(crate) const MIN_MAP_OBJECTS: u32 = 8;
 
-/// Keys of one value that are compared. Bounds what has to be remembered of it.
-const MAX_KEYS: u32 = 32;
+/// Number of leading arrays that decide whether an object is a map.
+const MIN_MAP_ARRAYS: u32 = 32;
+
+/// Number of leading scalars of one type that decide whether an object is a map.
+pub(crate) const MIN_MAP_SCALARS: u32 = 100;
+
+/// Maximum number of keys of one value that are compared, which bounds the memory for its hashes.
+const MAX_KEYS_PER_VALUE: u32 = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -34,28 +37,30 @@ impl Kind {
         })
     }
 
-    fn values_of_a_map(self) -> u32 {
+    /// Returns how many values of this kind decide.
+    fn required_values(self) -> u32 {
         match self {
-            Self::Object => MAP_OBJECTS,
-            Self::Array => MAP_ARRAYS,
-            Self::Text | Self::Number | Self::Bool => MAP_SCALARS,
+            Self::Object => MIN_MAP_OBJECTS,
+            Self::Array => MIN_MAP_ARRAYS,
+            Self::Text | Self::Number | Self::Bool => MIN_MAP_SCALARS,
         }
     }
 }
 
-/// Decides whether an object is a map of like values, by its first values.
+/// Decides whether an object is a map of similar values, by its first values.
 ///
-/// It is a map if, nulls aside, the first 8 values are objects that have on average at least a quarter of all
-/// their keys together, or the first 32 are arrays, or the first 100 are scalars of one type. Of each value the
-/// first 32 keys are compared, as they are written. What follows changes nothing: then values can be skipped.
+/// It is a map if, nulls aside, the first 8 values are objects whose average number of keys is at least a quarter of
+/// the number of distinct keys, or the first 32 are arrays, or the first 100 are scalars of one type. Of each value the
+/// first 32 keys are compared, as they are written. Later values do not change the result, so the caller can skip them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MapDetector {
     is_map: Option<bool>,
     kind: Option<Kind>,
-    /// How many values there are, nulls aside.
+    /// Number of values, nulls aside.
     values: u32,
-    /// How many keys of the last value were compared, and of all values.
+    /// Number of keys of the last value that were compared.
     value_keys: u32,
+    /// Number of keys of all values that were compared.
     keys: u32,
     /// Sorted hashes of the distinct keys.
     distinct: Vec<u64>,
@@ -91,7 +96,7 @@ impl MapDetector {
 
     /// Adds a key of the value that was begun, without its quotes.
     pub(crate) fn add_key(&mut self, raw: &[u8]) {
-        if !self.is_undecided() || self.value_keys == MAX_KEYS {
+        if !self.is_undecided() || self.value_keys == MAX_KEYS_PER_VALUE {
             return;
         }
         self.value_keys += 1;
@@ -107,7 +112,7 @@ impl MapDetector {
     /// Ends the value that was begun, after its keys.
     pub(crate) fn end_value(&mut self) {
         let Some(kind) = self.kind.filter(|_| self.is_undecided()) else { return };
-        if self.values == kind.values_of_a_map() {
+        if self.values == kind.required_values() {
             let are_similar = 4 * u64::from(self.keys) >= self.distinct.len() as u64 * u64::from(self.values);
             self.is_map = Some(kind != Kind::Object || are_similar);
         }

@@ -19,7 +19,7 @@ pub use chunks::Chunk;
 pub(crate) use finder::ItemFinder;
 pub(crate) use indexer::RowIndexer;
 pub use indexer::{ItemIndexer, LineIndexer, index_items, index_lines};
-pub(crate) use map_detector::{MAP_OBJECTS, MAP_SCALARS};
+pub(crate) use map_detector::{MIN_MAP_OBJECTS, MIN_MAP_SCALARS};
 
 /// Bytes of the payload per entry.
 pub(crate) const BLOCK_BYTES: u64 = 64 * 1024;

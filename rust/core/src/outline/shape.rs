@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use crate::index::{MAP_OBJECTS, MAP_SCALARS};
+use crate::index::{MIN_MAP_OBJECTS, MIN_MAP_SCALARS};
 
 /// Distinct keys that are recorded of one object.
 pub(super) const MAX_KEYS: usize = 256;
@@ -13,11 +13,11 @@ const MAP_KEYS: usize = 21;
 
 /// An object with as many keys is a map, if its values are similar objects and only one such object was seen. The
 /// items of a document are found by the same number.
-const MAP_KEYS_OF_OBJECTS: usize = MAP_OBJECTS as usize;
+const MAP_KEYS_OF_OBJECTS: usize = MIN_MAP_OBJECTS as usize;
 
 /// An object with as many keys is a map, if its values are scalars of one type and only one such object was seen: a
 /// record of settings may look the same.
-const MAP_KEYS_OF_SCALARS: usize = MAP_SCALARS as usize;
+const MAP_KEYS_OF_SCALARS: usize = MIN_MAP_SCALARS as usize;
 
 pub(super) const STR: u8 = 1;
 pub(super) const INT: u8 = 2;
