@@ -404,3 +404,19 @@ def test_rows_keep_cells_beyond_the_header(store: Store, roots: ExportRoots) -> 
     handle = store.put("a,b\n2\n3,4,5\n", mime_type="text/csv").output_handle
     report = export_output(store, roots, handle, format="csv", where={"a": {">=": 2}})
     assert Path(report["path"]).read_text() == "a,b,column_3\n2,,\n3,4,5\n"
+
+
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("SELECT [NULL]::JSON[] AS l", "[null]"),
+        ("SELECT ['0.12345678901234567890123'::JSON, '1.50'::JSON] AS l", "[0.12345678901234567890123,1.50]"),
+        ("""SELECT {'a': ['"it''s"'::JSON, NULL]} AS l""", """{"a":["it's",null]}"""),
+        ("SELECT {} AS l", "{}"),
+    ],
+)
+def test_parquet_holds_nested_json_as_json(store: Store, roots: ExportRoots, sql: str, text: str) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    handle = store.put([{"id": 1}]).output_handle
+    path = export_output(store, roots, handle, sql=sql, format="parquet")["path"]
+    assert duckdb.connect().execute("SELECT l, typeof(l) FROM read_parquet(?)", [path]).fetchall() == [(text, "JSON")]

@@ -339,3 +339,25 @@ def test_numbers_keep_their_digits_beside_others(store: Store, numbers: list[str
         handle = store.put(f"[{items}]".encode()).output_handle
         rows = json.loads(store.query(handle, "SELECT n FROM items").content, parse_float=Decimal)
         assert [row for (row,) in rows] == [json.loads(value, parse_float=Decimal) for value in values]
+
+
+def test_a_field_that_no_item_has_is_an_error(store: Store, handle: str) -> None:
+    for name in ("value", "nope"):
+        with pytest.raises(QueryFailed, match=f'"{name}" not found'):
+            store.query(handle, f"SELECT count(*) FROM items WHERE {name} IS NULL")
+    empty = store.put([{}, {}]).output_handle
+    assert store.query(empty, "SELECT * FROM items").rows == [[None], [None]]
+
+
+def test_a_statement_may_begin_with_semicolons(store: Store, handle: str) -> None:
+    assert store.query(handle, " ;\n; SELECT count(*) FROM items;").rows == [[300]]
+
+
+def test_a_hint_takes_no_room_from_the_rows(store: Store) -> None:
+    name = "n" * 100
+    handle = store.put([{name: 1}, {name: "x"}]).output_handle
+    sql = f"SELECT max({name}) AS m, repeat('y', 200) AS y FROM items"
+    hint = store.query(handle, sql).hint
+    assert hint is not None
+    page = store.query(handle, sql, max_bytes=600)
+    assert (page.hint, len(page.rows)) == (None, 1)

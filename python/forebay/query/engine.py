@@ -216,6 +216,9 @@ def _build_page(
     remaining_bytes = request.max_bytes - size_of(empty_page.to_json())
     sizes = itertools.accumulate(size_of(line) + 1 for line in rows.lines)
     fitting = bisect.bisect_right(list(sizes), remaining_bytes)
+    if hint is not None and (remaining_bytes < 0 or (rows.lines and not fitting)):
+        # The rows are more important.
+        return _build_page(rows, None, request, started, are_columns_whole=are_columns_whole)
     if remaining_bytes < 0 or (rows.lines and not fitting):
         raise QueryFailed(
             f"the {'columns' if remaining_bytes < 0 else 'first row'} alone would take more than "

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import os
 import re
+import secrets
 from collections.abc import Callable, Sequence
 
 from forebay._core import Chunk, Feed, name_rows, to_ndjson
@@ -21,8 +22,9 @@ __all__ = ["Column", "Paths", "Table", "read_schema", "write_table", "write_text
 Paths = frozenset[tuple[str, ...]]
 """Paths of fields: a name alone is the whole field, a longer path a member of an object in it."""
 
-_NO_COLUMN = "value"
-"""Name of the only column if the items have none of the named fields: a table has at least one column."""
+_NO_COLUMN = f"no_field_{secrets.token_hex(8)}"
+"""Name of the only column if the items have none of the named fields: a table has at least one column. It is random, so
+that no statement can mean it."""
 
 _MIN_LINE_BYTES = 1 << 20
 """Size of the longest line that DuckDB expects, at least. It allocates a multiple of it for each thread."""
@@ -150,7 +152,8 @@ def _feed_items(
             longest_bytes = max(longest_bytes, len(lines))
             write(lines)
         columns = feed.finish(index)
-    columns = columns or [(_NO_COLUMN, "VARCHAR", "0", "VARCHAR")]
+    # Items without any fields have the column that items which are not objects would have.
+    columns = columns or [("value" if sql_paths is None else _NO_COLUMN, "VARCHAR", "0", "VARCHAR")]
     skipped = feed.skipped()
     return Table(
         columns=tuple(Column(name, sql_type) for name, sql_type, _, _ in columns),

@@ -7,7 +7,7 @@ __all__ = ["find_paths"]
 
 _TOKEN = re.compile(
     r"""
-    (?P<space>\s+|--[^\n]*)
+    (?P<space>\s+|--[^\n\r]*)
     |(?P<text>'(?:[^']|'')*')
     |"(?P<quoted>(?:[^"]|"")*)"
     |(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+)
@@ -29,8 +29,14 @@ _ALL_FIELDS_KEYWORDS = {
 }
 """Keywords of statements that may use fields without naming them. A field with such a name only costs a full load."""
 
-_INDIRECT_FUNCTION = re.compile("duckdb_|pragma_|query|sql|getvariable")
-"""Functions that read a table, or the catalog, by a name in a text."""
+_CATALOG_NAME = re.compile("duckdb_|pg_|pragma_|sqlite_")
+"""Tables and functions of the catalog, which show the fields of other tables."""
+
+_SCHEMA_NAMES = {"main", "memory", "system", "temp"}
+"""Schemas and databases. What follows their dot is a table, whose name alone would stand for all its fields."""
+
+_INDIRECT_FUNCTION = re.compile("query|sql|getvariable")
+"""Functions that read a table by a name in a text."""
 
 _AFTER_FROM = {
     *("except", "group", "having", "intersect", "limit", "offset", "order", "qualify", "select", "union", "where"),
@@ -38,7 +44,7 @@ _AFTER_FROM = {
 }
 """Tokens that end a FROM clause."""
 
-_NO_SELECT_LIST = {"", "(", ";", "all", "except", "intersect", "union"}
+_NO_SELECT_LIST = {"", "(", ";", "all", "distinct", "except", "intersect", "union"}
 """Tokens before a FROM without a SELECT list, such as `FROM items`, which returns all fields."""
 
 _FROM_KEYWORDS = {
@@ -159,7 +165,11 @@ def _uses_all_fields(tokens: list[str]) -> bool:
             word in _ALL_FIELDS_KEYWORDS
             # `(DESC items)` is short for DESCRIBE.
             or (word == "desc" and before == "(")
+            or _CATALOG_NAME.match(_get_plain_name(word))
+            or (after == "." and _get_plain_name(word) in _SCHEMA_NAMES)
             or (after == "(" and _INDIRECT_FUNCTION.search(word))
+            # DuckDB takes `t.owner.at.upper()` for a function of `t.at`.
+            or (after == "(" and before == tokens[i - 3] == tokens[i - 5] == ".")
             or (i not in positions and _get_plain_name(word) in names and _is_row(tokens[i - 1 : i + 4]))
         ):
             return True
@@ -169,7 +179,10 @@ def _uses_all_fields(tokens: list[str]) -> bool:
 def _is_row(tokens: list[str]) -> bool:
     """Return whether a table's name, the second of the tokens, stands for a struct of all its fields."""
     before, _, after, function, bracket = tokens
-    if before == "." or after == "(" or (after == "as" and function in ("(", "not", "materialized")):
+    is_definition = after == "as" and (
+        function == "(" or (function, bracket) in (("materialized", "("), ("not", "materialized"))
+    )
+    if before == "." or after == "(" or is_definition:
         # A field, a function, or the definition of a common table expression.
         return False
     return after != "." or (function != "*" and bracket == "(")
@@ -230,8 +243,10 @@ def _is_name(word: str) -> bool:
 
 
 def _get_plain_name(word: str) -> str:
-    """Return a word without its quotes."""
-    return word.strip("\"'")
+    """Return a word without its quotes; `_normalize` keeps the first one of a quoted name."""
+    if word.startswith("'"):
+        return word[1:-1].replace("''", "'")
+    return word[1:].replace('""', '"') if word.startswith('"') else word
 
 
 def _is_operand(word: str, brackets: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from forebay.query.quoting import quote_identifier
 
-__all__ = ["NESTED_TYPES", "find_cast", "get_parquet_type", "is_parquet_type"]
+__all__ = ["NESTED_TYPES", "find_cast", "get_parquet_type", "has_json", "is_parquet_type"]
 
 NESTED_TYPES = frozenset(["list", "array", "struct", "tuple", "map", "union"])
 
@@ -39,6 +39,14 @@ def find_cast(column_type: Any) -> str | None:
 def get_parquet_type(column_type: Any) -> str:
     """Return the type that a column should have in Parquet: DuckDB would change values of some types to write them."""
     return _write_type(column_type, _replace_for_parquet)
+
+
+def has_json(column_type: Any) -> bool:
+    """Return whether a list, struct or other nested type holds JSON, or no type at all: it is written as JSON."""
+    if column_type.id not in NESTED_TYPES:
+        return False
+    children = [child for name, child in column_type.children if name != "size"]
+    return not children or any(str(child) == "JSON" or has_json(child) for child in children)
 
 
 def is_parquet_type(text: str) -> bool:

@@ -19,7 +19,7 @@ import _duckdb
 from forebay.query import sandbox
 from forebay.query.quoting import quote_identifier, quote_text, shorten
 from forebay.query.rows import Encoder, encode_value, make_encoder
-from forebay.query.types import find_cast, get_parquet_type
+from forebay.query.types import find_cast, get_parquet_type, has_json
 
 __all__ = ["run"]
 
@@ -49,6 +49,10 @@ _BEGIN = "BEGIN TRANSACTION READ ONLY"
 
 _PLAIN_ERRORS = (_duckdb.ParserException, _duckdb.BinderException, _duckdb.CatalogException)
 """Errors of a statement that did not run. After any other error the worker is not used again."""
+
+
+_STATEMENT_START = "; \t\r\n"
+"""Characters before a statement that DESCRIBE does not take."""
 
 
 class _StatementError(Exception):
@@ -162,7 +166,7 @@ class _Worker:
     def _bind(self, statement: Any, sql: str, *, as_text: bool) -> list[_Column]:
         """Return the columns of a statement. If DuckDB rejects it, run it to get an error that quotes its own text."""
         try:
-            described = self._connection.execute(f"DESCRIBE {sql}").fetchall()
+            described = self._connection.execute("DESCRIBE " + sql.lstrip(_STATEMENT_START)).fetchall()
         except _duckdb.Error:
             # The error of DESCRIBE quotes the wrong position, so get the error of the statement itself.
             self._restart_transaction()
@@ -171,7 +175,7 @@ class _Worker:
         types = {text: self._connection.type(text) for text in {row[1] for row in described}}
         columns = [(name, text, types[text]) for name, text, *_ in described]
         if as_text:
-            return [_Column(name, get_parquet_type(kind), "VARCHAR", encode_value) for name, _, kind in columns]
+            return [_make_text_column(name, kind) for name, _, kind in columns]
         return [_Column(name, text, find_cast(kind), make_encoder(kind)) for name, text, kind in columns]
 
     def _send_result(self, columns: list[_Column], max_bytes: int) -> None:
@@ -217,6 +221,20 @@ class _Worker:
                 sys.exit()
             data += part
         return json.loads(data[2 * _LENGTH_BYTES :]), files
+
+
+def _make_text_column(name: str, column_type: Any) -> _Column:
+    """Return a column of texts, which the writer of Parquet casts back."""
+    if has_json(column_type):
+        # DuckDB's text of a list of JSON cannot be cast back: it has NULL, and its numbers would be rounded.
+        encode = make_encoder(column_type)
+        return _Column(
+            name,
+            "JSON",
+            find_cast(column_type),
+            lambda value: "null" if value is None else encode_value(encode(value)),
+        )
+    return _Column(name, get_parquet_type(column_type), "VARCHAR", encode_value)
 
 
 def _count_rows(result: Any, count: int) -> int | None:
