@@ -50,7 +50,7 @@ _TOOL_META = {"anthropic/alwaysLoad": True}
 
 _REFERENCES_HELP = (
     ' Other tools take as arguments {"$handle":"oh_…","path":"/rows/3"}, {"$file":path}, {"$query":{handle,sql}}; '
-    "also lines:[from,to), offset, length, encoding:base64, patch:[JSON Patch]"
+    "lines:[from,to), offset, length, encoding:base64, patch:[JSON Patch]"
 )
 """Appended to the description of `output_fetch`, which a model that got a handle will read."""
 
@@ -129,9 +129,10 @@ class OutputTools:
         integer_schema = {"type": "integer"}
         tools = {
             "output_fetch": _AddedTool(
-                'Read pages of a stored output, or of its items that match, e.g. where={"status":"failed","user.age":'
-                '{">":9}}, fields=["id"]. total counts matches: to count, limit=1. Go on with the arguments in next; '
-                "read_with reads what was cut." + (_REFERENCES_HELP if has_references else ""),
+                'Read pages of a stored output, or of items that match where={"status":"failed","user.age":{">":9}}, '
+                'fields=["id"]. total counts matches: to count, limit=1. Go on with arguments in next; read_with reads '
+                f"what was cut. Handles last {_format_duration(store.options.ttl)}."
+                + (_REFERENCES_HELP if has_references else ""),
                 {
                     "output_handle": handle_schema,
                     "offset": {**integer_schema, "description": "items, lines or UTF-8 bytes"},
@@ -179,7 +180,7 @@ class OutputTools:
             )
         if export_roots is not None:
             tools["output_export"] = _AddedTool(
-                "Write an output, or items by where or sql, to a file",
+                "Write an output or items to a file",
                 {
                     "output_handle": handle_schema,
                     "path": {"type": "string"},
@@ -346,6 +347,10 @@ def _split_handle(arguments: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the handle and the other arguments."""
     options = dict(arguments)
     return extract_handle(options.pop("output_handle", "")), options
+
+
+def _format_duration(seconds: float) -> str:
+    return f"{seconds / 3600:g} h" if seconds >= 3600 else f"{seconds:g} s"
 
 
 _NEXT_URI_BYTES = 160

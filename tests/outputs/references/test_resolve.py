@@ -148,7 +148,7 @@ def test_escaped_arguments_arrive_unescaped(references: ReferenceResolver, value
 
 @pytest.mark.slow
 @reuse_fixtures
-@given(value=values)
+@given(value=values.filter(lambda value: "$" not in json.dumps(value)))
 def test_arguments_without_references_are_returned_unchanged(references: ReferenceResolver, value: Any) -> None:
     assert references.resolve(value, SCHEMA) is value
 
