@@ -69,6 +69,8 @@ lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## C
 
 bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a table, results.json, results.svg
 	$(BIN)/python benches/corpus.py $(CORPUS)
+	@# Without Go, what a gateway costs for each call is not measured.
+	if command -v go >/dev/null; then cd benches/load && go build -o ../../target/load .; fi
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
 	cargo bench -p forebay-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion

@@ -85,6 +85,17 @@ BARS = [
     Bar("added by a gateway, a MB", "*", "at 5 MB", 1 / 1.2),
     Bar("64 clients over HTTP", "*", "fastmcp proxy", 2),
     Bar("start before the server's", "*", "direct", seconds=300e-3),
+    Bar("hub, CPU of a call", "*", "fastmcp proxy", 10),
+    Bar("hub, CPU of a call", "*", "mcp-proxy in Go", 1 / 2),
+    Bar("hub, CPU of a call", "* 2025-11-25", "", seconds=0.2e-3),
+    Bar("hub, CPU of a call", "* 2026-07-28", "", seconds=0.15e-3),
+    Bar("hub, a call", "1 connections", "", seconds=1 / 2000),
+    Bar("hub, a call", "*", "", seconds=1 / 4000),
+    Bar("hub, p50 of a call", "*", "direct", seconds=1e-3),
+    Bar("hub, CPU with HTTP upstream", "*", "", seconds=0.5e-3),
+    Bar("hub, CPU of a large result", "*", "", seconds=20e-3),
+    Bar("serve on stdio, 64 in flight", "*", "", seconds=1 / 8000),
+    Bar("wrap on stdio, 64 in flight", "*", "", seconds=1 / 25000),
 ]
 
 
@@ -93,7 +104,7 @@ WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "t
 WITHOUT_PEER |= {"result to a handle", "output_fetch by a client", "execute an operation"}
 WITHOUT_PEER |= {f"many handles, {act}" for act in ("put", "page", "refuse", "list 20", "list one")}
 WITHOUT_PEER |= {f"many handles, {act}" for act in ("first sweep one", "sweep one", "sweep expired")}
-WITHOUT_PEER |= {"warm aggregate", "warm unnest"}
+WITHOUT_PEER |= {"warm aggregate", "warm unnest", "hub, p50 of a call"}
 WITHOUT_PEER |= {"gateway beside the least", "added by a gateway, a MB", "start before the server's"}
 
 
