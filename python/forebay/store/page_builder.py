@@ -111,6 +111,9 @@ def _choose_format(
         raise InvalidFormat(f"this payload has no items; {_suggest_format(view)}")
     if chosen in ("text", "lines") and view.nature == "binary":
         raise InvalidFormat(f"this payload is not text; {_suggest_format(view)}")
+    if chosen == "lines" and view.lines is None:
+        # Only damaged metadata says that a payload is text and has no lines.
+        raise InvalidFormat("this payload has no lines; use format='bytes'")
     return chosen
 
 
@@ -313,7 +316,7 @@ class _PageBuilder:
         )
 
     def _build_lines(self, budget: int) -> Page:
-        # `_choose_format` has checked that the view is not binary.
+        # `_choose_format` has checked that there are lines.
         index = cast("ItemIndex", self._view.lines)
         limit = self._request.limit or _DEFAULT_LIMIT
         span = index.span(self._offset, limit)
