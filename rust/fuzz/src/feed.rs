@@ -223,7 +223,8 @@ fn check(items: &[Node], paths: Option<&[Vec<String>]>, lines: &[Node], columns:
         let is_whole = field.paths.iter().any(|path| path.is_empty());
         let mut selection = &field.paths[..];
         let mut selected = None;
-        let types = if field.values.iter().any(|value| has_long_floats(value)) {
+        let as_text = field.values.iter().any(|value| has_long_floats(value)) || has_decimals(&field.values);
+        let types = if as_text {
             let is_number = field.values.iter().all(|value| matches!(value, Node::Number(_) | Node::Null));
             if is_number && whole_type != "JSON" {
                 (whole_type.clone(), whole_type)
@@ -239,7 +240,6 @@ fn check(items: &[Node], paths: Option<&[Vec<String>]>, lines: &[Node], columns:
             selection = &[];
         }
         assert_eq!((&column.sql_type, &column.read_type), (&types.0, &types.1), "{:?}", field.key);
-        let as_text = field.values.iter().any(|value| has_long_floats(value));
         for (item, line) in items.iter().zip(lines) {
             let expected = last_value(item, field.key).filter(|value| **value != Node::Null);
             let expected = expected.map(|value| select(value, selection));
@@ -457,9 +457,11 @@ fn is_integer(text: &str) -> bool {
 fn is_double(text: &str) -> bool {
     let Ok(value) = text.parse::<f64>() else { return false };
     if is_integer(text) {
-        return text
-            .parse::<i128>()
-            .is_ok_and(|number| format!("{value:.0}") == number.to_string() || number == 0);
+        // Exact, and the same as the double is printed.
+        return text.parse::<i128>().is_ok_and(|number| {
+            number == 0
+                || (format!("{value:.0}") == number.to_string() && value.to_string() == number.to_string())
+        });
     }
     let Some(number) = scientific(text) else { return false };
     let digits = number.0.len().max(1);
@@ -481,6 +483,40 @@ fn scientific(text: &str) -> Option<(String, i64)> {
     }
     let power = exponent.parse::<i64>().ok()?.checked_add(whole.len() as i64 - zeros as i64)?;
     Some((significant.trim_end_matches('0').to_owned(), power))
+}
+
+/// Whether numbers in one place need a type that DuckDB reads from text only.
+fn has_decimals(values: &[&Node]) -> bool {
+    let values: Vec<&Node> = values.iter().copied().filter(|value| **value != Node::Null).collect();
+    let numbers: Vec<&str> = values
+        .iter()
+        .filter_map(|value| if let Node::Number(text) = value { Some(text.as_str()) } else { None })
+        .collect();
+    if numbers.len() == values.len()
+        && numbers.iter().any(|text| !is_integer(text))
+        && numbers.iter().any(|text| !is_double(text))
+    {
+        return true;
+    }
+    let mut items = Vec::new();
+    let mut members: Vec<(&str, Vec<&Node>)> = Vec::new();
+    for value in values {
+        match value {
+            Node::Array(inner) => items.extend(inner),
+            Node::Object(object) => {
+                for (key, value) in object {
+                    match members.iter_mut().find(|(other, _)| other == key) {
+                        Some((_, values)) => values.push(value),
+                        None => members.push((key, vec![value])),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let is_struct = members.len() <= MAX_MEMBERS;
+    (!items.is_empty() && has_decimals(&items))
+        || (is_struct && members.iter().any(|(_, values)| has_decimals(values)))
 }
 
 fn has_long_floats(node: &Node) -> bool {
