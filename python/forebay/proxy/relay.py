@@ -516,6 +516,19 @@ class Relay:
         """Return whether the response to a request is still expected."""
         return self.pending.is_pending(request_id) or self._internal_requests.is_waiting(request_id)
 
+    def call_when_settled(self, request_id: object, callback: Callable[[], None]) -> None:
+        """Call `callback`, in another thread, when a pending request is answered, cancelled or failed."""
+        pending = self.pending.find(request_id)
+        if pending is None:
+            callback()
+            return
+
+        def wait() -> None:
+            self.pending.wait_settled(pending)
+            callback()
+
+        threading.Thread(target=wait, daemon=True).start()
+
     def fail_request(self, request_id: object, error: UpstreamFailed) -> None:
         """Answer a client request with an error, or fail an internal request."""
         self._internal_requests.fail(error, request_id)

@@ -19,7 +19,7 @@ from forebay.proxy.process_group import Grace, ProcessGroup
 from forebay.wire.framing import Line, Message, Spool, enlarge_pipe
 
 if TYPE_CHECKING:
-    from forebay.proxy.relay import Relay
+    from forebay.proxy.upstream import Receiver
 
 __all__ = ["Outbox", "PipeClosed", "Process", "RestartBackoff", "StdioClient", "StdioUpstream", "claim_stdout"]
 
@@ -367,7 +367,7 @@ class StdioUpstream:
     def wait_ready(self) -> None:
         """Return at once: if the server reads too slowly, `send` fails."""
 
-    def run(self, relay: "Relay") -> int:
+    def run(self, relay: "Receiver") -> int:
         """Read messages until `close` is called, or the server ends and is not restarted; return its exit code."""
         has_sent_message = False
         while True:
@@ -388,7 +388,7 @@ class StdioUpstream:
                 relay.on_upstream_end(self._down_error)
                 return code
 
-    def _restart(self, relay: "Relay") -> bool:
+    def _restart(self, relay: "Receiver") -> bool:
         """Start the server again after a delay; return `False` if it must not be restarted."""
         while (delay := self._backoff.next_delay()) is not None:
             with self._lock:
@@ -412,7 +412,7 @@ class StdioUpstream:
             return True
         return False
 
-    def _resume_session(self, relay: "Relay", process: Process) -> None:
+    def _resume_session(self, relay: "Receiver", process: Process) -> None:
         """Repeat the handshake to a restarted server, then send the queued messages."""
         try:
             relay.replay_session(process.send)

@@ -14,7 +14,7 @@ import orjson
 from forebay._core import replace_texts
 from forebay.errors import InvalidJSON, UpstreamFailed
 from forebay.proxy.http.connection import Endpoint, OutgoingMessage, UpstreamConnection, is_same_server, iter_body
-from forebay.proxy.relay import Relay
+from forebay.proxy.upstream import Receiver
 from forebay.wire.framing import Line, LineBuffer, LostMessage, Spool
 from forebay.wire.http_bodies import Event, EventParser
 from forebay.wire.messages import INTERNAL_ERROR, LazyJSON, as_lazy, dump, dump_size, make_error_message, parse
@@ -100,7 +100,7 @@ class ResponseStreams:
     """Reader of HTTP responses that passes their messages to the relay."""
 
     def __init__(
-        self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer], stop_event: threading.Event
+        self, endpoint: Endpoint, relay: Receiver, new_buffer: Callable[[], LineBuffer], stop_event: threading.Event
     ) -> None:
         self._endpoint = endpoint
         self._relay = relay
@@ -298,7 +298,7 @@ class LegacyStream:
     Messages to the server are posted to another URL. When the stream ends, all pending requests fail.
     """
 
-    def __init__(self, endpoint: Endpoint, relay: Relay, new_buffer: Callable[[], LineBuffer]) -> None:
+    def __init__(self, endpoint: Endpoint, relay: Receiver, new_buffer: Callable[[], LineBuffer]) -> None:
         self._endpoint = endpoint
         self._relay = relay
         self._events = EventParser(new_buffer())

@@ -23,7 +23,7 @@ from forebay.proxy.http.streams import (
     is_session_lost,
     redact_errors,
 )
-from forebay.proxy.relay import Relay
+from forebay.proxy.upstream import Receiver
 from forebay.proxy.workers import Capacity, WorkerPool
 from forebay.wire.framing import Message, Spool, count_memory_bytes
 from forebay.wire.messages import parse
@@ -110,7 +110,7 @@ class HttpUpstream:
     def _finish(self, raw: Message) -> None:
         self._capacity.release(count_memory_bytes(raw))
 
-    def run(self, relay: Relay) -> int:
+    def run(self, relay: Receiver) -> int:
         """Send queued messages until `close` is called; return 0, since a server at a URL has no exit code."""
         self._relay = relay
         relay.redact = self._endpoint.redact
@@ -135,10 +135,10 @@ class HttpUpstream:
             case "initialize":
                 # Wait for the response to the handshake, because servers reject all other messages before it. Not for
                 # other requests with the same id, which are sent after it.
-                pending = self._relay.pending.find(message.id)
+                is_settled = threading.Event()
+                self._relay.call_when_settled(message.id, is_settled.set)
                 self._request_workers.submit(lambda: self._send_request(message), finish)
-                if pending is not None:
-                    self._relay.pending.wait_settled(pending)
+                is_settled.wait()
             case "notifications/initialized":
                 self._notify_workers.submit(lambda: self._send_notification(message), finish)
                 self._notify_workers.wait_idle(_ACCEPT_TIMEOUT_SECONDS)
