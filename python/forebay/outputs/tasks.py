@@ -7,13 +7,14 @@ from collections.abc import Hashable, Mapping
 from forebay.outputs.modes import Mode
 from forebay.outputs.result import find_task_id
 
-__all__ = ["TaskCalls", "TaskOwners"]
+__all__ = ["NO_OWNER", "TaskCalls", "TaskOwners"]
 
 _MAX_TASKS = 4096
 """Maximum number of tasks to remember. Clients need not say when they are done with a task."""
 
 TaskOwners = tuple[Hashable, ...]
-_NO_OWNER: TaskOwners = (None,)
+NO_OWNER: TaskOwners = (None,)
+"""Owner of the tasks of a server that has only one client."""
 
 
 class TaskCalls:
@@ -28,7 +29,7 @@ class TaskCalls:
         self._count = 0
         self._lock = threading.Lock()
 
-    def remember(self, result: object, tool: str, mode: Mode, owners: TaskOwners = _NO_OWNER) -> None:
+    def remember(self, result: object, tool: str, mode: Mode, owners: TaskOwners = NO_OWNER) -> None:
         """Remember a call if its result is a task."""
         if (task_id := find_task_id(result)) is None:
             return
@@ -49,7 +50,7 @@ class TaskCalls:
             if not calls:
                 del self._calls_by_owner[owner]
 
-    def find_call(self, params: object, owners: TaskOwners = _NO_OWNER) -> tuple[str, Mode] | None:
+    def find_call(self, params: object, owners: TaskOwners = NO_OWNER) -> tuple[str, Mode] | None:
         """Return the tool and mode of the task with the `taskId` in request params, or `None` if it is unknown."""
         task_id = params.get("taskId") if isinstance(params, Mapping) else None
         if not isinstance(task_id, str):

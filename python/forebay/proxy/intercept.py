@@ -148,7 +148,7 @@ class RequestHandler:
         except ForebayError as error:
             return [self.make_error_response(pending, error)]
         if method in TASK_RESULT_METHODS:
-            tool, mode = self._policy.tasks.find_call(params) or (
+            tool, mode = self._policy.tasks.find_call(params, self._session.task_owners) or (
                 "",
                 self._policy.resolve_mode("", {}, meta, pending.client)[0],
             )
@@ -163,7 +163,11 @@ class RequestHandler:
         return make_error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
 
     def _make_caller(self, pending: PendingRequest) -> Caller:
-        return Caller(max_page_bytes=self._policy.get_max_page_bytes(pending.client))
+        return Caller(
+            self._session.principal,
+            is_public=self._session.is_public,
+            max_page_bytes=self._policy.get_max_page_bytes(pending.client),
+        )
 
     def _call_own_tool(self, pending: PendingRequest, params: dict[str, Any]) -> list[bytes]:
         """Call one of forebay's own tools; return its response, after a notification if the list of tools changed."""
@@ -171,8 +175,8 @@ class RequestHandler:
         if pending.tool != policy.tools.expand_tool:
             return [self._run_own_tool(pending, params, caller)]
         with self._expand_lock:
-            session = None if is_modern(pending.version) else self._session
-            expanded_tools = policy.get_expanded_tools(session)
+            connection = None if is_modern(pending.version) else self._session.connection
+            expanded_tools = policy.get_expanded_tools(connection)
             expanded_before = set(expanded_tools or ())
             tools = _RewrittenTools(policy, self._list_tools(get_meta(params)))
             caller = dataclasses.replace(caller, tools=tools, expanded_tools=expanded_tools)
@@ -182,18 +186,18 @@ class RequestHandler:
 
     def _run_own_tool(self, pending: PendingRequest, params: dict[str, Any], caller: Caller) -> bytes:
         policy = self._policy
-        result = policy.call_own_tool(params.get("arguments"), caller, make_tool_call(pending, policy))
+        result = policy.call_own_tool(params.get("arguments"), caller, make_tool_call(pending, policy, self._session))
         response = _make_response(pending, result, self._server_info)
-        policy.record_size(pending.tool, len(response), connection=self._session)
+        _record_size(policy, self._session, pending.tool, len(response))
         return response
 
     def _forward_call(
         self, pending: PendingRequest, request: dict[str, Any], raw: Message, meta: Mapping[str, Any]
     ) -> list[bytes] | ForwardedRequest:
-        policy = self._policy
-        if (refusal := policy.refuse_disabled(pending.tool)) is not None:
+        policy, principal = self._policy, self._session.principal
+        if (refusal := policy.refuse_disabled(pending.tool, principal)) is not None:
             return [_make_response(pending, refusal, self._server_info)]
-        policy.count_call(pending.tool)
+        policy.count_call(pending.tool, principal)
         if not policy.rewrites_arguments:
             mode, _ = policy.resolve_mode(pending.tool, {}, meta, pending.client)
             return ForwardedRequest(dataclasses.replace(pending, mode=mode))
@@ -212,7 +216,9 @@ class RequestHandler:
     def _resolve_references(self, tool: str, request: dict[str, Any], arguments: Mapping[str, Any]) -> Message:
         """Return a call with the content of its references."""
         folder = str(self._policy.store.folder or tempfile.gettempdir())
-        resolved = self._policy.resolve_references(tool, arguments, convert=lambda value: to_lazy(value, folder))
+        resolved = self._policy.resolve_references(
+            tool, arguments, self._session.principal, convert=lambda value: to_lazy(value, folder)
+        )
         return _set_arguments(request, resolved)
 
     def _resolve_unparsed(self, pending: PendingRequest, arguments: object, meta: Mapping[str, Any]) -> Mode:
@@ -301,20 +307,29 @@ def _is_request_id(request_id: object) -> bool:
     return isinstance(request_id, str | int | float) and not isinstance(request_id, bool)
 
 
-def make_tool_call(pending: PendingRequest, policy: OutputPolicy) -> ToolCall:
+def make_tool_call(pending: PendingRequest, policy: OutputPolicy, session: Session) -> ToolCall:
     """Return the description of a call that the output pipeline needs."""
     return ToolCall(
         tool=pending.tool or pending.method,
+        principal=session.principal,
         protocol_version=pending.version,
         # An id of any type is fine: the pipeline only copies it.
         request_id=cast("str | int | None", pending.id),
-        handle_length=policy.handle_length,
+        handle_length=session.handle_length or policy.handle_length,
         fetch_with=policy.name_fetch_tool(pending.client),
     ).with_mode(pending.mode)
 
 
 def _make_response(pending: PendingRequest, result: dict[str, Any], server_info: dict[str, Any]) -> bytes:
     return make_result_message(pending.id, add_result_fields(pending.method, result, pending.version, server_info))
+
+
+def _record_size(
+    policy: OutputPolicy, session: Session, tool: str, size: int, mode: Mode | None = None, *, is_inline: bool = True
+) -> None:
+    policy.record_size(
+        tool, size, mode, is_inline=is_inline, principal=session.principal, connection=session.connection
+    )
 
 
 class ResponseHandler:
@@ -351,7 +366,7 @@ class ResponseHandler:
         if stray and pending.mode.exceeds_limit(dump_size(stray)):
             return self._store_message(pending, message, raw)
         if find_task_id(envelope) is not None:
-            policy.tasks.remember(envelope, pending.tool, pending.mode)
+            policy.tasks.remember(envelope, pending.tool, pending.mode, self._session.task_owners)
         result = get_task_result(pending.method, envelope)
         if result is None:
             return self._handle_error(pending, message, raw)
@@ -366,7 +381,7 @@ class ResponseHandler:
             return None
         started = time.perf_counter()
         result = result if isinstance(result, LazyJSON) else strip_wrap_result(result)
-        call = dataclasses.replace(make_tool_call(pending, policy), envelope_bytes=dump_size(one_digit) - 1)
+        call = dataclasses.replace(self._make_call(pending), envelope_bytes=dump_size(one_digit) - 1)
         stored = policy.pipeline.store_result(result, call)
         if stored is result:
             return None
@@ -378,7 +393,7 @@ class ResponseHandler:
         """Store a response that is too large outside of its result or error, with all members but its id."""
         started = time.perf_counter()
         members = {key: value for key, value in message.items() if key != "id" and (key, value) != ("jsonrpc", "2.0")}
-        stored = self._policy.pipeline.store_result(members, make_tool_call(pending, self._policy))
+        stored = self._policy.pipeline.store_result(members, self._make_call(pending))
         if stored is members:
             return None
         result = {**stored, "isError": bool(stored.get("isError")) or message.get("error") is not None}
@@ -400,11 +415,14 @@ class ResponseHandler:
         """Store an error that is too large, and keep its code."""
         if message.get("error") is None or not pending.mode.exceeds_limit(len(raw)):
             return None
-        error = self._policy.pipeline.store_error(message["error"], make_tool_call(pending, self._policy))
+        error = self._policy.pipeline.store_error(message["error"], self._make_call(pending))
         return None if error is None else dump_message({**message, "error": error})
 
     def _record_size(self, pending: PendingRequest, size: int, *, is_inline: bool) -> None:
-        self._policy.record_size(pending.tool, size, pending.mode, is_inline=is_inline, connection=self._session)
+        _record_size(self._policy, self._session, pending.tool, size, pending.mode, is_inline=is_inline)
+
+    def _make_call(self, pending: PendingRequest) -> ToolCall:
+        return make_tool_call(pending, self._policy, self._session)
 
     def _set_server_info(self, result: Any) -> Any:
         """Return a result with forebay's server info in place of the server's, if it has any."""
@@ -428,7 +446,7 @@ class ResponseHandler:
         policy = self._policy
         is_last = self._is_last_page(pending, page)
         policy.learn_tools(parse_tools(page.items), is_complete=is_last and pending.page_key is None)
-        expanded = () if is_modern(pending.version) else policy.get_expanded_tools(self._session) or ()
+        expanded = () if is_modern(pending.version) else policy.get_expanded_tools(self._session.connection) or ()
 
         def rewrite(item: LazyJSON, tool: Any) -> LazyJSON | bytes | None:
             visible = policy.list_visible([tool], expanded)

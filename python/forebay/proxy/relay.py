@@ -228,7 +228,7 @@ class Relay:
 
     def _refuse(self, message: Any, refusal: CapabilityDisabled) -> None:
         """Record a message that the server must not get, and answer it, unless it is a notification."""
-        record_denial(self._policy.store.journal, refusal, None)
+        record_denial(self._policy.store.journal, refusal, self._session.principal)
         _log.warning("forebay: a message of the client was refused: %s", refusal)
         if not isinstance(message, dict):
             self._client.send(make_error_message(None, PARSE_ERROR, str(refusal)))

@@ -13,6 +13,7 @@ from typing import Any
 from forebay.errors import InvalidArgument, UpstreamFailed, UpstreamTimeout
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
+from forebay.outputs.tasks import NO_OWNER, TaskOwners
 from forebay.proxy.list_pages import check_list_size, open_page
 from forebay.wire.framing import Message
 from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, make_optional_key, parse
@@ -55,7 +56,7 @@ _INTERNAL_TIMEOUT_SECONDS = 10.0
 
 @dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
 class Session:
-    """The handshake, log level and subscriptions of a client, kept to repeat them to a restarted server.
+    """The client of a session, and its handshake, log level and subscriptions, kept to repeat them to a new server.
 
     Since `MODERN_VERSION` there is no handshake to repeat.
     """
@@ -74,6 +75,21 @@ class Session:
     """The client of the handshake, if it is a known one."""
     subscribe_requests: dict[str, Message] = dataclasses.field(default_factory=dict)
     """`resources/subscribe` requests by URI: the newest ones, without those that are too large to keep."""
+    principal: str | None = None
+    """The principal that owns the stored results."""
+    handle_length: int | None = None
+    """Length of new handles; `None` for that of the output policy."""
+    is_public: bool = False
+    """Whether several anonymous clients may call this server. Then only unguessable handles protect their outputs."""
+    is_stateless: bool = False
+    """Whether this stands for all requests of a principal that belong to no session."""
+    task_owners: TaskOwners = NO_OWNER
+    """Owners of the tasks that the client starts, and may ask for."""
+
+    @property
+    def connection(self) -> "Session | None":
+        """The session itself as the key of what belongs to one connection; `None` if there is no connection."""
+        return None if self.is_stateless else self
 
     def record(self, method: str, params: Any, raw: Message) -> None:
         """Keep a client message that a restarted server needs."""
