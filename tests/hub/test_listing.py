@@ -61,7 +61,7 @@ def test_find_all_equals_find_for_each_name(tmp_path: Path, monkeypatch: pytest.
     def compare(self: OperationTools, ctx: Any, names: Any) -> Any:
         names = [*names]
         # Include an unknown name and a tool's previous name.
-        self._origins["as_it_was"] = self._origins["rows"]
+        self._names.origins["as_it_was"] = self._names.origins["rows"]
         requested = [*names, "as_it_was", "none"]
         one_by_one = {name: spec for name in requested if (spec := self.find(ctx, name)) is not None}
         comparisons.append(one_by_one == find_all(self, ctx, requested) and "as_it_was" in one_by_one)

@@ -20,9 +20,8 @@ from forebay.operations import (
     OperationRegistry,
     OperationSpec,
 )
-from forebay.operations.mcp import server
 from forebay.operations.mcp.operations import from_mcp
-from forebay.operations.mcp.server import assign_tool_names, serve_operations
+from forebay.operations.mcp.server import serve_operations
 from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.server import MCPServer, Server
@@ -64,6 +63,8 @@ def test_operations_are_tools(era: str) -> None:
     registry.register(spec("get", type="query", description="Gets.", input_schema=NUMBER, output_schema=NUMBER), echo)
     registry.register(spec("put", type="mutation", output_schema=LIST), lambda *_: [{"n": 1}])
     registry.register(spec("watch", type="subscription"), echo)
+    # A subscription is not a tool, so it does not clash with the name of one.
+    registry.register(spec("put", "other", type="subscription"), echo)
 
     async def test(client: Client) -> None:
         get, put = (await client.list_tools()).tools
@@ -124,25 +125,6 @@ def test_what_is_no_object_is_an_argument_of_its_own(era: str) -> None:
             assert parse_text(await client.call_tool("total", wrong))["error"]["code"] == "VALIDATION_ERROR"
 
     serve(registry, test, era)
-
-
-def test_names_are_as_short_as_they_can_be() -> None:
-    specs = [
-        spec("find", "crm"),
-        spec("find", "shop"),
-        spec("shop_find", "x"),
-        spec("only one/of.it", "crm"),
-        spec("watch", "crm", type="subscription"),
-        spec("watch", "shop"),
-    ]
-    names = {name: spec_.id for name, spec_ in assign_tool_names(specs).items()}
-    assert names == {
-        "crm_find": "crm.find",
-        "shop_find_2": "shop.find",
-        "shop_find": "x.shop_find",
-        "only_one_of.it": "crm.only one/of.it",
-        "watch": "shop.watch",
-    }
 
 
 def test_what_goes_wrong_is_a_result_without_a_trace(era: str) -> None:
@@ -231,34 +213,6 @@ def test_a_tool_is_called_by_the_name_that_is_listed_and_not_by_an_id(era: str) 
         await refusal(client, "shop.crm.find")
 
     serve(registry, test, era)
-
-
-def test_many_of_a_name_are_named_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = 0
-
-    class Counting(dict[str, tuple[str, str]]):
-        def get(self, *args: Any) -> Any:
-            nonlocal looked
-            looked += 1
-            return super().get(*args)
-
-    # All of them clash, with and without their namespaces.
-    monkeypatch.setattr(server, "_to_tool_name", lambda _: "one")
-    many = [spec("same", f"n{number}") for number in range(2000)]
-    assert len(assign_tool_names(many, Counting())) == len(many)
-    assert looked <= 3 * len(many)
-
-
-def test_a_server_that_always_lists_other_tools_uses_bounded_memory() -> None:
-    origins = {"former": ("crm", "former")}
-    for number in range(300):
-        specs = [spec("find", "crm"), *(spec(f"tool_{number}_{index}", "shop") for index in range(100))]
-        names = assign_tool_names(specs, origins)
-        assert names.keys() <= origins.keys()
-    assert len(origins) <= 10_000 + len(names)
-    # The tools of one server do not displace the names of another.
-    assert origins["former"] == ("crm", "former")
-    assert "find" in origins
 
 
 DEEP = json.loads("[" * 300 + "]" * 300)

@@ -1,6 +1,6 @@
 """Tools of MCP servers as operations, and operations as tools of an MCP server."""
 
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
-from forebay.operations.mcp.server import assign_tool_names, serve_operations
+from forebay.operations.mcp.server import serve_operations
 
-__all__ = ["MCPOperations", "assign_tool_names", "from_mcp", "serve_operations"]
+__all__ = ["MCPOperations", "from_mcp", "serve_operations"]
