@@ -728,5 +728,12 @@ def members(part: tuple[Buffer | str, int, int], names: Sequence[str]) -> list[t
     no members. Raise `InvalidJSON` if the object is incomplete.
     """
 
+def values_at(part: tuple[Buffer | str, int, int], paths: Sequence[Sequence[str]]) -> list[tuple[int, int, int]]:
+    """Return the index of the path and the span of each value at these paths of names, in order.
+
+    If a key is repeated, all of its values count. Inside of a value at a path no others are searched for. Raise
+    `InvalidJSON` if the object is incomplete.
+    """
+
 def only_member(part: tuple[Buffer | str, int, int], name: str) -> tuple[int, int] | None:
     """Return the span of the value of an object's only member, if its key is `name`."""

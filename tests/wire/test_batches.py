@@ -96,3 +96,12 @@ def test_a_large_batch_stays_unparsed(tmp_path: Path) -> None:
     raw = b"[" + b",".join([b'{"id": 1, "result": {}}'] * 60_000) + b"]"
     for source in (raw, spooled(tmp_path, raw)):
         assert isinstance(parse(source), LazyJSON)
+
+
+@given(st.integers(-(1 << 80), 1 << 80) | st.integers(-50, 50), st.integers(0, 6), st.integers(0, 6))
+def test_numbers_have_the_same_key_however_they_are_written(number: int, zeros: int, shift: int) -> None:
+    ways = [b"%d" % number, b"%d.%s" % (number, b"0" * (zeros + 1)), b"%de-%d" % (number * 10**shift, shift)]
+    keys = {make_id_key(parse(b'{"id": %s}' % way)["id"]) for way in ways}
+    assert keys == {make_id_key(number)}
+    assert make_id_key(str(number)) not in keys
+    assert make_id_key(parse(b'{"id": %d.5}' % number)["id"]) not in keys

@@ -12,7 +12,7 @@ from forebay import _core
 from forebay.errors import InvalidJSON, StoreFull, StoreUnavailable
 from forebay.store.payload import encode
 from forebay.wire.framing import Spool
-from forebay.wire.messages import ChunkSource, LazyJSON, dump, dump_chunks, parse, parse_lazy
+from forebay.wire.messages import ChunkSource, LazyJSON, as_lazy, dump, dump_chunks, parse, parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY, nasty_text
@@ -185,3 +185,15 @@ def test_a_message_with_undecodable_names_is_parsed_only_if_it_is_json() -> None
     assert parse(rb'{"\ud800":1,"id":7,"method":"x"}')["id"] == 7
     assert parse(rb'{"\ud800":1,"id":7,"method":"x","params":NaN}') is None
     assert parse(rb'{"\ud800":1,"id":7,"method":"x","params":{"a":NaN}}') is None
+
+
+def test_an_unparsed_value_whose_key_is_repeated_is_gone() -> None:
+    large = b"1" * 100
+    assert parse_lazy(b'{"a": %s, "b": [%s], "a": 1}' % (large, large), max_string_bytes=10)["a"] == 1
+    assert parse_lazy(b'{"a": %s, "a": 1}' % large) == {"a": 1}
+
+
+@given(values)
+def test_a_value_becomes_objects_with_integers_of_any_size(document: Any) -> None:
+    value = [document, 2**70, "\ud800"]
+    assert as_lazy(json.dumps(value).encode()).to_object() == value

@@ -27,6 +27,7 @@ __all__ = [
     "Line",
     "LineBuffer",
     "LineReader",
+    "LineSplitter",
     "LostMessage",
     "Message",
     "Spool",
@@ -236,6 +237,37 @@ class LineBuffer:
             line.close()
 
 
+class LineSplitter:
+    """Splits what is read into lines, without newlines and empty lines; the last newline may be missing."""
+
+    def __init__(self, line: LineBuffer) -> None:
+        self._line = line
+        """The incomplete line at the end."""
+
+    def push(self, buffer: bytearray, count: int) -> list[Line]:
+        """Return the lines that end in the first `count` bytes of a buffer."""
+        start, lines = 0, list[Line]()
+        line, view = self._line, memoryview(buffer)
+        if line and (end := buffer.find(b"\n", 0, count)) >= 0:
+            line.append(view[:end])
+            lines.append(line.take())
+            start = end + 1
+        if (end := buffer.rfind(b"\n", start, count)) >= 0:
+            lines += filter(None, bytes(view[start:end]).split(b"\n"))
+            start = end + 1
+        line.append(view[start:count])
+        return lines
+
+    @property
+    def is_in_line(self) -> bool:
+        """Whether the last line is incomplete."""
+        return bool(self._line)
+
+    def finish(self) -> list[Line]:
+        """Return the last line, if its newline is missing."""
+        return [self._line.take()] if self._line else []
+
+
 class LineReader:
     """Iterable over the lines of a file descriptor, without newlines and empty lines; the last newline may be missing.
 
@@ -256,22 +288,19 @@ class LineReader:
             self._poller.register(end_fd, select.POLLIN)
 
     def __iter__(self) -> Iterator[Line]:
+        for lines in self.batches():
+            yield from lines
+
+    def batches(self) -> Iterator[list[Line]]:
+        """Yield the lines that each read has completed."""
         # One buffer for all reads: allocating fresh memory costs more than reading into it.
         buffer = bytearray(_READ_BYTES)
-        view = memoryview(buffer)
-        line = LineBuffer(self._spool_above_bytes, self._make_spool)
+        splitter = LineSplitter(LineBuffer(self._spool_above_bytes, self._make_spool))
         while count := self._read_into(buffer):
-            start = 0
-            while (end := buffer.find(b"\n", start, count)) >= 0:
-                if line:
-                    line.append(view[start:end])
-                    yield line.take()
-                elif end > start:
-                    yield bytes(view[start:end])
-                start = end + 1
-            line.append(view[start:count])
-        if line:
-            yield line.take()
+            if lines := splitter.push(buffer, count):
+                yield lines
+        if lines := splitter.finish():
+            yield lines
 
     def _read_into(self, buffer: bytearray) -> int:
         """Wait for bytes and return how many were read; 0 at the end."""

@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import hashlib
+import itertools
+import json
 import re
 import secrets
 import tempfile
@@ -15,7 +17,7 @@ import orjson
 from forebay import _core
 from forebay.errors import InvalidArgument, InvalidJSON
 from forebay.store.payload import CHUNK_BYTES, SerializedJSON, encode
-from forebay.wire.framing import Line, LineBuffer, LostMessage, Message, Spool
+from forebay.wire.framing import HeadTail, Line, LineBuffer, LostMessage, Message, Spool
 from forebay.wire.protocol import PROTOCOL_VERSION_KEY
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "dump_line",
     "dump_message",
     "dump_size",
+    "find_response_id",
     "get_meta",
     "is_unambiguous",
     "make_error_message",
@@ -47,7 +50,10 @@ __all__ = [
     "parse",
     "parse_lazy",
     "protocol_version",
+    "read_bytes",
+    "replace_values",
     "split_batch",
+    "to_text",
 ]
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
@@ -73,12 +79,19 @@ _MAX_MEMORY_BYTES = 1 << 20
 _MAX_ID_KEY_BYTES = 1024
 """Maximum bytes of a request id to keep as a dictionary key; of a longer one, a digest is kept."""
 
+_MAX_INTEGER_KEY = 10**18
+"""Integers below this are keys as they are written; other numbers in the normal form of `Decimal`."""
+
 _MEMBER_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
 
 _HOLE_TOKEN = secrets.token_hex(16)
 """Start of a placeholder in parsed JSON. It is random, so that no message can contain it."""
 
+_HOLE_PREFIX = f"{_HOLE_TOKEN}:"
+
 _HOLE_PATTERN = re.compile(f'"{_HOLE_TOKEN}:([0-9]+)"'.encode())
+
+_EMPTY_OBJECT_PATTERN = re.compile(rb"\{[ \t\r\n]*\}")
 
 SourceSpan: TypeAlias = tuple[bytes | memoryview | str, int, int]
 """A buffer or the path of a file, with the start and end of a value in it, for functions of `_core`."""
@@ -156,6 +169,11 @@ class LazyJSON(SerializedJSON):
     def parse(self, **limits: int) -> Any:
         """Parse the value with `parse_lazy`."""
         return parse_lazy(self._source, self.start, self.end, **limits)
+
+    def to_object(self) -> Any:
+        """Return the whole value as Python objects. Raises `RecursionError` if it is nested too deeply."""
+        # Not orjson: it turns integers of more than 64 bits into floats.
+        return json.loads(self.json())
 
     def json_chunks(self) -> Iterator[bytes | memoryview]:
         """Yield the original bytes."""
@@ -251,15 +269,21 @@ def parse_lazy(
 
     Raises `InvalidJSON` unless the bytes are one JSON value.
     """
-    value = as_lazy(source, start, end)
+    end = len(source) if end is None else end
+    # Most messages are bytes without a hole, which need no `LazyJSON`.
+    span = (source, start, end) if type(source) is bytes else as_lazy(source, start, end).span
     skeleton, holes = _core.dissect(
-        value.span,
+        span,
         _HOLE_TOKEN,
         max_string_bytes=max_string_bytes,
         max_container_bytes=max_container_bytes,
         max_depth=max_depth,
     )
-    return _fill_holes(orjson.loads(skeleton), [value.slice(*hole) for hole in holes])
+    parsed = orjson.loads(skeleton)
+    if not holes:
+        return parsed
+    value = as_lazy(source, start, end)
+    return _fill_holes(parsed, [value.slice(*hole) for hole in holes])
 
 
 def as_lazy(source: bytes | bytearray | memoryview | Spool, start: int = 0, end: int | None = None) -> LazyJSON:
@@ -272,7 +296,7 @@ def as_lazy(source: bytes | bytearray | memoryview | Spool, start: int = 0, end:
 def _has_lazy_body(message: Any) -> bool:
     """Return whether the message, its params or its result were too large to parse."""
     if isinstance(message, dict):
-        return any(isinstance(message.get(name), LazyJSON) for name in ("params", "result"))
+        return isinstance(message.get("params"), LazyJSON) or isinstance(message.get("result"), LazyJSON)
     return isinstance(message, LazyJSON)
 
 
@@ -285,16 +309,18 @@ def _parse_members(raw_message: Message) -> dict[str, Any] | None:
 def _fill_holes(skeleton: Any, holes: list[LazyJSON]) -> Any:
     """Replace each placeholder by its `LazyJSON`, without recursion, because JSON may be nested very deeply."""
     root = [skeleton]
-    stack: list[Any] = [root] if holes else []
-    while stack:
+    stack: list[Any] = [root]
+    unfilled = len(holes)
+    # Of equal keys only the last one is left, so that some holes may be gone.
+    while unfilled and stack:
         container = stack.pop()
-        for key, value in container.items() if isinstance(container, dict) else enumerate(container):
-            if isinstance(value, dict | list):
+        for key, value in container.items() if type(container) is dict else enumerate(container):
+            kind = type(value)
+            if kind is dict or kind is list:
                 stack.append(value)
-            elif isinstance(value, str):
-                token, _, number = value.partition(":")
-                if token == _HOLE_TOKEN:
-                    container[key] = holes[int(number)]
+            elif kind is str and value.startswith(_HOLE_PREFIX):
+                container[key] = holes[int(value[len(_HOLE_PREFIX) :])]
+                unfilled -= 1
     return root[0]
 
 
@@ -306,6 +332,9 @@ def dump(value: object) -> bytes:
 
 def dump_chunks(value: object) -> bytes | ChunkSource:
     """Return a value as JSON like `dump`, or as chunks if a part of it is spooled."""
+    # Most values hold no `LazyJSON`, and `encode` takes ten times as long.
+    with contextlib.suppress(TypeError):
+        return orjson.dumps(value)
     holes: list[LazyJSON] = []
 
     def add_hole(nested_value: object) -> object:
@@ -337,21 +366,72 @@ def dump_line(value: object) -> Line:
     If that spool cannot be written, the line is a `LostMessage`.
     """
     data = dump_chunks(value)
-    if isinstance(data, bytes):
-        return data
-    folder = data.folder or tempfile.gettempdir()
-    buffer = LineBuffer(_MAX_MEMORY_BYTES, lambda: Spool(folder))
-    for chunk in data:
-        buffer.append(chunk)
-    return buffer.take()
+    return data if isinstance(data, bytes) else _collect(data, data.folder)
 
 
 def dump_message(value: object) -> Message:
     """Return a value as JSON like `dump_line`. Raises `StoreFull` or `StoreUnavailable` if the disk fails."""
-    line = dump_line(value)
+    return _check_line(dump_line(value))
+
+
+def _collect(chunks: Iterable[bytes | memoryview], folder: str | None) -> Line:
+    buffer = LineBuffer(_MAX_MEMORY_BYTES, lambda: Spool(folder or tempfile.gettempdir()))
+    for chunk in chunks:
+        buffer.append(chunk)
+    return buffer.take()
+
+
+def _check_line(line: Line) -> Message:
     if isinstance(line, LostMessage):
         raise line.error
     return line
+
+
+def replace_values(
+    raw_message: Message, values: Mapping[tuple[str, ...], bytes], added: Mapping[tuple[str, ...], bytes] | None = None
+) -> Message:
+    """Return a message with other values at these paths of member names, and every other byte unchanged.
+
+    The new values are JSON. If a name is repeated, all of its values are replaced, so that every reader gets the new
+    one. `added` has members, without the braces around them, that are put first into the objects at other paths.
+    Raises `InvalidArgument` if the message has no value or no object at a path, `InvalidJSON` if it is incomplete, and
+    `StoreFull` or `StoreUnavailable` if the disk fails.
+    """
+    replacements = {**values, **added} if added else values
+    paths, new_values = [*replacements], [*replacements.values()]
+    # This runs for each message that is forwarded. Bytes need no view to be safe.
+    span = (raw_message, 0, len(raw_message)) if type(raw_message) is bytes else as_lazy(raw_message).span
+    spans = _core.values_at(span, paths)
+    if len(spans) < len(paths) or len({index for index, _, _ in spans}) < len(paths):
+        missing = {*range(len(paths))}.difference([index for index, _, _ in spans])
+        raise InvalidArgument(f"the message has no member {'.'.join(paths[min(missing)])}; replace only what it has")
+    parts, position = [], 0
+    for index, start, end in spans:
+        new_value = new_values[index]
+        if index >= len(values):
+            new_value += _check_object(as_lazy(raw_message, start, end))
+            start, end = start + 1, start + 1
+        parts.append((position, start, new_value))
+        position = end
+    parts.append((position, len(raw_message), b""))
+    if not isinstance(raw_message, Spool):
+        return b"".join([part for start, end, value in parts for part in (raw_message[start:end], value)])
+    spool = raw_message
+    chunks = (chunk for start, end, value in parts for chunk in itertools.chain(spool.chunks(start, end), [value]))
+    return _check_line(_collect(chunks, spool.folder))
+
+
+def _check_object(value: LazyJSON) -> bytes:
+    """Return what separates a new first member of an object from the next one. Raises `InvalidArgument`."""
+    head = next(iter(value.json_chunks()))
+    if head[:1] != b"{":
+        raise InvalidArgument("members can be added to objects only")
+    return b"" if _EMPTY_OBJECT_PATTERN.match(head) else b","
+
+
+def read_bytes(message: Message) -> bytes:
+    """Return a message as bytes, even if it is spooled."""
+    return b"".join(message.chunks()) if isinstance(message, Spool) else bytes(message)
 
 
 def is_unambiguous(message: Message) -> bool:
@@ -393,6 +473,15 @@ def open_span(value: object) -> Iterator[SourceSpan]:
         yield spool.path, 0, spool.size
 
 
+def find_response_id(raw: Message, head_tail: HeadTail) -> object:
+    """Return the id of a response that is not JSON, or `None` if it is not found or the message is a request."""
+    with contextlib.suppress(InvalidJSON):
+        # Only the brackets and quotes of the other members need to be right.
+        members = as_lazy(raw).members(("id", "method"))
+        return members["id"].parse() if "id" in members and "method" not in members else None
+    return None if head_tail.is_request else head_tail.find_id()
+
+
 def make_result_message(request_id: object, result: Mapping[str, Any]) -> bytes:
     """Return a JSON-RPC response with a result."""
     return dump({"jsonrpc": "2.0", "id": request_id, "result": result})
@@ -406,10 +495,12 @@ def make_error_message(request_id: object, code: int, message: str, data: object
 
 def make_id_key(request_id: object) -> bytes:
     """Return a request id as a dictionary key: 7, 7.0 and 70e-1 have the same key, "7" has another."""
+    if type(request_id) is int and -_MAX_INTEGER_KEY < request_id < _MAX_INTEGER_KEY:
+        return b"%d" % request_id
     if isinstance(request_id, str):
         return _bound_key(b'"', [request_id.encode("utf-8", "surrogatepass")])
     if isinstance(request_id, int | float) and not isinstance(request_id, bool):
-        return str(Decimal(request_id).normalize()).encode()
+        return _make_number_key(Decimal(request_id))
     if not isinstance(request_id, LazyJSON):
         data = dump_chunks(request_id)
         return _bound_key(b"", [data] if isinstance(data, bytes) else data)
@@ -417,8 +508,14 @@ def make_id_key(request_id: object) -> bytes:
         return _bound_key(b'"', request_id.text_chunks())
     key = _bound_key(b"", request_id.json_chunks())
     with contextlib.suppress(ArithmeticError, ValueError):
-        return str(Decimal(key.decode()).normalize()).encode()
+        return _make_number_key(Decimal(key.decode()))
     return key
+
+
+def _make_number_key(number: Decimal) -> bytes:
+    if abs(number) < _MAX_INTEGER_KEY and number == int(number):
+        return b"%d" % int(number)
+    return str(number.normalize()).encode()
 
 
 def make_optional_key(value: object) -> bytes | None:
@@ -440,9 +537,16 @@ def _bound_key(prefix: bytes, chunks: Iterable[bytes | memoryview]) -> bytes:
     return bytes(key) if digest is None else b"#" + digest.hexdigest().encode()
 
 
+def to_text(value: object) -> str | None:
+    """Return a value of a parsed message that is a text, however long; `None` for other values."""
+    if isinstance(value, LazyJSON) and value.is_string:
+        return value.text().decode("utf-8", "surrogatepass")
+    return value if isinstance(value, str) else None
+
+
 def get_meta(params: object) -> dict[str, Any]:
     """Return the `_meta` of a request's params."""
-    meta = params.get("_meta") if isinstance(params, Mapping) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
     return meta if isinstance(meta, dict) else {}
 
 

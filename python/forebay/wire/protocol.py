@@ -4,24 +4,43 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 __all__ = [
+    "ACKNOWLEDGED_METHOD",
+    "CANCELLED_METHOD",
     "CLIENT_CAPABILITIES_KEY",
     "CLIENT_INFO_KEY",
     "CLIENT_NOTIFICATIONS",
     "CLIENT_REQUESTS",
+    "HANDSHAKE_VERSIONS",
+    "INPUT_METHODS",
     "LEGACY_VERSION",
+    "LIST_CHANGED_KEYS",
+    "LOG_LEVELS",
+    "LOG_LEVEL_KEY",
+    "LOG_METHOD",
     "MAX_LIST_BYTES",
     "MAX_LIST_ITEMS",
     "MAX_LIST_PAGES",
+    "MISSING_CAPABILITY",
     "MODERN_VERSION",
+    "PROGRESS_METHOD",
     "PROTOCOL_VERSION_KEY",
+    "REQUEST_TIMEOUT",
     "RESOURCE_LINK_VERSION",
+    "SERVER_BUSY",
     "SERVER_INFO_KEY",
+    "SUBSCRIPTION_ID_KEY",
+    "TOOLS_CHANGED_METHOD",
+    "UNSUPPORTED_VERSION",
+    "UPDATED_METHOD",
     "PageCursors",
     "PageLinks",
     "add_result_fields",
     "get_client_name",
+    "get_required_capability",
     "is_modern",
     "next_cursor",
+    "normalize_capabilities",
+    "supports_request",
 ]
 
 RESOURCE_LINK_VERSION = "2025-06-18"
@@ -37,6 +56,30 @@ CLIENT_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_INFO_KEY = "io.modelcontextprotocol/clientInfo"
 PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID_KEY = "io.modelcontextprotocol/subscriptionId"
+LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", LEGACY_VERSION)
+"""Versions with a handshake."""
+
+SERVER_BUSY, REQUEST_TIMEOUT, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32000, -32001, -32021, -32022
+
+CANCELLED_METHOD, PROGRESS_METHOD = "notifications/cancelled", "notifications/progress"
+LOG_METHOD, UPDATED_METHOD = "notifications/message", "notifications/resources/updated"
+TOOLS_CHANGED_METHOD = "notifications/tools/list_changed"
+ACKNOWLEDGED_METHOD = "notifications/subscriptions/acknowledged"
+
+LIST_CHANGED_KEYS = {
+    TOOLS_CHANGED_METHOD: "toolsListChanged",
+    "notifications/prompts/list_changed": "promptsListChanged",
+    "notifications/resources/list_changed": "resourcesListChanged",
+}
+"""Notifications of changed lists, and the keys that select them in `subscriptions/listen`."""
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+INPUT_METHODS = ("tools/call", "prompts/get", "resources/read")
+"""Requests that a server may answer with `input_required`, since `MODERN_VERSION`."""
 
 CLIENT_REQUESTS = frozenset(
     {
@@ -180,3 +223,44 @@ class PageLinks:
                 return False
             earlier.add(current)
         return next_page in earlier
+
+
+_CAPABILITY_MODES = {"elicitation": ("form", "url"), "sampling": ("context", "tools"), "roots": ()}
+"""Capabilities that concern requests of servers, and what a client may declare in each of them."""
+
+_CAPABILITY_BY_METHOD = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+
+
+def normalize_capabilities(capabilities: object) -> dict[str, dict[str, Any]]:
+    """Return those of a client's capabilities that concern requests of servers, in one of 40 forms."""
+    declared = capabilities if isinstance(capabilities, Mapping) else {}
+    normalized: dict[str, dict[str, Any]] = {
+        name: {mode: {} for mode in modes if declared[name].get(mode) is not None}
+        for name, modes in _CAPABILITY_MODES.items()
+        if isinstance(declared.get(name), Mapping)
+    }
+    if normalized.get("elicitation") == {}:
+        # Before there were modes, elicitation was by form.
+        normalized["elicitation"] = {"form": {}}
+    return normalized
+
+
+def get_required_capability(method: str) -> str | None:
+    """Return the client capability that a request of a server needs."""
+    return _CAPABILITY_BY_METHOD.get(method)
+
+
+def supports_request(capabilities: object, method: str, params: Mapping[str, Any]) -> bool:
+    """Return whether a client with these capabilities accepts this request of a server."""
+    declared = normalize_capabilities(capabilities).get(get_required_capability(method) or "")
+    if declared is None:
+        return False
+    if method == "elicitation/create":
+        return ("url" if params.get("mode") == "url" else "form") in declared
+    if method == "sampling/createMessage" and ("tools" in params or "toolChoice" in params):
+        return "tools" in declared
+    return True

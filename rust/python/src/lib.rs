@@ -42,6 +42,7 @@ mod _core {
     #[pymodule_export]
     use super::message::{
         Unescaper, dissect, items, members, only_member, same_json, same_text, texts_match_items, unescape,
+        values_at,
     };
     #[pymodule_export]
     use super::outline::outline;

@@ -7,10 +7,15 @@ use std::sync::{Mutex, PoisonError};
 use forebay_core::Result;
 use forebay_core::message::{self, Limits, Source, Value};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::error::CoreError;
 use crate::payload::Payload;
+
+/// Values up to this size are read without releasing the interpreter: getting it back, while other threads
+/// want it, takes longer than reading them.
+const MAX_ATTACHED_BYTES: u64 = 16 * 1024;
 
 /// A message: a buffer, or the path of a file.
 pub enum Message {
@@ -47,14 +52,17 @@ impl Part {
         self.1..self.2.max(self.1)
     }
 
-    /// Runs `operation` with the interpreter released.
+    /// Runs `operation` with the interpreter released, unless the value is small and in memory.
     fn detach<T: Send>(
         &self,
         py: Python<'_>,
         operation: impl Send + FnOnce(&Value<'_>) -> Result<T>,
     ) -> Result<T> {
         let source = self.0.source(py)?;
-        py.detach(|| operation(&Value { source: &source, span: self.span() }))
+        let value = Value { source: &source, span: self.span() };
+        let is_small =
+            matches!(source, Source::Memory(_)) && self.2.saturating_sub(self.1) <= MAX_ATTACHED_BYTES;
+        if is_small { operation(&value) } else { py.detach(|| operation(&value)) }
     }
 
     fn compare(
@@ -185,6 +193,20 @@ pub fn members(
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let spans = part.detach(py, |object| message::members(object, &names))?;
     Ok(spans.into_iter().map(|span| span.map(|span| (span.start, span.end))).collect())
+}
+
+/// Return the index of the path and the span of each value at these paths of names, in order.
+///
+/// If a key is repeated, all of its values count. Inside of a value at a path no others are searched for.
+#[pyfunction]
+pub fn values_at(
+    py: Python<'_>,
+    part: Part,
+    paths: Vec<Vec<PyBackedStr>>,
+) -> std::result::Result<Vec<(usize, u64, u64)>, CoreError> {
+    let paths: Vec<Vec<&str>> = paths.iter().map(|path| path.iter().map(|name| &**name).collect()).collect();
+    let found = part.detach(py, |object| message::values_at(object, &paths))?;
+    Ok(found.into_iter().map(|(index, span)| (index, span.start, span.end)).collect())
 }
 
 /// Return the spans of the items of an array; a value that is not an array has none.

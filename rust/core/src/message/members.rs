@@ -13,11 +13,59 @@ const MAX_ESCAPE_LEN: usize = 6;
 /// counts. A value that is not an object has no members.
 pub fn members(object: &Value<'_>, names: &[&str]) -> Result<Vec<Option<Range<u64>>>> {
     let mut found = vec![None; names.len()];
+    let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    visit_members(object, longest, |name, value| {
+        if let Some(index) = names.iter().position(|candidate| candidate.as_bytes() == name) {
+            found[index] = Some(value.span);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Returns the spans of the values at these paths of names, each with the index of its path, in the order of
+/// the spans. Of equal keys all count. Inside of a value at a path no others are searched for.
+pub fn values_at(object: &Value<'_>, paths: &[Vec<&str>]) -> Result<Vec<(usize, Range<u64>)>> {
+    let mut found = Vec::new();
+    let paths: Vec<_> = paths.iter().map(Vec::as_slice).enumerate().collect();
+    find_paths(object, &paths, &mut found)?;
+    Ok(found)
+}
+
+/// Appends the values at `paths`, which have the index of their whole path. Recursion is as deep as the paths.
+fn find_paths(
+    object: &Value<'_>,
+    paths: &[(usize, &[&str])],
+    found: &mut Vec<(usize, Range<u64>)>,
+) -> Result<()> {
+    let longest = paths.iter().filter_map(|(_, path)| path.first()).map(|name| name.len()).max().unwrap_or(0);
+    visit_members(object, longest, |name, value| {
+        let inner: Vec<_> = paths
+            .iter()
+            .filter_map(|&(index, path)| Some((index, path.split_first()?)))
+            .filter(|(_, (first, _))| first.as_bytes() == name)
+            .map(|(index, (_, rest))| (index, rest))
+            .collect();
+        if let Some((index, _)) = inner.iter().find(|(_, rest)| rest.is_empty()) {
+            found.push((*index, value.span));
+            return Ok(());
+        }
+        if inner.is_empty() { Ok(()) } else { find_paths(&value, &inner, found) }
+    })
+}
+
+/// Calls `visit` with the decoded key and the value of each member whose key has at most `longest` bytes. A
+/// value that is not an object has no members.
+fn visit_members<'a>(
+    object: &Value<'a>,
+    longest: usize,
+    mut visit: impl FnMut(&[u8], Value<'a>) -> Result<()>,
+) -> Result<()> {
     let mut scanner = object.scanner()?;
     if !scanner.take_if(b'{')? || scanner.take_if(b'}')? {
-        return Ok(found);
+        return Ok(());
     }
-    let max_key_bytes = names.iter().map(|name| name.len()).max().unwrap_or(0) * MAX_ESCAPE_LEN + 2;
+    let max_key_bytes = longest * MAX_ESCAPE_LEN + 2;
     let mut key = Vec::new();
     loop {
         if scanner.peek()? != b'"' {
@@ -28,16 +76,14 @@ pub fn members(object: &Value<'_>, names: &[&str]) -> Result<Vec<Option<Range<u6
         if !scanner.take_if(b':')? {
             return Err(scanner.fail("expected a colon"));
         }
-        let value = object.part(&scanner.skip()?).span;
+        let value = object.part(&scanner.skip()?);
         if key.len() <= max_key_bytes
             && let Some(content) = key.get(1..key.len() - 1)
-            && let name = unescape(content)
-            && let Some(index) = names.iter().position(|candidate| candidate.as_bytes() == name)
         {
-            found[index] = Some(value);
+            visit(&unescape(content), value)?;
         }
         if scanner.take_if(b'}')? {
-            return Ok(found);
+            return Ok(());
         }
         if !scanner.take_if(b',')? {
             return Err(scanner.fail("expected a comma or the end of what is open"));
@@ -108,6 +154,71 @@ mod tests {
         assert_eq!(find(object, &["a", "z"]), Ok(vec![Some(b"4".to_vec()), None]));
         assert_eq!(find(b"{}", &["a"]), Ok(vec![None]));
         assert_eq!(find(b"[1]", &["a"]), Ok(vec![None]));
+    }
+
+    /// An object as text, with the spans of the values at the paths `a`, `c` and `b.a`.
+    fn render(members: &[(String, Json)], space: &str) -> (String, Vec<(usize, Range<u64>)>) {
+        fn write(
+            value: &Json,
+            path: &str,
+            space: &str,
+            text: &mut String,
+            spans: &mut Vec<(usize, Range<u64>)>,
+        ) {
+            let start = text.len() as u64;
+            match value {
+                Json::Object(members) if path == "b" => {
+                    text.push('{');
+                    for (number, (key, value)) in members.iter().enumerate() {
+                        text.push_str(if number > 0 { "," } else { space });
+                        text.push_str(&format!("{}{space}:{space}", Json::from(key.as_str())));
+                        write(value, &format!("b.{key}"), space, text, spans);
+                    }
+                    text.push_str(space);
+                    text.push('}');
+                }
+                _ => text.push_str(&value.to_string()),
+            }
+            let index = ["a", "c", "b.a"].iter().position(|candidate| *candidate == path);
+            spans.extend(index.map(|index| (index, start..text.len() as u64)));
+        }
+        let (mut text, mut spans) = (format!("{space}{{"), Vec::new());
+        for (number, (key, value)) in members.iter().enumerate() {
+            text.push_str(if number > 0 { "," } else { space });
+            text.push_str(&format!("{}{space}:", Json::from(key.as_str())));
+            write(value, key, space, &mut text, &mut spans);
+        }
+        text.push_str(&format!("{space}}}"));
+        (text, spans)
+    }
+
+    fn find_at(object: &[u8], paths: &[Vec<&str>]) -> Result<Vec<(usize, Range<u64>)>> {
+        let source = Source::Memory(object);
+        values_at(&Value { source: &source, span: 0..object.len() as u64 }, paths)
+    }
+
+    proptest! {
+        #[test]
+        fn values_at_paths_are_where_they_were_written(
+            members in prop::collection::vec(("[abcd]", prop_oneof![
+                testing::json(),
+                prop::collection::vec(("[abc]", testing::json()), 0..4)
+                    .prop_map(|members| Json::Object(members.into_iter().collect())),
+            ]), 0..6),
+            space in "[ \t]{0,2}",
+        ) {
+            let (object, expected) = render(&members, &space);
+            let paths = [vec!["a"], vec!["c"], vec!["b", "a"]];
+            prop_assert_eq!(find_at(object.as_bytes(), &paths).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_path_inside_of_another_one_is_not_searched_for() {
+        let paths = [vec!["a", "b"], vec!["a"], vec!["a", "b", "c"]];
+        assert_eq!(find_at(br#"{"a":{"b":1},"\u0061":2}"#, &paths), Ok(vec![(1, 5..12), (1, 22..23)]));
+        assert_eq!(find_at(b"{}", &[vec![]]), Ok(vec![]));
+        assert_eq!(find_at(b"[1]", &paths), Ok(vec![]));
     }
 
     fn split(array: &[u8], limit: usize) -> Result<Vec<Vec<u8>>> {

@@ -13,7 +13,7 @@ pub mod unescape;
 
 pub use compare::{only_member, same_json, same_text, text_matches, texts_match_items};
 pub use dissect::{Dissection, Limits, dissect};
-pub use members::{items, members};
+pub use members::{items, members, values_at};
 pub use source::{Source, Value};
 pub(crate) use unescape::measure_escape;
 pub use unescape::{Unescaper, unescape};
