@@ -75,7 +75,6 @@ class CallCounts:
         self._write_lock = fork_safe_lock()
         self._counts: dict[str, dict[_Key, list[int]]] = {}
         self._has_timer = False
-        self._pid = os.getpid()
         _open_counts.add(self)
 
     def add(
@@ -95,12 +94,13 @@ class CallCounts:
         # The counted call must not fail because of a clock without a valid time.
         with self._lock, contextlib.suppress(InvalidArgument):
             day = format_date(self._clock())
-            if self._pid != os.getpid():
-                # The parent process writes the counts that a forked child has inherited.
-                self._counts, self._has_timer, self._pid = {}, False, os.getpid()
             _add_counts(self._counts.setdefault(day, {}), key, (calls, handles, stored_bytes, shown_bytes))
             if not self._has_timer:
                 self._start_timer()
+
+    def forget(self) -> None:
+        """Drop the counts of a forked child, because its parent process writes them."""
+        self._counts, self._has_timer = {}, False
 
     def _start_timer(self) -> None:
         timer = threading.Timer(_FLUSH_SECONDS, self.flush)
@@ -114,8 +114,6 @@ class CallCounts:
         """Write the counts to disk. If that fails, they stay in memory."""
         with self._write_lock:
             with self._lock:
-                if self._pid != os.getpid():
-                    return
                 counts, self._counts, self._has_timer = self._counts, {}, False
             try:
                 for day in sorted(counts):
@@ -203,6 +201,15 @@ class CallCounts:
 def _flush_all() -> None:
     for counts in list(_open_counts):
         counts.flush()
+
+
+def _forget_in_child() -> None:
+    for counts in list(_open_counts):
+        counts.forget()
+
+
+# Not by comparing process ids in `add`: that would be a system call for each call of a tool.
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @contextlib.contextmanager

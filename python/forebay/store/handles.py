@@ -41,6 +41,7 @@ __all__ = [
     "list_possible_principals",
     "make_client_principal",
     "make_subject_principal",
+    "make_token_principal",
     "new_handle",
 ]
 
@@ -127,6 +128,11 @@ def make_client_principal(client: str) -> str:
 def make_subject_principal(issuer: str | None, subject: str) -> str:
     """Return the principal for a token that has a subject."""
     return _encode_principal("subject", issuer, subject)
+
+
+def make_token_principal(client: str, issuer: str | None, subject: str | None) -> str:
+    """Return the principal for a token: issuer and subject or, without a subject, the client."""
+    return make_client_principal(client) if subject is None else make_subject_principal(issuer, subject)
 
 
 def format_principal(principal: str | None) -> str | None:
