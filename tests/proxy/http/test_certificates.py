@@ -1,7 +1,10 @@
 """`wrap --url` trusts the certificates of the system, or those that `SSL_CERT_FILE` names."""
 
+import asyncio
+import contextlib
 import datetime
 import http.server
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -59,14 +62,12 @@ def url(certificate: Path) -> Iterator[str]:
 
 
 def get_status(url: str) -> int:
-    endpoint = Endpoint(url)
-    try:
-        with endpoint.borrow_connection() as connection:
-            response = endpoint.open(connection, "GET", endpoint.url, {}, read_timeout=10)
-            response.close()
-            return response.status_code
-    finally:
-        endpoint.close()
+    async def get() -> int:
+        endpoint = Endpoint(url)
+        with contextlib.closing(endpoint), contextlib.closing(await endpoint.open("GET", endpoint.url, {})) as response:
+            return response.status
+
+    return asyncio.run(get())
 
 
 def test_a_certificate_named_by_the_environment_is_trusted(
@@ -90,3 +91,45 @@ def test_a_system_without_certificates_gets_those_of_certifi(
         monkeypatch.setenv(name, str(certificate.parent / "none"))
     monkeypatch.setattr("certifi.where", lambda: str(certificate))
     assert get_status(url) == 204
+
+
+def test_a_proxy_opens_a_tunnel(url: str, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def tunnel() -> None:
+            client, _ = listener.accept()
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += client.recv(1)
+            heads.append(head)
+            port = int(head.split(b" ")[1].rpartition(b":")[2])
+            server = socket.create_connection(("127.0.0.1", port))
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=pump, args=(server, client))
+            back.start()
+            pump(client, server)
+            back.join()
+            client.close()
+            server.close()
+
+        thread = threading.Thread(target=tunnel)
+        thread.start()
+        for name in ("NO_PROXY", "no_proxy", "https_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:pw@127.0.0.1:{listener.getsockname()[1]}")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert get_status(url) == 204
+        thread.join()
+    (head,) = heads
+    assert head.startswith(b"CONNECT localhost:")
+    assert b"\r\nproxy-authorization: Basic dXNlcjpwdw==\r\n" in head
+
+
+def pump(source: socket.socket, target: socket.socket) -> None:
+    """Copy bytes until one of the sockets ends."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)

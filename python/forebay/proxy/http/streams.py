@@ -1,19 +1,19 @@
 """HTTP responses of a server: single messages, resumable event streams, and the stream of the 2024-11-05 transport."""
 
+import asyncio
 import contextlib
 import logging
-import threading
 import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
-import httpx
 import orjson
 
 from forebay._core import replace_texts
 from forebay.errors import InvalidJSON, UpstreamFailed
-from forebay.proxy.http.connection import Endpoint, OutgoingMessage, UpstreamConnection, is_same_server, iter_body
+from forebay.proxy.http.client import Response
+from forebay.proxy.http.connection import Endpoint, OutgoingMessage, is_same_server
+from forebay.proxy.http.urls import URL
 from forebay.proxy.upstream import Receiver
 from forebay.wire.framing import Line, LineBuffer, LostMessage, Spool
 from forebay.wire.http_bodies import Event, EventParser
@@ -26,7 +26,6 @@ __all__ = [
     "LegacyStream",
     "ResponseBuffers",
     "ResponseStreams",
-    "get_media_type",
     "is_session_lost",
     "redact_errors",
 ]
@@ -69,9 +68,9 @@ class HttpStatusError(UpstreamFailed):
         self.status = status
 
 
-def is_session_lost(response: httpx.Response, headers: Mapping[str, str]) -> bool:
+def is_session_lost(response: Response, headers: Mapping[str, str]) -> bool:
     """Return whether a response says that the server has forgotten the session that the request headers name."""
-    return response.status_code == 404 and "mcp-session-id" in headers
+    return response.status == 404 and "mcp-session-id" in headers
 
 
 class ResponseBuffers:
@@ -85,90 +84,82 @@ class ResponseBuffers:
         self._max_bytes = 2 * spool_above_bytes
         self._min_buffer_bytes = min(_MIN_BUFFER_BYTES, spool_above_bytes)
         self._make_spool = make_spool
-        self._lock = threading.Lock()
         self._buffers: weakref.WeakSet[LineBuffer] = weakref.WeakSet()
 
     def new_buffer(self) -> LineBuffer:
-        with self._lock:
-            unused_bytes = self._max_bytes - sum(buffer.spool_above_bytes for buffer in self._buffers)
-            buffer = LineBuffer(max(unused_bytes // 2, self._min_buffer_bytes), self._make_spool)
-            self._buffers.add(buffer)
-            return buffer
+        unused_bytes = self._max_bytes - sum(buffer.spool_above_bytes for buffer in self._buffers)
+        buffer = LineBuffer(max(unused_bytes // 2, self._min_buffer_bytes), self._make_spool)
+        self._buffers.add(buffer)
+        return buffer
 
 
 class ResponseStreams:
     """Reader of HTTP responses that passes their messages to the relay."""
 
-    def __init__(
-        self, endpoint: Endpoint, relay: Receiver, new_buffer: Callable[[], LineBuffer], stop_event: threading.Event
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, relay: Receiver, new_buffer: Callable[[], LineBuffer]) -> None:
         self._endpoint = endpoint
         self._relay = relay
         self._new_buffer = new_buffer
-        self._stop_event = stop_event
 
     def _deliver(self, line: Line, request_id: object = None) -> bool:
         return self._relay.receive_from_server(redact_errors(line, self._endpoint), request_id)
 
-    def read_response(
-        self, response: httpx.Response, message: OutgoingMessage, connection: UpstreamConnection
-    ) -> EventParser | None:
+    async def read_response(self, response: Response, message: OutgoingMessage) -> EventParser | None:
         """Read the response to a message. If it is a stream that broke off, return the parser for `resume`."""
-        if response.status_code >= 300:
-            self._on_error_status(response, message)
+        if response.status >= 300:
+            await self._on_error_status(response, message)
         elif not message.is_request:
             return None
-        elif get_media_type(response) == EVENT_STREAM_TYPE:
+        elif response.media_type == EVENT_STREAM_TYPE:
             events = EventParser(self._new_buffer())
-            if not self._read_events(response, events, message, connection):
+            if not await self._read_events(response, events, message):
                 return events
-        elif get_media_type(response) == JSON_TYPE:
-            self._read_json(response, message)
-        elif response.status_code == 202:
+        elif response.media_type == JSON_TYPE:
+            await self._read_json(response, message)
+        elif response.status == 202:
             raise UpstreamFailed("the server accepted the request, but does not answer it")
         else:
-            media_type = get_media_type(response)[:100]
+            media_type = response.media_type[:100]
             raise UpstreamFailed(f"the server answered {media_type or 'nothing'!r}, which is no message; check the URL")
         return None
 
-    def _read_json(self, response: httpx.Response, message: OutgoingMessage) -> None:
+    async def _read_json(self, response: Response, message: OutgoingMessage) -> None:
         buffer = self._new_buffer()
         try:
-            for chunk in iter_body(response):
+            async for chunk in response:
                 # The relay expects one line per message; in JSON, newlines are only whitespace.
                 has_newline = b"\n" in chunk or b"\r" in chunk
                 buffer.append(chunk.translate(_NEWLINES_TO_SPACES) if has_newline else chunk)
         except BaseException:
             buffer.discard()
             raise
+        # The connection is for the next request, which the relay may send at once.
+        response.close()
         if not self._deliver(buffer.take(), message.id):
             raise UpstreamFailed(
                 "the server answered what is no answer to this request; it may have done what it was asked to"
             )
 
-    def _read_events(
-        self, response: httpx.Response, events: EventParser, message: OutgoingMessage, connection: UpstreamConnection
-    ) -> bool:
+    async def _read_events(self, response: Response, events: EventParser, message: OutgoingMessage) -> bool:
         """Pass the events of a stream to the relay; return whether the response was among them."""
         is_answered = False
-        timer = threading.Timer(_LINGER_SECONDS, connection.abort)
-        timer.daemon = True
+        timer: asyncio.TimerHandle | None = None
         try:
-            for chunk in iter_body(response):
+            async for chunk in response:
                 for event in events.feed(chunk):
                     if event.is_message:
-                        is_response = self._deliver(event.data, message.id)
-                        if is_response and not is_answered:
-                            is_answered = True
-                            timer.start()
-        except (httpx.HTTPError, UpstreamFailed) as error:
+                        is_answered |= self._deliver(event.data, message.id)
+                if is_answered and timer is None:
+                    timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, response.close)
+        except UpstreamFailed as error:
             _log.debug("forebay: a stream of the server broke off: %s", error)
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             events.discard()
         return is_answered
 
-    def resume(
+    async def resume(
         self,
         message: OutgoingMessage,
         events: EventParser,
@@ -182,38 +173,32 @@ class ResponseStreams:
         tries = 0
         while not message.is_modern and events.last_event_id and tries < _MAX_RESUMES:
             last_event_id = events.last_event_id
-            if self._stop_event.wait(_get_retry_delay(events, tries)):
-                break
+            await asyncio.sleep(_get_retry_delay(events, tries))
             if not self._relay.is_pending(message.id):
                 return
-            with self._endpoint.borrow_connection() as connection:
-                message.use_connection(connection)
-                try:
-                    if self._try_resume(message, events, make_headers(), connection, on_session_lost):
-                        return
-                finally:
-                    message.use_connection(None)
+            if await self._try_resume(message, events, make_headers(), on_session_lost):
+                return
             tries = tries + 1 if events.last_event_id == last_event_id else 0
         raise UpstreamFailed("the server's stream ended before its answer; it may have done what it was asked to")
 
-    def _try_resume(
+    async def _try_resume(
         self,
         message: OutgoingMessage,
         events: EventParser,
         headers: dict[str, str],
-        connection: UpstreamConnection,
         on_session_lost: Callable[[], None],
     ) -> bool:
-        with self._open_stream(connection, {**headers, "last-event-id": events.last_event_id}) as response:
+        response = await self._open_stream({**headers, "last-event-id": events.last_event_id})
+        with contextlib.closing(response):
             if is_session_lost(response, headers):
                 on_session_lost()
-            if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
+            if response.status != 200 or response.media_type != EVENT_STREAM_TYPE:
                 raise UpstreamFailed(
                     "the server's stream broke off and cannot be resumed; it may have done what it was asked to"
                 )
-            return self._read_events(response, events, message, connection)
+            return await self._read_events(response, events, message)
 
-    def listen(
+    async def listen(
         self, make_headers: _MakeHeaders, should_listen: Callable[[], bool], on_session_lost: Callable[[], None]
     ) -> None:
         """Read the server's stream for messages outside of requests, if there is one, while `should_listen()`.
@@ -221,43 +206,41 @@ class ResponseStreams:
         `on_session_lost` is called if the server has forgotten the session.
         """
         events, tries = EventParser(self._new_buffer()), 0
-        while should_listen() and not self._stop_event.is_set():
+        while should_listen():
             tries += 1
-            with contextlib.suppress(UpstreamFailed), self._endpoint.borrow_connection() as connection:
+            with contextlib.suppress(UpstreamFailed):
                 headers = make_headers()
                 resume_headers = {"last-event-id": events.last_event_id} if events.last_event_id else {}
-                with self._open_stream(connection, {**headers, **resume_headers}) as response:
+                with contextlib.closing(await self._open_stream({**headers, **resume_headers})) as response:
                     if is_session_lost(response, headers):
                         on_session_lost()
-                    if response.status_code >= 500:
+                    if response.status >= 500:
                         raise UpstreamFailed("the server cannot be listened to just now")
-                    if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
+                    if response.status != 200 or response.media_type != EVENT_STREAM_TYPE:
                         return
-                    for chunk in iter_body(response):
+                    async for chunk in response:
                         for event in events.feed(chunk):
                             tries = 0
                             if event.is_message:
                                 self._deliver(event.data)
             events.discard()
-            self._stop_event.wait(_get_retry_delay(events, tries))
+            await asyncio.sleep(_get_retry_delay(events, tries))
 
-    def _open_stream(
-        self, connection: UpstreamConnection, headers: dict[str, str]
-    ) -> "contextlib.closing[httpx.Response]":
+    async def _open_stream(self, headers: dict[str, str]) -> Response:
         stream_headers = {name: value for name, value in headers.items() if name != "content-type"}
         stream_headers["accept"] = EVENT_STREAM_TYPE
-        return contextlib.closing(self._endpoint.open(connection, "GET", self._endpoint.url, stream_headers))
+        return await self._endpoint.open("GET", self._endpoint.url, stream_headers)
 
-    def _on_error_status(self, response: httpx.Response, message: OutgoingMessage) -> None:
+    async def _on_error_status(self, response: Response, message: OutgoingMessage) -> None:
         """Pass the JSON-RPC error in an HTTP error body to the relay. Raises `UpstreamFailed` if there is none."""
         body = bytearray()
-        for chunk in iter_body(response):
+        async for chunk in response:
             body += chunk[: _MAX_ERROR_BODY_BYTES - len(body)]
             if len(body) >= _MAX_ERROR_BODY_BYTES:
                 break
         if message.is_request and self._deliver_error(bytes(body), message):
             return
-        status = response.status_code
+        status = response.status
         if status in (401, 403):
             raise UpstreamFailed(
                 f"{self._endpoint.name} lets nobody in like this (HTTP {status}); give what it wants with --header, or "
@@ -280,11 +263,6 @@ class ResponseStreams:
         return self._deliver(dump({**response, "id": message.id}), message.id)
 
 
-def get_media_type(response: httpx.Response) -> str:
-    """Return the content type without its parameters."""
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
 def _get_retry_delay(events: EventParser, attempt_count: int) -> float:
     first_delay = (
         _FIRST_RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
@@ -302,48 +280,47 @@ class LegacyStream:
         self._endpoint = endpoint
         self._relay = relay
         self._events = EventParser(new_buffer())
-        self._post_url: Future[httpx.URL] = Future()
+        self._post_url: asyncio.Future[URL] = asyncio.get_running_loop().create_future()
         self.is_closed = False
-        threading.Thread(target=self._run, daemon=True).start()
 
-    def get_post_url(self) -> httpx.URL | None:
+    async def get_post_url(self) -> URL | None:
         """Return the URL to post messages to; `None` if the server does not have this transport."""
-        try:
-            return self._post_url.result(_ENDPOINT_TIMEOUT_SECONDS)
-        except (UpstreamFailed, TimeoutError):
-            return None
+        await asyncio.wait([self._post_url], timeout=_ENDPOINT_TIMEOUT_SECONDS)
+        return self._post_url.result() if self._post_url.done() and not self._post_url.cancelled() else None
 
-    def _run(self) -> None:
+    async def run(self) -> None:
+        """Read the stream until it ends."""
         try:
-            self._listen()
+            await self._listen()
         except UpstreamFailed as reason:
             _log.debug("forebay: the server's stream broke off: %s", reason)
-        self.is_closed = True
-        self._events.discard()
-        error = UpstreamFailed("the server's stream ended before its answer; it may have done what it was asked to")
-        with contextlib.suppress(InvalidStateError):
-            self._post_url.set_exception(error)
-            return
-        self._relay.on_upstream_end(error)
+        finally:
+            self.is_closed = True
+            self._events.discard()
+            if not self._post_url.cancel():
+                text = "the server's stream ended before its answer; it may have done what it was asked to"
+                self._relay.on_upstream_end(UpstreamFailed(text))
 
-    def _listen(self) -> None:
-        with self._endpoint.borrow_connection() as connection:
-            response = self._endpoint.open(connection, "GET", self._endpoint.url, {"accept": EVENT_STREAM_TYPE})
-            with contextlib.closing(response):
-                if response.status_code != 200 or get_media_type(response) != EVENT_STREAM_TYPE:
-                    return
-                for chunk in iter_body(response):
-                    for event in self._events.feed(chunk):
-                        self._on_event(event)
+    async def _listen(self) -> None:
+        response = await self._endpoint.open("GET", self._endpoint.url, {"accept": EVENT_STREAM_TYPE})
+        with contextlib.closing(response):
+            if response.status != 200 or response.media_type != EVENT_STREAM_TYPE:
+                return
+            async for chunk in response:
+                for event in self._events.feed(chunk):
+                    self._on_event(event)
 
     def _on_event(self, event: Event) -> None:
         if event.is_message:
             self._relay.receive_from_server(redact_errors(event.data, self._endpoint))
         elif event.name == "endpoint" and not isinstance(event.data, Spool | LostMessage):
-            url = self._endpoint.url.join(event.data.decode(errors="replace"))
+            try:
+                url = self._endpoint.url.join(event.data.decode(errors="replace"))
+            except ValueError:
+                raise UpstreamFailed("the server names no URL for its messages") from None
             if not is_same_server(self._endpoint.url, url):
                 raise UpstreamFailed("the server wants its messages sent elsewhere")
-            with contextlib.suppress(InvalidStateError):
+            if not self._post_url.done():
                 self._post_url.set_result(url)
 
 
@@ -354,6 +331,13 @@ def redact_errors(line: Line, endpoint: Endpoint) -> Line:
     that is too large for memory is replaced by an error that says so.
     """
     if isinstance(line, LostMessage) or not endpoint.secrets:
+        return line
+    if (
+        not isinstance(line, Spool)
+        and len(line) <= _MIN_BUFFER_BYTES
+        and not endpoint.has_secret([memoryview(line).toreadonly()])
+    ):
+        # Cheaper than to parse a small message.
         return line
     message = parse(line)
     if not _is_error(message) or not endpoint.has_secret(as_lazy(line).json_chunks()):

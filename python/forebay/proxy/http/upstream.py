@@ -1,17 +1,17 @@
 """A server reached over HTTP: each message is posted in its own HTTP request, and the response may be a stream."""
 
+import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
-import httpx
-
 from forebay.errors import UpstreamFailed, UpstreamTimeout
-from forebay.proxy.http.connection import Endpoint, OutgoingMessage, OutgoingRequests, UpstreamConnection
+from forebay.proxy.http.client import Response, run_in_thread
+from forebay.proxy.http.connection import Endpoint, OutgoingMessage, OutgoingRequests
 from forebay.proxy.http.headers import make_message_headers, parse_headers
 from forebay.proxy.http.streams import (
     EVENT_STREAM_TYPE,
@@ -23,8 +23,9 @@ from forebay.proxy.http.streams import (
     is_session_lost,
     redact_errors,
 )
+from forebay.proxy.http.urls import URL
 from forebay.proxy.upstream import Receiver
-from forebay.proxy.workers import Capacity, WorkerPool
+from forebay.proxy.workers import Capacity
 from forebay.wire.framing import Message, Spool, count_memory_bytes
 from forebay.wire.messages import parse
 
@@ -62,8 +63,16 @@ class _HttpSession:
         self.legacy_stream = legacy_stream
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class HttpUpstream:
-    """Server at a URL. Its messages go to the relay."""
+    """Server at a URL. Its messages go to the relay.
+
+    All exchanges run in one event loop: one that `run` starts in the calling thread, or the loop that runs `serve`.
+    `send`, `wait_ready` and `close` may be called in any thread.
+    """
 
     def __init__(
         self,
@@ -77,30 +86,44 @@ class HttpUpstream:
         self._endpoint = Endpoint(url, parse_headers(headers))
         self._new_buffer = ResponseBuffers(spool_above_bytes, make_spool).new_buffer
         self._find_schema = find_schema
-        self._send_queue: SimpleQueue[Message | None] = SimpleQueue()
-        self._request_workers = WorkerPool(_MAX_REQUESTS)
-        # Subscriptions have workers of their own, because each blocks its worker until it ends.
-        self._listen_workers = WorkerPool(_MAX_LISTENERS)
-        # A single worker keeps notifications in order.
-        self._notify_workers = WorkerPool(1)
+        self._send_queue: deque[Message] = deque()
         self._requests = OutgoingRequests()
+        self._waiting_requests: deque[OutgoingMessage] = deque()
+        """Requests that are sent when others have ended."""
+        self._request_count = 0
+        self._listener_count = 0
+        self._notifications: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
+        """Exchanges without a response, which are sent one after the other, to keep them in order."""
+        self._notify_task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._session = _HttpSession(None)
-        self._renew_lock = threading.Lock()
         self._is_modern = False
-        self._listener_slots = threading.Semaphore(_MAX_LISTENERS)
         self._capacity = Capacity(_MAX_UNFINISHED_MESSAGES, _MAX_UNFINISHED_BYTES)
-        self._send_lock = threading.Lock()
+        self._lock = threading.Lock()
         self._is_closed = False
-        self._stop_event = threading.Event()
-        self._is_drained = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._is_dispatch_scheduled = False
+        self._hold: asyncio.Future[None] | None = None
+        """Set while messages must wait, because the handshake is not over."""
+        self._has_ended = threading.Event()
 
     def send(self, raw: Message) -> None:
         """Queue a message; later failures become error responses. Raises `UpstreamFailed` after `close`."""
-        with self._send_lock:
+        with self._lock:
             if self._is_closed:
                 raise UpstreamFailed("the gateway is about to end; ask again when it is back")
             self._capacity.add(count_memory_bytes(raw))
-            self._send_queue.put(raw)
+            self._send_queue.append(raw)
+            if self._is_dispatch_scheduled or self._loop is None:
+                return
+            self._is_dispatch_scheduled = True
+        self._call_in_loop(self._dispatch_queued)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether few messages are unfinished."""
+        return self._capacity.wait_for_room(0)
 
     def wait_ready(self) -> None:
         """Wait while too many messages are unfinished. Raises `UpstreamFailed` on timeout."""
@@ -110,24 +133,54 @@ class HttpUpstream:
     def _finish(self, raw: Message) -> None:
         self._capacity.release(count_memory_bytes(raw))
 
+    def _call_in_loop(self, callback: Callable[[], None]) -> None:
+        """Call a function in the loop soon; do nothing if the loop has ended."""
+        if self._loop is None:
+            return
+        if threading.get_ident() == self._thread_id:
+            self._loop.call_soon(callback)
+            return
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
+
     def run(self, relay: Receiver) -> int:
         """Send queued messages until `close` is called; return 0, since a server at a URL has no exit code."""
+        asyncio.run(self.serve(relay))
+        return 0
+
+    async def serve(self, relay: Receiver) -> None:
+        """Do the work of `run` in the running event loop. All methods of `relay` must return soon."""
         self._relay = relay
         relay.redact = self._endpoint.redact
         relay.redact_line = lambda line: redact_errors(line, self._endpoint)
-        self._streams = ResponseStreams(self._endpoint, relay, self._new_buffer, self._stop_event)
-        while (raw := self._send_queue.get()) is not None:
-            self._dispatch(self._make_outgoing(raw), partial(self._finish, raw))
-        self._is_drained.set()
-        return 0
+        self._streams = ResponseStreams(self._endpoint, relay, self._new_buffer)
+        self._renew_lock = asyncio.Lock()
+        self._close_event = asyncio.Event()
+        with self._lock:
+            self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
+            if self._is_closed:
+                self._close_event.set()
+        try:
+            self._dispatch_queued()
+            await self._close_event.wait()
+            await self._shut_down()
+        finally:
+            self._has_ended.set()
+
+    def _dispatch_queued(self) -> None:
+        """Start to send the queued messages."""
+        # Before the queue is read: a message that is queued from now on schedules another call.
+        self._is_dispatch_scheduled = False
+        while self._send_queue and self._hold is None:
+            self._dispatch(self._make_outgoing(self._send_queue.popleft()))
 
     def _make_outgoing(self, raw: Message) -> OutgoingMessage:
         message = parse(raw)
         headers = make_message_headers(message, raw, self._find_schema) if isinstance(message, dict) else {}
         return OutgoingMessage(message, raw, headers)
 
-    def _dispatch(self, message: OutgoingMessage, finish: Callable[[], None]) -> None:
-        """Start to send a message; `finish` is called when that is done."""
+    def _dispatch(self, message: OutgoingMessage) -> None:
+        """Start to send a message."""
         if message.is_request:
             self._is_modern = message.is_modern
             self._requests.add(message)
@@ -135,54 +188,112 @@ class HttpUpstream:
             case "initialize":
                 # Wait for the response to the handshake, because servers reject all other messages before it. Not for
                 # other requests with the same id, which are sent after it.
-                is_settled = threading.Event()
-                self._relay.call_when_settled(message.id, is_settled.set)
-                self._request_workers.submit(lambda: self._send_request(message), finish)
-                is_settled.wait()
+                release = self._hold_queue()
+                self._relay.call_when_settled(message.id, lambda: self._call_in_loop(release))
+                self._start_request(message)
             case "notifications/initialized":
-                self._notify_workers.submit(lambda: self._send_notification(message), finish)
-                self._notify_workers.wait_idle(_ACCEPT_TIMEOUT_SECONDS)
+                release = self._hold_queue()
+                asyncio.get_running_loop().call_later(_ACCEPT_TIMEOUT_SECONDS, release)
+                self._start_notification(message, release)
             case "notifications/cancelled":
-                self._cancel(message, finish)
+                self._cancel(message)
             case "subscriptions/listen" if message.is_request:
                 # A subscription lasts, so that it must not keep other messages waiting.
-                finish()
+                self._finish(message.raw)
                 self._start_listening(message)
             case _ if message.is_request:
-                self._request_workers.submit(lambda: self._send_request(message), finish)
+                self._start_request(message)
             case _:
-                self._notify_workers.submit(lambda: self._send_notification(message), finish)
+                self._start_notification(message)
+
+    def _hold_queue(self) -> Callable[[], None]:
+        """Let queued messages wait; return the function that ends this."""
+        hold = self._hold = asyncio.get_running_loop().create_future()
+
+        def release() -> None:
+            if self._hold is hold:
+                self._hold = None
+                hold.set_result(None)
+                self._dispatch_queued()
+
+        return release
+
+    def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _start_request(self, message: OutgoingMessage) -> None:
+        if self._request_count >= _MAX_REQUESTS:
+            self._waiting_requests.append(message)
+            return
+        self._request_count += 1
+        message.task = self._start_task(self._send_request(message))
+        message.task.add_done_callback(partial(self._on_request_end, message))
+
+    def _on_request_end(self, message: OutgoingMessage, task: asyncio.Task[None]) -> None:
+        self._end_request(message, task)
+        self._finish(message.raw)
+        self._request_count -= 1
+        if self._waiting_requests:
+            self._start_request(self._waiting_requests.popleft())
+
+    def _end_request(self, message: OutgoingMessage, task: asyncio.Task[None]) -> None:
+        self._requests.remove(message)
+        # The traceback of a cancelled task refers to the message: free both now, not at the next garbage collection.
+        message.task = None
+        if task.cancelled():
+            # Nobody waits for it, or the gateway ends.
+            self._relay.fail_request(message.id, UpstreamFailed("the gateway is about to end; ask again later"))
 
     def _start_listening(self, message: OutgoingMessage) -> None:
-        if self._listener_slots.acquire(blocking=False):
-            self._listen_workers.submit(lambda: self._send_request(message), self._listener_slots.release)
+        if self._listener_count >= _MAX_LISTENERS:
+            self._requests.remove(message)
+            text = f"there are {_MAX_LISTENERS} subscriptions, and no more at once; end one of them first"
+            self._relay.fail_request(message.id, UpstreamFailed(text))
             return
-        self._requests.remove(message)
-        text = f"there are {_MAX_LISTENERS} subscriptions, and no more at once; end one of them first"
-        self._relay.fail_request(message.id, UpstreamFailed(text))
+        self._listener_count += 1
 
-    def _cancel(self, message: OutgoingMessage, finish: Callable[[], None]) -> None:
+        def on_end(task: asyncio.Task[None]) -> None:
+            self._listener_count -= 1
+            self._end_request(message, task)
+
+        message.task = self._start_task(self._send_request(message))
+        message.task.add_done_callback(on_end)
+
+    def _start_notification(self, message: OutgoingMessage, on_end: Callable[[], None] = _do_nothing) -> None:
+        async def notify() -> None:
+            try:
+                await self._send_notification(message)
+            finally:
+                self._finish(message.raw)
+                on_end()
+
+        self._notifications.append(notify)
+        if self._notify_task is None or self._notify_task.done():
+            self._notify_task = self._start_task(self._send_notifications())
+
+    async def _send_notifications(self) -> None:
+        while self._notifications:
+            await self._notifications.popleft()()
+
+    def _cancel(self, message: OutgoingMessage) -> None:
         """Cancel a request: since `MODERN_VERSION` by closing its stream, before that by a notification."""
         request = self._requests.get(message.cancelled_id)
         is_modern = self._is_modern if request is None else request.is_modern
-
-        def notify() -> None:
-            self._send_notification(message)
-            if request is not None:
-                request.abort()
-
         if not is_modern:
-            self._notify_workers.submit(notify, finish)
+            self._start_notification(message, _do_nothing if request is None else request.abort)
             return
         if request is not None:
             request.abort()
-        finish()
+        self._finish(message.raw)
 
-    def _send_request(self, request: OutgoingMessage) -> None:
+    async def _send_request(self, request: OutgoingMessage) -> None:
         try:
             # The request may have been cancelled while it was queued.
             if self._relay.is_pending(request.id):
-                self._exchange(request)
+                await self._exchange(request)
         except UpstreamFailed as error:
             self._relay.fail_request(request.id, error)
         except Exception:
@@ -190,49 +301,47 @@ class HttpUpstream:
             self._relay.fail_request(
                 request.id, UpstreamFailed("the request could not be sent, for a fault of the gateway")
             )
-        finally:
-            self._requests.remove(request)
 
-    def _send_notification(self, message: OutgoingMessage) -> None:
+    async def _send_notification(self, message: OutgoingMessage) -> None:
         try:
-            self._exchange(message)
+            await self._exchange(message)
         except UpstreamFailed as error:
             _log.warning("forebay: the server was not told of %s: %s", message.method or "an answer", error)
         except Exception:
             _log.exception("forebay: a message could not be sent")
 
-    def _exchange(self, message: OutgoingMessage, *, is_retry: bool = False) -> None:
+    async def _exchange(self, message: OutgoingMessage, *, is_retry: bool = False) -> None:
         """Send a message and read the response. If the server has forgotten the session, do so in a new session."""
         session = self._session
-        if not self._try_exchange(message, session):
+        if not await self._try_exchange(message, session):
             if is_retry:
                 raise UpstreamFailed("the server forgets its sessions at once; ask again in a while")
-            self._renew_session(session)
+            await self._renew_session(session)
             # The new session has not asked what a response to the lost one answers.
             if not message.is_response:
-                self._exchange(message, is_retry=True)
+                await self._exchange(message, is_retry=True)
         elif message.method == "notifications/initialized" and self._session.legacy_stream is None:
-            threading.Thread(target=self._listen, args=(self._session,), daemon=True).start()
+            self._start_task(self._listen(self._session))
 
-    def _try_exchange(self, message: OutgoingMessage, session: _HttpSession) -> bool:
+    async def _try_exchange(self, message: OutgoingMessage, session: _HttpSession) -> bool:
         """Send a message; return `False` if the server does not know the session and has not processed the message."""
         if session.legacy_stream is not None and message.method != "initialize":
-            return self._post_legacy(message, session.legacy_stream)
+            return await self._post_legacy(message, session.legacy_stream)
         headers = self._make_headers(message, session)
         try:
-            with self._post(message, self._endpoint.url, headers) as (response, connection):
+            with contextlib.closing(await self._post(message, self._endpoint.url, headers)) as response:
                 if is_session_lost(response, headers):
                     return False
                 if message.method == "initialize" and response.is_success:
                     self._session = _HttpSession(response.headers.get("mcp-session-id"))
-                broken_stream = self._streams.read_response(response, message, connection)
+                broken_stream = await self._streams.read_response(response, message)
         except HttpStatusError as error:
             if message.method != "initialize" or error.status not in _LEGACY_STATUSES:
                 raise
-            self._initialize_legacy(message, error)
+            await self._initialize_legacy(message, error)
             return True
         if broken_stream is not None:
-            self._streams.resume(
+            await self._streams.resume(
                 message,
                 broken_stream,
                 lambda: self._make_headers(message, session),
@@ -240,36 +349,33 @@ class HttpUpstream:
             )
         return True
 
-    @contextlib.contextmanager
-    def _post(
-        self, message: OutgoingMessage, url: httpx.URL, headers: Mapping[str, str]
-    ) -> Iterator[tuple[httpx.Response, UpstreamConnection]]:
-        read_timeout = None if message.is_request else _ACCEPT_TIMEOUT_SECONDS
-        with self._endpoint.borrow_connection() as connection:
-            message.use_connection(connection)
-            try:
-                response = self._endpoint.open(connection, "POST", url, headers, message.raw, read_timeout)
-                with contextlib.closing(response):
-                    yield response, connection
-            finally:
-                message.use_connection(None)
+    async def _post(self, message: OutgoingMessage, url: URL, headers: Mapping[str, str]) -> Response:
+        try:
+            async with asyncio.timeout(None if message.is_request else _ACCEPT_TIMEOUT_SECONDS):
+                return await self._endpoint.open("POST", url, headers, message.raw)
+        except TimeoutError:
+            text = f"the server did not accept it within {_ACCEPT_TIMEOUT_SECONDS:g} s; ask again in a while"
+            raise UpstreamFailed(text) from None
 
-    def _initialize_legacy(self, message: OutgoingMessage, error: HttpStatusError) -> None:
+    async def _initialize_legacy(self, message: OutgoingMessage, error: HttpStatusError) -> None:
         """Send `initialize` over the 2024-11-05 transport; raise `error` if the server does not support that either."""
         stream = LegacyStream(self._endpoint, self._relay, self._new_buffer)
-        if stream.get_post_url() is None:
+        task = self._start_task(stream.run())
+        if await stream.get_post_url() is None:
+            task.cancel()
             raise error
         self._session = _HttpSession(None, stream)
-        self._post_legacy(message, stream)
+        await self._post_legacy(message, stream)
 
-    def _post_legacy(self, message: OutgoingMessage, stream: LegacyStream) -> bool:
+    async def _post_legacy(self, message: OutgoingMessage, stream: LegacyStream) -> bool:
         """Post a message whose response comes on `stream`; return `False` if the stream has ended."""
-        url = stream.get_post_url()
+        url = await stream.get_post_url()
         if stream.is_closed or url is None:
             return False
-        with self._post(message, url, self._make_headers(message, self._session)) as (response, connection):
+        headers = self._make_headers(message, self._session)
+        with contextlib.closing(await self._post(message, url, headers)) as response:
             if not response.is_success:
-                self._streams.read_response(response, message, connection)
+                await self._streams.read_response(response, message)
         return True
 
     def _make_headers(self, message: OutgoingMessage | None, session: _HttpSession) -> dict[str, str]:
@@ -282,14 +388,22 @@ class HttpUpstream:
             headers["mcp-protocol-version"] = version
         return headers
 
-    def _renew_session(self, lost_session: _HttpSession) -> None:
+    async def _renew_session(self, lost_session: _HttpSession) -> None:
         """Repeat the handshake to a server that has forgotten the session."""
-        with self._renew_lock:
+        async with self._renew_lock:
             if self._session is lost_session:
                 _log.info("forebay: the server has forgotten the session, and is told again what it knew")
                 self._relay.cancel_server_requests("the server has forgotten the session")
+                loop = asyncio.get_running_loop()
+
+                async def exchange(raw: Message) -> None:
+                    await self._start_task(self._exchange(self._make_outgoing(raw), is_retry=True))
+
+                def resend(raw: Message) -> None:
+                    asyncio.run_coroutine_threadsafe(exchange(raw), loop).result()
+
                 try:
-                    self._relay.replay_session(self._resend)
+                    await run_in_thread(lambda: self._relay.replay_session(resend))
                 except UpstreamTimeout as error:
                     raise UpstreamFailed(str(error)) from None
             if self._session is lost_session:
@@ -297,42 +411,49 @@ class HttpUpstream:
 
     def _on_session_lost(self, session: _HttpSession) -> None:
         """Cancel the requests of a session that the server has forgotten. The next message opens a new session."""
-        with self._renew_lock:
-            if self._session is session:
-                self._relay.cancel_server_requests("the server has forgotten the session")
+        if self._session is session:
+            self._relay.cancel_server_requests("the server has forgotten the session")
 
-    def _resend(self, raw: Message) -> None:
-        self._exchange(self._make_outgoing(raw), is_retry=True)
-
-    def _listen(self, session: _HttpSession) -> None:
+    async def _listen(self, session: _HttpSession) -> None:
         """Read the server's stream for messages outside of requests, as long as the session lasts."""
         with contextlib.suppress(UpstreamFailed):
-            self._streams.listen(
+            await self._streams.listen(
                 lambda: self._make_headers(None, session),
                 lambda: self._session is session,
                 lambda: self._on_session_lost(session),
             )
 
     def close(self) -> None:
-        """Send the queued notifications, abort everything else, and end `run`."""
-        with self._send_lock:
+        """Send the queued notifications, abort everything else, and end `run`.
+
+        Waits for that, except in the thread of the loop.
+        """
+        with self._lock:
             self._is_closed = True
             self._capacity.close()
-            self._send_queue.put(None)
-        if self._is_drained.wait(_CLOSE_TIMEOUT_SECONDS):
-            self._notify_workers.wait_idle(_CLOSE_TIMEOUT_SECONDS)
-        self._stop_event.set()
-        self._endpoint.abort_all()
-        if self._session.id is not None:
-            thread = threading.Thread(target=self._delete_session, daemon=True)
-            thread.start()
-            thread.join(_CLOSE_TIMEOUT_SECONDS)
-        self._endpoint.close()
+            if self._loop is None:
+                return
+        self._call_in_loop(self._close_event.set)
+        if threading.get_ident() != self._thread_id:
+            self._has_ended.wait(4 * _CLOSE_TIMEOUT_SECONDS)
 
-    def _delete_session(self) -> None:
-        # Failing is harmless: the session expires at the server.
-        with contextlib.suppress(UpstreamFailed, httpx.HTTPError), self._endpoint.borrow_connection() as connection:
-            headers = self._make_headers(None, self._session)
-            self._endpoint.open(
-                connection, "DELETE", self._endpoint.url, headers, read_timeout=_CLOSE_TIMEOUT_SECONDS
-            ).close()
+    async def _shut_down(self) -> None:
+        if self._hold is not None:
+            await asyncio.wait([self._hold], timeout=_CLOSE_TIMEOUT_SECONDS)
+        if self._notify_task is not None:
+            await asyncio.wait([self._notify_task], timeout=_CLOSE_TIMEOUT_SECONDS)
+        # Requests that still wait are started, too, so that they end with an error.
+        while self._tasks or self._waiting_requests or self._send_queue:
+            self._hold = None
+            self._dispatch_queued()
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        if self._session.id is not None:
+            # Failing is harmless: the session expires at the server.
+            with contextlib.suppress(UpstreamFailed, TimeoutError):
+                async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
+                    headers = self._make_headers(None, self._session)
+                    (await self._endpoint.open("DELETE", self._endpoint.url, headers)).close()
+        self._endpoint.close()
