@@ -12,7 +12,7 @@ import json
 import marshal
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -20,7 +20,8 @@ import orjson
 from forebay import _core
 from forebay.arguments import is_text
 from forebay.errors import InvalidArgument, InvalidText
-from forebay.store.payload import UTF8_BOM, encode
+from forebay.store.payload import CHUNK_BYTES, UTF8_BOM, encode
+from forebay.wire.framing import Spool
 
 __all__ = [
     "Body",
@@ -31,6 +32,7 @@ __all__ = [
     "get_media_type",
     "has_only_json_types",
     "is_json_type",
+    "names_other_charset",
     "parse",
     "to_jsonable",
 ]
@@ -56,14 +58,34 @@ _HUGE_NUMBER_PATTERN = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
 
 
 class Body:
-    """The bytes of a response and their content type. Only the first call of `json()` parses."""
+    """The bytes of a response, in memory or in a spool, and their content type.
 
-    __slots__ = ("_value", "content", "content_type")
+    Only the first call of `json()` parses. `content` reads a spooled body into memory; `chunks` does not.
+    """
 
-    def __init__(self, content: bytes, content_type: str = "application/octet-stream") -> None:
-        self.content = content
+    __slots__ = ("_source", "_value", "content_type")
+
+    def __init__(self, content: bytes | Spool, content_type: str = "application/octet-stream") -> None:
+        self._source = content
         self.content_type = content_type
         self._value: tuple[Any] | None = None
+
+    @property
+    def content(self) -> bytes:
+        """All bytes of the body."""
+        return b"".join(self._source.chunks()) if isinstance(self._source, Spool) else self._source
+
+    @property
+    def is_spooled(self) -> bool:
+        """Whether the body is in a temporary file, and not in memory."""
+        return isinstance(self._source, Spool)
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of the body in chunks."""
+        if isinstance(self._source, Spool):
+            return self._source.chunks()
+        view = memoryview(self._source)
+        return (view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES))
 
     def json(self) -> Any:
         """Return the parsed body. Raises `ValueError` if the body is not JSON."""
@@ -82,14 +104,33 @@ class Body:
     def is_json(self) -> bool:
         """Whether both the content type and the bytes are JSON."""
         # JSON with a byte order mark is refused by most parsers, so it is not passed on as JSON.
-        if not is_json_type(self.content_type) or self.content.startswith(UTF8_BOM):
+        if not is_json_type(self.content_type) or bytes(next(self.chunks(), b"")[:3]) == UTF8_BOM:
             return False
-        survey = _core.Survey(True)
-        survey.feed(self.content)
-        return bool(survey.finish().nature == "json")
+        return self._find_nature(is_json=True) == "json"
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether the bytes are valid UTF-8."""
+        if self._find_nature(is_json=False) != "binary":
+            return True
+        # Text with a NUL is binary, too.
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            for chunk in self.chunks():
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    def _find_nature(self, *, is_json: bool) -> str:
+        survey = _core.Survey(is_json)
+        for chunk in self.chunks():
+            survey.feed(chunk)
+        return survey.finish().nature
 
     def __len__(self) -> int:
-        return len(self.content)
+        return len(self._source)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Body):
@@ -100,7 +141,7 @@ class Body:
         return hash((self.content, self.content_type))
 
     def __repr__(self) -> str:
-        return f"Body({len(self.content)} bytes, {self.content_type!r})"
+        return f"Body({len(self)} bytes, {self.content_type!r})"
 
 
 _BINARY_TYPES = (Body, bytes, bytearray, memoryview)
@@ -267,6 +308,12 @@ _CHARSET_PATTERN = re.compile(r';\s*charset\s*=\s*"?([\w.:+-]+)', re.IGNORECASE)
 
 _EXCLUDED_CODECS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
 """Text codecs of Python that are not charsets; some of them are very slow on large input."""
+
+
+def names_other_charset(content_type: str) -> bool:
+    """Return whether a content type names a charset other than UTF-8."""
+    charset = _CHARSET_PATTERN.search(content_type)
+    return charset is not None and charset[1].lower() not in ("utf-8", "utf8")
 
 
 def decode_text(content: bytes, content_type: str) -> str | None:

@@ -5,6 +5,7 @@
 
 import dataclasses
 import fnmatch
+import functools
 import re
 
 __all__ = ["CLIENTS", "UNKNOWN_CLIENT_BYTES", "Client", "find_client"]
@@ -60,6 +61,10 @@ CLIENTS = (
 
 def find_client(name: object) -> Client | None:
     """Return the client that sends this name in `clientInfo`, or `None` if it is not known."""
-    if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS:
-        return None
+    return None if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS else _match_client(name)
+
+
+# Cached, because since 2026-07-28 every request has the name.
+@functools.lru_cache(64)
+def _match_client(name: str) -> Client | None:
     return next((client for client in CLIENTS if fnmatch.fnmatchcase(name.lower(), client.pattern)), None)

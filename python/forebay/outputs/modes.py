@@ -80,6 +80,13 @@ class Mode:
         is_stored = self.contract is not None or self.output_mode != "inline"
         return is_stored and size > self.output_inline_limit_bytes
 
+    def allows_inline(self, size: int) -> bool:
+        """Return whether every response of `size` bytes goes inline, whatever it contains."""
+        if self.contract is not None or self.output_mode == "handle":
+            return False
+        fits = size <= self.output_inline_limit_bytes and self.image_mode != "handle" != self.audio_mode
+        return fits or self.output_mode == "inline"
+
     def list_kinds(self, output_mode: OutputMode) -> frozenset[str]:
         """Return the types of blocks that have this mode, whatever their size."""
         if self.output_mode != "auto" or self.contract is not None:
@@ -165,11 +172,12 @@ class ToolListing:
         """Whether calls may pass `MODE_ARGUMENTS`."""
         self._has_references = has_references
         self.find_mode = functools.lru_cache(_MAX_CACHED_MODES)(self._find_mode)
-        """Return the mode of a tool, with its contract."""
+        """Return the mode of a tool, with its contract and an inline limit of at most `max_bytes`."""
 
-    def _find_mode(self, tool: str) -> Mode:
+    def _find_mode(self, tool: str, max_bytes: int | None = None) -> Mode:
         mode, limits = self._modes.find_mode(tool), self._contracts.find_limits(tool)
-        return mode if limits is None else dataclasses.replace(mode, contract=limits)
+        mode = mode if limits is None else dataclasses.replace(mode, contract=limits)
+        return mode if max_bytes is None else mode.lower_limit(max_bytes)
 
     def rewrite_tool(self, definition: Mapping[str, Any]) -> dict[str, Any]:
         """Return the definition to list for a tool of the server."""

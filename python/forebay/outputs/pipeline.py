@@ -20,6 +20,7 @@ from forebay.outputs.next_calls import suggest_calls
 from forebay.outputs.result import (
     OUTPUT_KEYS,
     RESOURCE_URI_PREFIX,
+    BodyResult,
     Result,
     ResultPayload,
     error_result,
@@ -123,9 +124,15 @@ class Pipeline:
         self._has_export = has_export
 
     def is_inline(
-        self, result: Result | LazyJSON, mode: Mode, *, is_ascii: bool = False, size: int | None = None
+        self, result: Result | LazyJSON | BodyResult, mode: Mode, *, is_ascii: bool = False, size: int | None = None
     ) -> bool:
         """Return whether a result goes to the client unchanged. `size` is its size on the wire, if known."""
+        if isinstance(result, BodyResult):
+            # A block with the body is larger than the body, so that a large one need not be read to be measured.
+            if mode.contract is None and mode.output_mode == "auto" and len(result) <= mode.output_inline_limit_bytes:
+                result = result.to_result()
+            else:
+                result, size = result.template, len(result)
         if _is_protocol_result(result):
             return True
         if mode.contract is not None:
@@ -153,11 +160,11 @@ class Pipeline:
             return True
 
     @overload
-    def store_result(self, result: Result, call: ToolCall) -> Result: ...
+    def store_result(self, result: Result | BodyResult, call: ToolCall) -> Result: ...
     @overload
-    def store_result(self, result: Result | LazyJSON, call: ToolCall) -> Result | LazyJSON: ...
+    def store_result(self, result: Result | LazyJSON | BodyResult, call: ToolCall) -> Result | LazyJSON: ...
 
-    def store_result(self, result: Result | LazyJSON, call: ToolCall) -> Result | LazyJSON:
+    def store_result(self, result: Result | LazyJSON | BodyResult, call: ToolCall) -> Result | LazyJSON:
         """Store a result and return the result that the client gets instead."""
         try:
             return self._replace_result(result, call)
@@ -171,9 +178,9 @@ class Pipeline:
                 failure = RedactionFailed("the result could not be redacted")
                 return {**error_result(failure), **_keep_protocol_fields(result, {})}
             # The tool has already run, so a bug here must not lose its result.
-            return result
+            return result.to_result() if isinstance(result, BodyResult) else result
 
-    def _replace_result(self, original_result: Result | LazyJSON, call: ToolCall) -> Result:
+    def _replace_result(self, original_result: Result | LazyJSON | BodyResult, call: ToolCall) -> Result:
         fetch_with = call.fetch_with or self._fetch_with
         result = parse_result(original_result)
         tool_meta, block_fields = select_tool_meta(result), extract_block_fields(result)
@@ -313,7 +320,7 @@ def _is_protocol_result(result: Result | LazyJSON) -> bool:
     return result.get("resultType", "complete") != "complete" or isinstance(result.get("task"), Mapping)
 
 
-def _keep_protocol_fields(result: Result | LazyJSON, tool_meta: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_protocol_fields(result: Result | LazyJSON | BodyResult, tool_meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields to keep in a replaced result: `resultType`, the protocol's keys of `_meta`, and `tool_meta`."""
     result = parse_result(result)
     fields: dict[str, Any] = {"resultType": "complete"} if "resultType" in result else {}
@@ -484,9 +491,11 @@ class ResultSink:
     """The result to send to the client, once the original was stored."""
     _token: "contextvars.Token[ResultSink | None] | None" = None
 
-    def try_store(self, result: "Result | LazyJSON", size: int, envelope_bytes: int = 0) -> bool:
-        """Store a result of `size` bytes and set `replacement`; return whether that was done."""
-        if self.pipeline.is_inline(result, self.mode, size=size):
+    def try_store(
+        self, result: "Result | LazyJSON | BodyResult", size: int | None = None, envelope_bytes: int = 0
+    ) -> bool:
+        """Store a result and set `replacement`; return whether that was done. `size` is its size on the wire."""
+        if self.pipeline.is_inline(result, self.mode, is_ascii=self.call.is_ascii, size=size):
             return False
         replacement = self.pipeline.store_result(result, dataclasses.replace(self.call, envelope_bytes=envelope_bytes))
         if replacement is result or isinstance(replacement, LazyJSON):

@@ -260,12 +260,11 @@ class OutputPolicy:
         `meta` is the request's `_meta`, which may choose the mode, too. In mode `auto`, a result goes inline only if
         the client shows it whole.
         """
-        mode, tool_arguments = self._listing.find_mode(tool), arguments
-        if client is not None and self._page_limit is None:
-            mode = mode.lower_limit(client.max_result_bytes)
+        max_bytes = None if client is None or self._page_limit is not None else client.max_result_bytes
+        mode, tool_arguments = self._listing.find_mode(tool, max_bytes), arguments
         if self._listing.has_mode_arguments:
             mode, tool_arguments = self._listing.choose_mode(mode, tool, self._known_tools.get, arguments)
-        if meta.get(MODE_META_KEY) == "inline":
+        if meta and meta.get(MODE_META_KEY) == "inline":
             mode = mode.allow_inline()
         return mode, tool_arguments
 

@@ -20,6 +20,7 @@ __all__ = [
     "RESOURCE_URI_PREFIX",
     "TASK_RESULT_METHODS",
     "UNSTRUCTURED",
+    "BodyResult",
     "Result",
     "ResultPayload",
     "TextValue",
@@ -90,6 +91,35 @@ class ResultPayload:
         return iter(self.data) if isinstance(self.data, ChunkSource) else self.data
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class BodyResult:
+    """A tool result with one text or resource block, whose content is a large body that was not decoded.
+
+    The pipeline stores the body from where it is. `to_result` is for clients that get the body itself.
+    """
+
+    payload: ResultPayload
+    """The body, as bytes or chunks. In a text block, it is valid UTF-8."""
+    template: Result
+    """The result with an empty block."""
+
+    def __len__(self) -> int:
+        data = self.payload.data
+        return data.max_size if isinstance(data, ChunkSource) else len(data)
+
+    def to_result(self) -> Result:
+        """Return the result with the body in its block."""
+        data = self.payload.data
+        content = data.read_all() if isinstance(data, ChunkSource) else data
+        content = content if isinstance(content, bytes) else content.encode()
+        (block,) = self.template["content"]
+        if block["type"] == "text":
+            block = {**block, "text": content.decode()}
+        else:
+            block = {**block, "resource": {**block["resource"], "blob": base64.b64encode(content).decode()}}
+        return {**self.template, "content": [block]}
+
+
 def text_result(text: str | bytes, *, is_error: bool = False) -> Result:
     """Return a result with one text block."""
     text = text if isinstance(text, str) else text.decode()
@@ -149,8 +179,13 @@ def _lower_bound_exceeds(value: Any, limit: int) -> bool:
     return lower_bound - 1 > limit
 
 
-def parse_result(result: "Result | LazyJSON") -> Result:
-    """Return a result as a dictionary, with large values of an unparsed result left as `LazyJSON`."""
+def parse_result(result: "Result | LazyJSON | BodyResult") -> Result:
+    """Return a result as a dictionary, with large values of an unparsed result left as `LazyJSON`.
+
+    The block of a `BodyResult` is empty.
+    """
+    if isinstance(result, BodyResult):
+        return result.template
     if not isinstance(result, LazyJSON):
         return result
     try:
@@ -189,7 +224,7 @@ def extract_block_fields(result: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def extract_payload(result: Mapping[str, Any] | LazyJSON, *, include_meta: bool = False) -> ResultPayload:
+def extract_payload(result: Mapping[str, Any] | LazyJSON | BodyResult, *, include_meta: bool = False) -> ResultPayload:
     """Return the payload to store for a result. The result, or values in it, may be `LazyJSON`.
 
     - A single block: its content.
@@ -198,6 +233,10 @@ def extract_payload(result: Mapping[str, Any] | LazyJSON, *, include_meta: bool 
     """
     if isinstance(result, LazyJSON):
         return ResultPayload(dump_chunks(result), "application/json")
+    if isinstance(result, BodyResult):
+        if not include_meta:
+            return result.payload
+        result = result.to_result()
     payload = None
     if not include_meta and _has_known_keys(result):
         structured = result.get("structuredContent")
