@@ -59,12 +59,15 @@ def test_many_of_a_name_are_named_in_one_go(monkeypatch: pytest.MonkeyPatch) -> 
     # All of them clash, with and without their namespaces.
     monkeypatch.setattr(tool_names, "_to_tool_name", lambda _: "one")
     many = [(f"n{number}", "same") for number in range(2000)]
-    assert len(ToolNames(origins=Counting()).assign(many)) == len(many)
+    names = ToolNames()
+    names.origins = Counting()
+    assert len(names.assign(many)) == len(many)
     assert looked <= 3 * len(many)
 
 
 def test_a_server_that_always_lists_other_tools_uses_bounded_memory() -> None:
-    names = ToolNames(origins={"former": ("crm", "former")})
+    names = ToolNames()
+    names.origins = {"former": ("crm", "former")}
     for number in range(300):
         current = names.assign([("crm", "find"), *(("shop", f"tool_{number}_{index}") for index in range(100))])
         assert current.keys() <= names.origins.keys()

@@ -14,7 +14,7 @@ NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 NUMBERS = {"type": "array", "items": {"type": "integer"}}
 
 
-def call(spec: OperationSpec, handler: Any, arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
+def call(spec: OperationSpec, handler: Any, arguments: dict[str, Any], **options: Any) -> Any:
     return asyncio.run(call_operation(OperationRegistry([Operation(spec, handler)]), spec, arguments, **options))
 
 
@@ -79,7 +79,7 @@ def test_a_call_that_takes_too_long_is_an_error_result() -> None:
 
 @pytest.mark.slow
 def test_tools_need_no_sdk() -> None:
-    modules = ["tools", "tool_names", "registry", "spec", "responses"]
+    modules = ["tools", "tool_names", "registry", "spec", "responses", "sources"]
     heavy = ["mcp", "mcp_types", "pydantic", "httpx2", "anyio", "yaml"]
     script = "\n".join(f"import forebay.operations.{module}" for module in modules)
     script += f"\nimport sys; print([name for name in {heavy} if name in sys.modules])"

@@ -12,12 +12,21 @@ from typing import Any
 
 from forebay.arguments import is_text
 from forebay.envelope import Body, HTTPResponseMeta, MCPResponseMeta, ResponseEnvelope
-from forebay.envelope.body import decode_text, dump, get_media_type, has_only_json_types
+from forebay.envelope.body import (
+    decode_text,
+    dump,
+    get_media_type,
+    has_only_json_types,
+    is_json_type,
+    names_other_charset,
+)
 from forebay.operations.errors import CallCode, CallError
 from forebay.operations.results import is_blocks_only
 from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import Schema, has_rules
+from forebay.outputs.result import BodyResult, ResultPayload
 from forebay.store.payload import encode, is_json_mime_type
+from forebay.wire.messages import ChunkSource
 from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
@@ -25,11 +34,15 @@ __all__ = [
     "error_to_call_tool_result",
     "error_to_http_response",
     "needs_result_wrapper",
+    "to_body_result",
     "to_call_tool_result",
     "to_http_response",
 ]
 
 _BINARY_TYPE, _JSON_TYPE, _TEXT_TYPE = "application/octet-stream", "application/json", "text/plain; charset=utf-8"
+
+_MIN_BODY_RESULT_BYTES = 64 * 1024
+"""Smaller bodies are decoded at once: most clients get them inline."""
 
 _DROPPED_HEADERS = frozenset(
     (
@@ -104,6 +117,37 @@ def to_call_tool_result(
     ):
         structured = {"result": structured}
     return {**result, "structuredContent": structured}
+
+
+def to_body_result(envelope: ResponseEnvelope[Any], spec: OperationSpec) -> BodyResult | None:
+    """Convert an envelope with a large body to a tool result without decoding the body.
+
+    The result is the one of `to_call_tool_result`. Return `None` if the data is not a large body, or must be decoded:
+    for the output schema, from another charset, or because it is an image or audio, which goes inline.
+    """
+    match envelope.data:
+        case Body() as body:
+            pass
+        case bytes() as content:
+            body = Body(content, _get_content_type(envelope))
+        case _:
+            return None
+    mime_type = get_media_type(body.content_type) or _BINARY_TYPE
+    if (
+        isinstance(envelope.meta, MCPResponseMeta)
+        or len(body) < _MIN_BODY_RESULT_BYTES
+        or (has_rules(spec.output_schema) and is_json_type(mime_type))
+        or _get_main_type(mime_type) in ("image", "audio")
+    ):
+        return None
+    data = ChunkSource(body.chunks, len(body)) if body.is_spooled else body.content
+    if _is_text_type(mime_type):
+        if names_other_charset(body.content_type):
+            return None
+        if body.is_utf8:
+            return BodyResult(ResultPayload(data), {"content": [{"type": "text", "text": ""}], "isError": False})
+    block = {"type": "resource", "resource": _make_resource(mime_type, b"")}
+    return BodyResult(ResultPayload(data, mime_type), {"content": [block], "isError": False})
 
 
 def error_to_call_tool_result(error: CallError) -> dict[str, Any]:
@@ -253,8 +297,7 @@ def _to_block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
         case Body() as body:
             return _bytes_to_block(body.content, body.content_type)
         case bytes() | bytearray() | memoryview() as data:
-            content_type = envelope.meta.content_type if isinstance(envelope.meta, HTTPResponseMeta) else _BINARY_TYPE
-            return _bytes_to_block(bytes(data), content_type)
+            return _bytes_to_block(bytes(data), _get_content_type(envelope))
         case str() as text if is_text(text):
             return {"type": "text", "text": text}
     return {"type": "text", "text": dump(envelope.data).decode()}
@@ -262,13 +305,31 @@ def _to_block(envelope: ResponseEnvelope[Any]) -> dict[str, Any]:
 
 def _bytes_to_block(content: bytes, content_type: str) -> dict[str, Any]:
     mime_type = get_media_type(content_type) or _BINARY_TYPE
-    main_type = mime_type.partition("/")[0]
+    main_type = _get_main_type(mime_type)
     if main_type in ("image", "audio"):
         return {"type": main_type, "data": base64.b64encode(content).decode(), "mimeType": mime_type}
-    if main_type == "text" or mime_type.endswith(("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")):
+    if _is_text_type(mime_type):
         text = decode_text(content, content_type)
         if text is not None:
             return {"type": "text", "text": text}
+    return {"type": "resource", "resource": _make_resource(mime_type, content)}
+
+
+def _get_content_type(envelope: ResponseEnvelope[Any]) -> str:
+    """Return the content type of an envelope whose data is bytes."""
+    return envelope.meta.content_type if isinstance(envelope.meta, HTTPResponseMeta) else _BINARY_TYPE
+
+
+def _get_main_type(mime_type: str) -> str:
+    return mime_type.partition("/")[0]
+
+
+def _is_text_type(mime_type: str) -> bool:
+    return _get_main_type(mime_type) == "text" or mime_type.endswith(
+        ("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")
+    )
+
+
+def _make_resource(mime_type: str, content: bytes) -> dict[str, Any]:
     # A resource must have a URI; this one is a placeholder that no client can read.
-    resource = {"uri": "forebay:inline", "mimeType": mime_type, "blob": base64.b64encode(content).decode()}
-    return {"type": "resource", "resource": resource}
+    return {"uri": "forebay:inline", "mimeType": mime_type, "blob": base64.b64encode(content).decode()}

@@ -45,7 +45,7 @@ async def to_envelope_async(result: Any, spec: OperationSpec) -> ResponseEnvelop
 def is_large(data: Any) -> bool:
     """Return whether data has too many bytes or values to cast on the event loop. Stops counting at the limit."""
     if isinstance(data, Body):
-        return len(data.content) > _LARGE_BYTES
+        return len(data) > _LARGE_BYTES
     stack, count = [data], 0
     while stack and count <= _LARGE_VALUES:
         value = stack.pop()

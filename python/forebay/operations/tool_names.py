@@ -29,9 +29,8 @@ class ToolNames:
         self,
         prefixes: Mapping[str, str] | None = None,
         namespace_order: Iterable[str] = (),
-        origins: dict[str, Origin] | None = None,
     ) -> None:
-        self.origins: dict[str, Origin] = {} if origins is None else origins
+        self.origins: dict[str, Origin] = {}
         """The tool behind each name, former names included."""
         self._prefixes = prefixes or {}
         self._ranks = {namespace: rank for rank, namespace in enumerate(namespace_order)}

@@ -1,6 +1,7 @@
 """Operations as MCP tools: their definitions for `tools/list`, and their calls. Needs no SDK."""
 
 import contextlib
+import dataclasses
 import difflib
 import functools
 import json
@@ -14,16 +15,23 @@ from forebay.envelope import MCPResponseMeta, ResponseEnvelope
 from forebay.operations.deadlines import deadline_after
 from forebay.operations.errors import CallError
 from forebay.operations.registry import OperationRegistry
-from forebay.operations.responses import error_to_call_tool_result, needs_result_wrapper, to_call_tool_result
+from forebay.operations.responses import (
+    error_to_call_tool_result,
+    needs_result_wrapper,
+    to_body_result,
+    to_call_tool_result,
+)
 from forebay.operations.results import is_large
 from forebay.operations.spec import CallContext, Identity, OperationSpec
 from forebay.operations.tool_names import MAX_NAME_CHARS
 from forebay.operations.validation import Schema, is_openapi_3_0, modernize
-from forebay.outputs.result import UNSTRUCTURED
+from forebay.outputs.modes import Mode
+from forebay.outputs.pipeline import Pipeline, ToolCall
+from forebay.outputs.result import UNSTRUCTURED, BodyResult, Result
 from forebay.outputs.schemas import allow_alternative
 from forebay.store.threads import run_in_pool
 
-__all__ = ["call_operation", "define_tool", "describe_unknown_tool"]
+__all__ = ["call_operation", "define_tool", "describe_unknown_tool", "finish_result"]
 
 _log = logging.getLogger("forebay")
 
@@ -76,10 +84,11 @@ async def call_operation(
     request_id: str | int | None = None,
     timeout: float | None = None,
     is_legacy: bool = False,
-) -> dict[str, Any]:
+) -> Result | BodyResult:
     """Run an operation with the arguments of a `tools/call`, and return the tool result, with wire keys.
 
-    A failed call is an error result. A caller without access gets the error of an operation that does not exist.
+    A failed call is an error result. A caller without access gets the error of an operation that does not exist. A
+    large body that nothing has to decode is a `BodyResult`; `finish_result` makes it a result for the client.
     """
     try:
         if not spec.access_control.allows(identity):
@@ -99,7 +108,31 @@ async def call_operation(
         return error_to_call_tool_result(error)
 
 
-def _to_result(envelope: ResponseEnvelope[Any], spec: OperationSpec, is_legacy: bool) -> dict[str, Any]:
+async def finish_result(
+    result: Result | BodyResult, pipeline: Pipeline, mode: Mode, call: ToolCall
+) -> tuple[Result, bool]:
+    """Return the result that the client gets, and whether it is the whole result, not a handle.
+
+    A large result is stored in a thread.
+    """
+    if isinstance(result, BodyResult):
+        return await run_in_pool(functools.partial(_finish, result, pipeline, mode, call))
+    if pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+        return result, True
+    return await run_in_pool(functools.partial(pipeline.store_result, result, call)), False
+
+
+def _finish(result: BodyResult, pipeline: Pipeline, mode: Mode, call: ToolCall) -> tuple[Result, bool]:
+    if pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+        return result.to_result(), True
+    return pipeline.store_result(result, call), False
+
+
+def _to_result(envelope: ResponseEnvelope[Any], spec: OperationSpec, is_legacy: bool) -> Result | BodyResult:
+    body_result = to_body_result(envelope, spec)
+    if body_result is not None:
+        template = _match_listed_schema(body_result.template, spec, is_legacy)
+        return dataclasses.replace(body_result, template=template)
     result = _match_listed_schema(to_call_tool_result(envelope, spec=spec, is_legacy=is_legacy), spec, is_legacy)
     if isinstance(envelope.meta, MCPResponseMeta):
         _check_json(result)
@@ -107,7 +140,7 @@ def _to_result(envelope: ResponseEnvelope[Any], spec: OperationSpec, is_legacy: 
 
 
 def _check_json(result: dict[str, Any]) -> None:
-    """Raise if a result is not JSON. A handler may have built it from anything, and the SDK's server would crash."""
+    """Raise if a result is not JSON. A handler may have built it from anything."""
     try:
         orjson.dumps(result)
     except TypeError:

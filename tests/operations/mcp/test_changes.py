@@ -33,12 +33,16 @@ class _RefusingClient:
 
 
 async def _is_refreshed(code: int) -> bool:
-    announced: asyncio.Queue[bool] = asyncio.Queue()
+    has_refreshed = asyncio.Event()
     client: Any = _RefusingClient(code)
-    following = asyncio.create_task(connection.follow_changes(client, announced.put, lambda: True))
+
+    async def refresh() -> None:
+        has_refreshed.set()
+
+    following = asyncio.create_task(connection.follow_changes(client, refresh, lambda: True))
     try:
         async with asyncio.timeout(1):
-            return await announced.get()
+            return await has_refreshed.wait()
     except TimeoutError:
         return False
     finally:

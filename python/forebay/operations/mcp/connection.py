@@ -60,9 +60,6 @@ The ids are numbers, without a prefix, because some servers reject other ids.
 CHOSEN_MODE_KEYS = frozenset(MODE_ARGUMENTS)
 """Arguments by which a caller chooses itself between the data and a handle."""
 
-_PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
-"""Keys of one page of tools; all other keys belong to the whole list."""
-
 _SESSION_LOST_PATTERN = re.compile(r"^session (terminated|not found|expired)", re.IGNORECASE)
 
 _SDK_PLACEHOLDER_MESSAGES = ("Server returned an error response", "Not Found")
@@ -77,8 +74,8 @@ _LISTING_INTERVAL_SECONDS = 1.0
 _UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
 """Error codes of servers that do not support subscriptions."""
 
-RefreshCallback = Callable[[bool], Awaitable[None]]
-"""Function that lists the tools again. Its argument tells whether the server announced a change."""
+RefreshCallback = Callable[[], Awaitable[None]]
+"""Function that lists the tools again."""
 
 _Observer = Callable[[IncomingMessage], Awaitable[None]]
 
@@ -89,10 +86,6 @@ class ClientConnection:
     def __init__(self, client: Client, refusals: Refusals | None = None, *, has_custom_transport: bool = False) -> None:
         self.client = client
         self.is_lost = False
-        self.listed_tools: list[dict[str, Any]] = []
-        """The tools of the latest listing, with their wire keys."""
-        self.listing_extras: dict[str, Any] = {}
-        """Other keys of the latest listing, except keys of a single page."""
         self._refusals: Refusals = {} if refusals is None else refusals
         self._has_custom_transport = has_custom_transport
         self._request_ids = itertools.count(FIRST_REQUEST_ID)
@@ -160,8 +153,6 @@ class ClientConnection:
     async def list_tools(self, timeout: float | None) -> tuple[list[Tool], str | None]:
         """Return all valid tools of the server, and the server's name."""
         tools: list[Tool] = []
-        listed: list[dict[str, Any]] = []
-        extras: dict[str, Any] = {}
         info = self.client.server_info
         name = info.name if info is not None else None
         cursors = PageCursors()
@@ -173,13 +164,10 @@ class ClientConnection:
                     break
                 raise
             tools += sdk_internals.absorb_tool_listing(self.client.session, _select_valid_tools(page)).tools
-            listed += [tool for tool in page.get("tools") or () if isinstance(tool, dict)]
-            extras |= {key: value for key, value in page.items() if key not in _PAGE_KEYS}
             name = name or _get_server_name(page.get("_meta"))
             if not isinstance(next_cursor(page), str):
                 break
             cursors.follow(page)
-        self.listed_tools, self.listing_extras = listed, extras
         return tools, name
 
     async def call_tool(self, tool_name: str, arguments: dict[str, Any], timeout: float | None) -> dict[str, Any]:
@@ -308,47 +296,30 @@ def _parse_message(message: Any) -> Any:
         return None
 
 
-class _ChangeSignal:
-    """A signal that the tools may have changed. A flag tells whether the server announced the change."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self._is_announced = False
-
-    def notify(self, *, is_announced: bool) -> None:
-        self._is_announced |= is_announced
-        self._event.set()
-
-    async def wait(self) -> bool:
-        """Wait for the next call of `notify`; return whether the server announced a change."""
-        await self._event.wait()
-        self._event.clear()
-        is_announced, self._is_announced = self._is_announced, False
-        return is_announced
-
-
 async def follow_changes(client: Client, refresh: RefreshCallback, is_open: Callable[[], bool]) -> None:
     """Await `refresh` whenever the tools may have changed, until cancelled."""
-    signal = _ChangeSignal()
+    has_changed = asyncio.Event()
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_listen_for_changes(client, signal, is_open))
-            await _refresh_on_change(signal, refresh)
+            tasks.create_task(_listen_for_changes(client, has_changed, is_open))
+            await _refresh_on_change(has_changed, refresh)
     else:
-        stop = _observe_changes(client.session, signal)
+        stop = _observe_changes(client.session, has_changed)
         try:
-            await _refresh_on_change(signal, refresh)
+            await _refresh_on_change(has_changed, refresh)
         finally:
             stop()
 
 
-async def _refresh_on_change(signal: _ChangeSignal, refresh: RefreshCallback) -> None:
+async def _refresh_on_change(has_changed: asyncio.Event, refresh: RefreshCallback) -> None:
     while True:
-        await refresh(await signal.wait())
+        await has_changed.wait()
+        has_changed.clear()
+        await refresh()
         await asyncio.sleep(_LISTING_INTERVAL_SECONDS)
 
 
-def _observe_changes(session: ClientSession, signal: _ChangeSignal) -> Callable[[], object]:
+def _observe_changes(session: ClientSession, has_changed: asyncio.Event) -> Callable[[], object]:
     """Observe the notifications that servers send without a subscription, up to protocol version 2025-11-25.
 
     Return a function that stops observing.
@@ -356,7 +327,7 @@ def _observe_changes(session: ClientSession, signal: _ChangeSignal) -> Callable[
 
     async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            signal.notify(is_announced=True)
+            has_changed.set()
 
     return observe_messages(session, on_message)
 
@@ -391,7 +362,7 @@ class _ObservedHandler:
         await self.original(message)
 
 
-async def _listen_for_changes(client: Client, signal: _ChangeSignal, is_open: Callable[[], bool]) -> None:
+async def _listen_for_changes(client: Client, has_changed: asyncio.Event, is_open: Callable[[], bool]) -> None:
     """Subscribe to changes, as protocol versions since 2026-07-28 require.
 
     Servers do not report changes that happened between two subscriptions, so each new subscription counts as a change.
@@ -400,9 +371,9 @@ async def _listen_for_changes(client: Client, signal: _ChangeSignal, is_open: Ca
     while is_open():
         try:
             async with client.listen(tools_list_changed=True) as subscription:
-                signal.notify(is_announced=False)
+                has_changed.set()
                 async for _ in subscription:
-                    signal.notify(is_announced=True)
+                    has_changed.set()
                     delay = _MIN_DELAY_SECONDS
         except (SubscriptionLost, TimeoutError):
             pass

@@ -12,7 +12,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -57,8 +57,7 @@ class MCPOperations:
     result is parsed if the tool has an output schema and returned one JSON text and no structured content.
 
     A lost connection is reopened by the next call, in up to `connect_attempts` attempts of `connect_timeout` seconds.
-    Calls without a deadline have `call_timeout` seconds, or no limit with `None`. `on_change` is called when the listed
-    tools have changed, or the server announces a change.
+    Calls without a deadline have `call_timeout` seconds, or no limit with `None`.
     """
 
     def __init__(
@@ -71,7 +70,6 @@ class MCPOperations:
         connect_timeout: float = 30.0,
         connect_attempts: int = 5,
         call_timeout: float | None = 300.0,
-        on_change: Callable[[], object] = lambda: None,
     ) -> None:
         if call_timeout is not None and call_timeout <= 0:
             raise InvalidArgument("call_timeout must be more than 0")
@@ -86,17 +84,12 @@ class MCPOperations:
         """Namespace of the operations; before the first connection `None`, unless the caller passed one."""
         self._operations: dict[str, Operation] = {}
         self._registrations: list[tuple[OperationRegistry, dict[str, Operation]]] = []
-        self._on_change = on_change
         self._refresh_lock = asyncio.Lock()
 
     @property
     def operations(self) -> list[Operation]:
         """The listed tools as operations."""
         return [*self._operations.values()]
-
-    def find(self, tool_name: str) -> Operation | None:
-        """Return the operation of a tool, or `None`."""
-        return self._operations.get(tool_name)
 
     async def connect(self) -> Self:
         """Connect and list the tools, unless connected already. Raises `CallError` if that fails."""
@@ -137,10 +130,6 @@ class MCPOperations:
         self._registrations.append((registry, {}))
         self._sync_registries()
 
-    async def get_connection(self) -> ClientConnection:
-        """Return the open connection; connect first if necessary. Raises `CallError` if that fails."""
-        return await self._shared_connection.get_connection()
-
     async def refresh(self) -> None:
         """List the tools now. This happens automatically when the server announces a change."""
         try:
@@ -152,7 +141,7 @@ class MCPOperations:
         await self._refresh(connection)
         connection.follow_tool_changes(functools.partial(self._try_refresh, connection))
 
-    async def _refresh(self, connection: ClientConnection, is_announced: bool = False) -> None:
+    async def _refresh(self, connection: ClientConnection) -> None:
         # The lock allows one listing at a time: an older list of tools must not replace a newer one.
         async with self._refresh_lock:
             tools, name = await connection.list_tools(self._shared_connection.timeout)
@@ -167,11 +156,8 @@ class MCPOperations:
                     listed[tool.name] = self._to_operation(self.namespace, tool)
                 except InvalidArgument as error:
                     _log.warning("forebay: the tool %.64r of %s is left out: %s", tool.name, self.namespace, error)
-            is_changed = listed != self._operations
             self._operations = listed
             self._sync_registries()
-            if is_changed or is_announced:
-                self._on_change()
 
     def _to_operation(self, namespace: str, tool: Tool) -> Operation:
         is_read_only = tool.annotations is not None and tool.annotations.read_only_hint is True
@@ -208,9 +194,9 @@ class MCPOperations:
                 else:
                     registered[operation_id] = operation
 
-    async def _try_refresh(self, connection: ClientConnection, is_announced: bool) -> None:
+    async def _try_refresh(self, connection: ClientConnection) -> None:
         try:
-            await self._refresh(connection, is_announced)
+            await self._refresh(connection)
         except Exception as error:
             _log.warning("forebay: the tools of %s cannot be listed just now: %s", self.namespace, error)
 

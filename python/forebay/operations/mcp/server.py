@@ -3,7 +3,8 @@
 server = serve_operations(registry, forebay=Forebay(output_mode="auto"))
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from mcp.server import Server
@@ -20,6 +21,9 @@ from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import Identity, OperationSpec
 from forebay.operations.tool_names import Origin, ToolNames
 from forebay.operations.tools import call_operation, define_tool, describe_unknown_tool
+from forebay.outputs.pipeline import PLACEHOLDER_RESULT, current_sink
+from forebay.outputs.result import BodyResult
+from forebay.store.threads import run_in_pool
 
 __all__ = ["OperationTools", "Origin", "serve_operations"]
 
@@ -62,15 +66,10 @@ class OperationTools:
         self,
         registry: OperationRegistry,
         identity: Callable[[_Context], Identity | None] | None = None,
-        prefixes: Mapping[str, str] | None = None,
-        origins: dict[str, Origin] | None = None,
-        namespace_order: Iterable[str] = (),
-        call_timeout: float | None = None,
     ) -> None:
         self._registry = registry
         self._identity = identity or _get_identity_from_token
-        self._names = ToolNames(prefixes, namespace_order, origins)
-        self._call_timeout = call_timeout
+        self._names = ToolNames()
 
     def _list_visible_tools(self, identity: Identity | None) -> dict[str, OperationSpec]:
         specs = {_get_origin(spec): spec for spec in self._registry if spec.type != "subscription"}
@@ -96,21 +95,16 @@ class OperationTools:
             params.arguments or {},
             identity=identity,
             request_id=ctx.request_id,
-            timeout=self._call_timeout,
             is_legacy=_is_legacy(ctx),
         )
+        if isinstance(result, BodyResult):
+            sink = current_sink()
+            if sink is not None and await run_in_pool(partial(sink.try_store, result)):
+                # The middleware of the sink puts the stored result in place of this one.
+                result = PLACEHOLDER_RESULT
+            else:
+                result = await run_in_pool(result.to_result)
         return {"resultType": "complete", **result}
-
-    def find(self, ctx: _Context, name: str) -> OperationSpec | None:
-        """Return the operation of a tool, or `None` if the caller may not call it."""
-        return self._find_visible(name, self._list_visible_tools(self._identity(ctx)))
-
-    def find_all(self, ctx: _Context, names: Iterable[str]) -> dict[str, OperationSpec]:
-        """Return the operations of several tools, without unknown ones."""
-        visible = self._list_visible_tools(self._identity(ctx))
-        by_origin = {_get_origin(spec): spec for spec in visible.values()}
-        specs = ((name, visible.get(name) or by_origin.get(self._names.origins.get(name, ("", "")))) for name in names)
-        return {name: spec for name, spec in specs if spec is not None}
 
     def _find_visible(self, name: str, visible_specs: Mapping[str, OperationSpec]) -> OperationSpec | None:
         """Return the operation of a tool, or `None`. Its earlier names, from before a name clash, work too."""

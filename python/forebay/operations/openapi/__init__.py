@@ -13,7 +13,7 @@ ignored; an operation with an error is left out with a warning.
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, overload
 
@@ -36,6 +36,7 @@ from forebay.operations.openapi.operations import HTTPCall, Include, read_operat
 from forebay.operations.openapi.parameters import check_header_value
 from forebay.operations.openapi.security import AppliedSecurity, Credential, Security
 from forebay.operations.openapi.transport import (
+    BodySpools,
     LargeBodyStore,
     ResponseLimits,
     carries_identity,
@@ -49,6 +50,7 @@ from forebay.operations.spec import Operation
 
 if TYPE_CHECKING:
     from forebay.store import Store
+    from forebay.wire.framing import Spool
 
 __all__ = ["Credential", "HTTPOperations", "Include", "from_openapi"]
 
@@ -121,6 +123,8 @@ async def from_openapi(
     include: Include | None = None,
     store: "Store | None" = None,
     store_over: int = 1_000_000,
+    make_spool: "Callable[[], Spool] | None" = None,
+    spool_over: int = 8 << 20,
     cross_host_redirects: bool = False,
 ) -> HTTPOperations:
     """Build the operations of an API from its OpenAPI document: a dict, a string, bytes, a `Path` or a URL.
@@ -135,6 +139,9 @@ async def from_openapi(
     - With a `store`, a body larger than `store_over` bytes is streamed into the store, and the data of the envelope is
       the store's descriptor as a dict. Stored bodies are not parsed, so the operations have no output schema. The
       store's quotas apply instead of `max_body_bytes`.
+    - With `make_spool`, a body larger than `spool_over` bytes that need not be decoded goes to a temporary file, and
+      the data of the envelope is a `Body`, whatever its type. Images, audio, bodies of operations with an output
+      schema and texts in another charset than UTF-8 are decoded.
     - A redirect to another host is an error, unless `cross_host_redirects` is true. Credentials and bodies are never
       sent to another host.
 
@@ -163,7 +170,11 @@ async def from_openapi(
             check_same_origin(str(document_or_url), (description.base_url for description in descriptions))
         schemes = Security(document, security, extra_headers)
         limits = ResponseLimits(max_error_bytes, max_body_bytes)
-        large_bodies = LargeBodyStore(store, store_over) if store is not None else None
+        large_bodies: LargeBodyStore | BodySpools | None = None
+        if store is not None:
+            large_bodies = LargeBodyStore(store, store_over)
+        elif make_spool is not None:
+            large_bodies = BodySpools(make_spool, min(spool_over, max_body_bytes))
         operations = [
             Operation(
                 description.spec,

@@ -28,6 +28,7 @@ from forebay.operations.openapi.parameters import (
 from forebay.operations.openapi.schemas import SchemaBundle, UniqueNames
 from forebay.operations.openapi.security import AppliedSecurity, Security
 from forebay.operations.openapi.transport import (
+    BodySpools,
     LargeBodyStore,
     ResponseLimits,
     merge_cookies,
@@ -37,7 +38,7 @@ from forebay.operations.openapi.transport import (
     send,
 )
 from forebay.operations.spec import CallContext, OperationSpec
-from forebay.operations.validation import Schema
+from forebay.operations.validation import Schema, has_rules
 
 __all__ = ["HTTPCall", "Include", "OperationDescription", "read_operations"]
 
@@ -241,7 +242,7 @@ class HTTPCall:
         headers: Mapping[str, str],
         timeout: float | None,
         limits: ResponseLimits,
-        large_bodies: LargeBodyStore | None,
+        large_bodies: LargeBodyStore | BodySpools | None,
         *,
         cross_host_redirects: bool = False,
     ) -> None:
@@ -251,7 +252,9 @@ class HTTPCall:
         self._headers = headers
         self._timeout = timeout
         self._limits = limits
-        self._large_bodies = large_bodies
+        # A body that has to be parsed for its schema is needed in memory.
+        is_parsed = has_rules(operation.spec.output_schema)
+        self._large_bodies = None if is_parsed and isinstance(large_bodies, BodySpools) else large_bodies
         self._cross_host_redirects = cross_host_redirects
 
     def __repr__(self) -> str:

@@ -6,21 +6,26 @@ Credentials stay out of logs, and are never sent to other hosts.
 import codecs
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import httpx2
 
 from forebay.envelope import Body, ResponseEnvelope, http_envelope
-from forebay.envelope.body import decode_text, get_media_type, is_json_type
+from forebay.envelope.body import decode_text, get_media_type, is_json_type, names_other_charset
 from forebay.operations.errors import CallError
 from forebay.operations.openapi.security import NON_SECRET_HEADERS, AppliedSecurity, Requirement, redact
 from forebay.store import Store
+from forebay.store.payload import CHUNK_BYTES
+from forebay.store.threads import run_in_pool
+from forebay.wire.framing import Spool
 from forebay.wire.http_bodies import ACCEPT_ENCODING, Inflater, is_compression
 
 __all__ = [
+    "BodySpools",
     "LargeBodyStore",
     "ResponseLimits",
     "carries_identity",
@@ -242,6 +247,38 @@ class ResponseLimits:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class BodySpools:
+    """Temporary files for bodies of more than `min_bytes` bytes."""
+
+    make_spool: Callable[[], Spool]
+    min_bytes: int
+
+    @staticmethod
+    def accepts(content_type: str) -> bool:
+        """Return whether a body of this type can stay as it is: no image or audio, and no other charset than UTF-8."""
+        return not content_type.strip().lower().startswith(("image/", "audio/")) and not names_other_charset(
+            content_type
+        )
+
+    async def write(self, chunks: AsyncIterator[bytes], max_bytes: int) -> Spool | None:
+        """Write chunks to a new spool; return `None` if they have more than `max_bytes` bytes."""
+        spool = await run_in_pool(self.make_spool)
+        batch, size = list[bytes](), 0
+        # In a thread, because a slow disk must not block the event loop. In batches, because that takes time, too. A
+        # spool that is dropped deletes itself: if it was closed here, the thread might still write to it.
+        async for chunk in chunks:
+            batch.append(chunk)
+            size += len(chunk)
+            if size > max_bytes:
+                return None
+            if size - len(spool) >= CHUNK_BYTES:
+                await run_in_pool(partial(spool.write, b"".join(batch)))
+                batch.clear()
+        await run_in_pool(partial(spool.write, b"".join(batch)))
+        return spool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class LargeBodyStore:
     """The store that receives bodies of more than `min_bytes` bytes."""
 
@@ -252,7 +289,7 @@ class LargeBodyStore:
 async def read_envelope(
     response: httpx2.Response,
     limits: ResponseLimits,
-    large_bodies: LargeBodyStore | None,
+    large_bodies: LargeBodyStore | BodySpools | None,
     *,
     operation_id: str,
     principal: str | None,
@@ -260,13 +297,15 @@ async def read_envelope(
     """Read a successful response into an envelope."""
     content_type = response.headers.get("Content-Type", "")
     chunks = iter_decoded(response, operation_id)
+    if isinstance(large_bodies, BodySpools) and not large_bodies.accepts(content_type):
+        large_bodies = None
     max_bytes = limits.max_body_bytes if large_bodies is None else large_bodies.min_bytes
     head = [chunk async for chunk in _take_chunks(chunks, max_bytes)]
     is_complete = sum(map(len, head)) <= max_bytes
     data: Any
     if is_complete:
         data = _to_data(b"".join(head), content_type)
-    elif large_bodies is not None:
+    elif isinstance(large_bodies, LargeBodyStore):
         descriptor = await large_bodies.store.put_async(
             _chain_chunks(head, chunks),
             mime_type=_get_mime_type(content_type),
@@ -275,10 +314,14 @@ async def read_envelope(
         )
         data = descriptor.to_dict()
     else:
-        raise CallError(
-            "EXECUTION_ERROR",
-            f"{operation_id} answered more than {max_bytes} bytes; ask for less, or raise max_body_bytes",
-        )
+        max_bytes = limits.max_body_bytes
+        spool = await large_bodies.write(_chain_chunks(head, chunks), max_bytes) if large_bodies is not None else None
+        if spool is None:
+            raise CallError(
+                "EXECUTION_ERROR",
+                f"{operation_id} answered more than {max_bytes} bytes; ask for less, or raise max_body_bytes",
+            )
+        data = Body(spool, content_type)
     headers = _join_headers(response.headers)
     if data is None and response.request.method != "HEAD":
         # The length tells an empty body from a JSON null, which is also `None`. Not every server sends it.
