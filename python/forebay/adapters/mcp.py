@@ -43,8 +43,7 @@ from forebay.store import Store
 from forebay.store.handles import (
     LONG_HANDLE_LENGTH,
     SHORT_HANDLE_LENGTH,
-    make_client_principal,
-    make_subject_principal,
+    make_token_principal,
 )
 from forebay.store.payload import encode, escaped_size
 from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, make_optional_key
@@ -345,10 +344,7 @@ def _get_current_principal() -> str | None:
 
 def get_principal(token: sdk.AccessToken | None) -> str | None:
     """Return the principal of a token: issuer and subject or, without a subject, the client. No token gives `None`."""
-    if token is None:
-        return None
-    client, issuer, subject = sdk.principal_components(token)
-    return make_client_principal(client) if subject is None else make_subject_principal(issuer, subject)
+    return None if token is None else make_token_principal(*sdk.principal_components(token))
 
 
 get_client = sdk.get_client

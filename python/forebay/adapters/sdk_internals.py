@@ -7,17 +7,14 @@ module uses private names, so that only this file must be checked for a new vers
 import contextlib
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp.server import Server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 with contextlib.suppress(ImportError):
     # For `forebay serve` and operations, which need version 2 of the SDK. The adapters also work with version 1.
-    from mcp.client._transport import TransportStreams
     from mcp.shared._httpx_utils import create_mcp_http_client
-    from mcp.shared._stream_protocols import ReadStream, WriteStream
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 if TYPE_CHECKING:
@@ -25,34 +22,25 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client import ClientSession
     from mcp.client.session import MessageHandlerFnT
-    from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
     from mcp.server.connection import Connection
     from mcp.server.session import ServerSession
-    from mcp.server.streamable_http import StreamableHTTPServerTransport
-    from mcp.shared.dispatcher import CallOptions, DispatchContext
+    from mcp.shared.dispatcher import CallOptions
     from mcp_types import ErrorData, InputRequiredResult, InputResponses, ListToolsResult
 
 __all__ = [
-    "PerOwnerLimitSessionManager",
-    "ReadStream",
-    "TransportStreams",
-    "WriteStream",
     "absorb_tool_listing",
     "create_mcp_http_client",
     "extend_fastmcp_instructions",
     "fail_request",
     "find_lowlevel_server",
-    "get_allowed_log_levels",
     "get_message_handler",
     "get_pending_ids",
-    "get_request_channel",
     "get_request_params",
     "get_server_connection",
     "get_server_info",
     "is_dispatcher_closed",
     "list_fastmcp_tools",
     "resolve_inputs",
-    "send_notification",
     "send_request",
     "set_message_handler",
 ]
@@ -85,22 +73,6 @@ def get_server_connection(session: "ServerSession") -> "Connection":
     The SDK has no public `ServerSession.connection`. A session lasts for one request, its connection for many.
     """
     return session._connection
-
-
-def get_request_channel(session: "ServerSession") -> "DispatchContext[Any]":
-    """Return the channel that sends messages along with the response to the current request.
-
-    The SDK has no public way to send a notification or request of any method, as raw JSON, on that channel.
-    """
-    return session._request_outbound
-
-
-def get_allowed_log_levels(session: "ServerSession") -> Collection[str]:
-    """Return the log levels that the client asked for in the current request.
-
-    The SDK has no public `ServerSession.allowed_log_levels`.
-    """
-    return session._allowed_log_levels
 
 
 def get_request_params(request: "FastMCPRequestContext") -> Mapping[str, Any]:
@@ -142,31 +114,6 @@ def extend_fastmcp_instructions(extend: "Callable[[Any, str | None], str | None]
     server_type.create_initialization_options = create_initialization_options
 
 
-class PerOwnerLimitSessionManager(StreamableHTTPSessionManager):
-    """Session manager that also limits the open sessions of each authenticated client, and can end a session.
-
-    The SDK has no public hook that refuses a new session, no public list of sessions by owner, and no public way to end
-    a session.
-    """
-
-    def __init__(self, server: Server[Any], *, max_sessions_per_owner: int, **options: Any) -> None:
-        super().__init__(server, **options)
-        self._max_sessions_per_owner = max_sessions_per_owner
-
-    def _admit_session(self, requestor: "AuthorizationContext | None") -> "StreamableHTTPServerTransport | None":
-        if requestor is not None:
-            open_sessions = sum(owner == requestor for owner in self._session_owners.values())
-            if open_sessions >= self._max_sessions_per_owner:
-                return None
-        return super()._admit_session(requestor)
-
-    async def end_session(self, session_id: str) -> None:
-        """Close all streams of a session; its id is unknown from now on."""
-        transport = self._server_instances.get(session_id)
-        if transport is not None:
-            await self._discard_session(session_id, transport)
-
-
 async def send_request(
     session: "ClientSession", method: str, params: dict[str, Any], request_id: int, timeout: float | None
 ) -> dict[str, Any]:
@@ -180,14 +127,6 @@ async def send_request(
     if timeout is not None:
         options["timeout"] = timeout
     return await session._dispatcher.send_raw_request(method, params, options)
-
-
-async def send_notification(session: "ClientSession", method: str, params: Mapping[str, Any] | None) -> None:
-    """Send a notification of any method.
-
-    The SDK has no public way to do this. `ClientSession.send_notification` takes only the types that the SDK knows.
-    """
-    await session._dispatcher.notify(method, params)
 
 
 def is_dispatcher_closed(session: "ClientSession") -> bool:
