@@ -7,6 +7,7 @@ from forebay.errors import UpstreamFailed
 from forebay.proxy.process_group import Grace
 from forebay.proxy.session import Session
 from forebay.proxy.stdio import Process, StdioUpstream
+from forebay.wire.framing import LineReader
 from gateway_harness import ADVERSE
 
 
@@ -22,7 +23,7 @@ def test_subscriptions_to_repeat_are_bounded() -> None:
 
 def test_messages_that_wait_for_a_restarting_server_are_bounded_in_bytes() -> None:
     process = Process(ADVERSE)
-    upstream = StdioUpstream(process, ADVERSE, make_reader=list, grace=Grace(0.1))
+    upstream = StdioUpstream(process, ADVERSE, make_reader=LineReader, grace=Grace(0.1))
     try:
         upstream._queued_messages = []
         for _ in range(4):

@@ -102,4 +102,5 @@ def test_the_last_messages_of_a_client_reach_an_http_server(tmp_path: Path) -> N
             gateway.send({"jsonrpc": "2.0", "id": "asked", "result": {}})
         assert len(server.headers_of("notifications/roots/list_changed")) == 5
         assert [response["id"] for response in server.responses] == ["asked"]
-        assert server.requests[-1][0] == "DELETE"
+        # The stream outside of requests has a connection of its own, which the server may accept later.
+        assert [verb for verb, _, _ in server.requests if verb != "GET"][-1] == "DELETE"

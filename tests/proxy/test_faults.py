@@ -162,7 +162,7 @@ def test_an_unreadable_server_request_is_not_a_response(tmp_path: Path) -> None:
     asked = '{"jsonrpc": "2.0", "id": ID, "method": "sampling/createMessage", "params": {"x": NaN}}'
     with connect(*wrap(tmp_path)) as talk:
         talk.send_request("tools/call", {"name": "writes", "arguments": {"line": asked}})
-        talk.wait_for_log("no message")
+        talk.wait_for_log("not a JSON-RPC message")
         assert talk.is_silent()
 
 

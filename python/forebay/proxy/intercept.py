@@ -18,7 +18,6 @@ from forebay.outputs.references.resolver import to_lazy
 from forebay.outputs.result import (
     TASK_RESULT_METHODS,
     error_result,
-    find_task_id,
     get_task_result,
     set_task_result,
     strip_wrap_result,
@@ -74,7 +73,7 @@ _Params = Mapping[str, Any]
 _Handler = Callable[[PendingRequest, dict[str, Any], Message], Message | None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class ForwardedRequest:
     """Client request to forward to the server."""
 
@@ -127,32 +126,30 @@ class RequestHandler:
         """Return the messages for the client, or the request to forward."""
         method, params = request["method"], request.get("params")
         params = params if isinstance(params, dict) else {}
-        meta = get_meta(params)
-        pending = PendingRequest(
-            method,
-            request["id"],
-            protocol_version(params) or self._session.version,
-            page_key=make_optional_key(params.get("cursor")),
-            progress_key=make_optional_key(meta.get("progressToken")),
-            client=find_client(get_client_name(meta.get(CLIENT_INFO_KEY))) or self._session.client,
-        )
+        meta, session = get_meta(params), self._session
+        pending = PendingRequest(method, request["id"], session.version, client=session.client)
+        if "cursor" in params:
+            pending.page_key = make_optional_key(params["cursor"])
+        if meta:
+            pending.version = protocol_version(params) or session.version
+            pending.progress_key = make_optional_key(meta.get("progressToken"))
+            pending.client = find_client(get_client_name(meta.get(CLIENT_INFO_KEY))) or session.client
         try:
             if self._is_resource_read(method, params):
                 page = read_resource(self._policy.store, params["uri"], self._make_caller(pending))
                 return [_make_response(pending, page, self._server_info)]
             if method == "tools/call" and isinstance(params.get("name"), str):
-                pending = dataclasses.replace(pending, tool=params["name"])
+                pending.tool = params["name"]
                 if pending.tool in self._policy.tools.names:
                     return self._call_own_tool(pending, params)
                 return self._forward_call(pending, request, raw, meta)
         except ForebayError as error:
             return [self.make_error_response(pending, error)]
         if method in TASK_RESULT_METHODS:
-            tool, mode = self._policy.tasks.find_call(params, self._session.task_owners) or (
+            pending.tool, pending.mode = self._policy.tasks.find_call(params, session.task_owners) or (
                 "",
                 self._policy.resolve_mode("", {}, meta, pending.client)[0],
             )
-            pending = dataclasses.replace(pending, tool=tool, mode=mode)
         return ForwardedRequest(pending)
 
     def make_error_response(self, pending: PendingRequest, error: ForebayError, **details: Any) -> bytes:
@@ -199,14 +196,13 @@ class RequestHandler:
             return [_make_response(pending, refusal, self._server_info)]
         policy.count_call(pending.tool, principal)
         if not policy.rewrites_arguments:
-            mode, _ = policy.resolve_mode(pending.tool, {}, meta, pending.client)
-            return ForwardedRequest(dataclasses.replace(pending, mode=mode))
+            pending.mode, _ = policy.resolve_mode(pending.tool, {}, meta, pending.client)
+            return ForwardedRequest(pending)
         original = _parse_arguments(raw)
         if not isinstance(original, dict):
-            mode = self._resolve_unparsed(pending, original, meta)
-            return ForwardedRequest(dataclasses.replace(pending, mode=mode))
-        mode, arguments = policy.resolve_mode(pending.tool, original, meta, pending.client)
-        pending = dataclasses.replace(pending, mode=mode)
+            pending.mode = self._resolve_unparsed(pending, original, meta)
+            return ForwardedRequest(pending)
+        pending.mode, arguments = policy.resolve_mode(pending.tool, original, meta, pending.client)
         if not policy.has_references(arguments):
             return ForwardedRequest(pending, None if arguments is original else _set_arguments(request, arguments))
         # The content of references may be large, so that only one call is resolved at a time.
@@ -362,11 +358,16 @@ class ResponseHandler:
 
     def _handle_call(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         envelope, policy = message.get("result"), self._policy
+        if pending.mode.allows_inline(len(raw)):
+            # Most responses: whatever else is in them, they are forwarded.
+            policy.tasks.remember(envelope, pending.tool, pending.mode, self._session.task_owners)
+            if policy.monitor is not None and get_task_result(pending.method, envelope) is not None:
+                self._record_size(pending, len(raw), is_inline=True)
+            return None
         stray = _find_stray_members(message)
         if stray and pending.mode.exceeds_limit(dump_size(stray)):
             return self._store_message(pending, message, raw)
-        if find_task_id(envelope) is not None:
-            policy.tasks.remember(envelope, pending.tool, pending.mode, self._session.task_owners)
+        policy.tasks.remember(envelope, pending.tool, pending.mode, self._session.task_owners)
         result = get_task_result(pending.method, envelope)
         if result is None:
             return self._handle_error(pending, message, raw)

@@ -12,7 +12,6 @@ from forebay import _core
 from forebay.errors import (
     CapabilityDisabled,
     InvalidArgument,
-    InvalidJSON,
     RedactionFailed,
     UpstreamFailed,
     UpstreamTimeout,
@@ -45,6 +44,7 @@ from forebay.wire.messages import (
     dump,
     dump_line,
     dump_size,
+    find_response_id,
     get_meta,
     make_error_message,
     make_id_key,
@@ -79,6 +79,8 @@ _MAX_CANCELLATION_BYTES = 4096
 _MAX_EXCERPT_BYTES = 1024
 """Bytes of a lost or unreadable message that an error shows."""
 
+_PLAIN_ID_TYPES = (int, str, float)
+
 _MessageDict = dict[str, Any]
 
 
@@ -99,6 +101,7 @@ class Relay:
     carried a message, else `None`. The only response allowed on such a stream is the one to that request.
 
     `wait_ready` is called before each message of the client, and blocks while the upstream has too much to send.
+    `flush` is called before the relay waits for its workers, and writes the messages that the senders hold back.
     """
 
     def __init__(
@@ -109,9 +112,10 @@ class Relay:
         *,
         call_timeout: float | None = None,
         wait_ready: Callable[[], None] = lambda: None,
+        flush: Callable[[], None] = lambda: None,
     ) -> None:
         self._policy, self._client, self._upstream = policy, client, upstream
-        self._wait_ready = wait_ready
+        self._wait_ready, self._flush = wait_ready, flush
         server_info = {"name": "forebay", "version": forebay.__version__}
         self._session = Session()
         self._request_handler = RequestHandler(policy, self._session, server_info, self._list_tools)
@@ -145,8 +149,10 @@ class Relay:
             self._refuse_lost(line)
             return
         message = parse(line)
-        with self._report_errors(message):
+        try:
             self._on_client_message(message, line)
+        except Exception:
+            self._report_failure(message)
 
     def _refuse_lost(self, lost_message: LostMessage) -> None:
         """Answer a request of the client that was lost."""
@@ -162,10 +168,13 @@ class Relay:
         try:
             yield
         except Exception:
-            _log.exception("forebay: a message of the client could not be handled")
-            if isinstance(message, dict) and "id" in message:
-                text = "the gateway failed; ask in another way"
-                self._client.send(make_error_message(message["id"], INTERNAL_ERROR, text))
+            self._report_failure(message)
+
+    def _report_failure(self, message: Any) -> None:
+        _log.exception("forebay: a message of the client could not be handled")
+        if isinstance(message, dict) and "id" in message:
+            text = "the gateway failed; its log says why; try other arguments"
+            self._client.send(make_error_message(message["id"], INTERNAL_ERROR, text))
 
     def _on_client_message(self, message: Any, raw: Message) -> None:
         try:
@@ -221,10 +230,12 @@ class Relay:
 
     def _is_useful_cancellation(self, message: Any, raw: Message) -> bool:
         """Return whether a message is small and cancels a pending request: there can only be few such messages."""
-        match message:
-            case {"method": method, "params": {"requestId": request_id}} if method == CANCELLED_METHOD:
-                return len(raw) <= _MAX_CANCELLATION_BYTES and self.pending.is_pending(request_id)
-        return False
+        if not isinstance(message, dict) or message.get("method") != CANCELLED_METHOD:
+            return False
+        params = message.get("params")
+        if not isinstance(params, dict) or "requestId" not in params:
+            return False
+        return len(raw) <= _MAX_CANCELLATION_BYTES and self.pending.is_pending(params["requestId"])
 
     def _refuse(self, message: Any, refusal: CapabilityDisabled) -> None:
         """Record a message that the server must not get, and answer it, unless it is a notification."""
@@ -246,7 +257,7 @@ class Relay:
         elif self._request_handler.is_slow(message["method"], params) or (is_call and self._call_order):
             self._run_in_background(message, raw, is_call=is_call)
         else:
-            self._prepare_action(message, raw)()
+            self._finish_request(self._request_handler(message, raw), raw)
 
     def _run_in_background(
         self, message: _MessageDict, raw: Message, *first_steps: Callable[[], None], is_call: bool
@@ -256,21 +267,22 @@ class Relay:
         `first_steps` run first, in the same thread. Calls are forwarded in the order in which they arrived.
         """
         memory_bytes, request = count_memory_bytes(raw), {"id": message["id"]}
+        self._flush()
         self._capacity.acquire(memory_bytes)
         preparing_request = self.pending.register_preparing(request["id"])
         slot = self._call_order.reserve() if is_call else None
 
         def handle() -> None:
-            action: Callable[[], None] | None = None
+            outcome: list[bytes] | ForwardedRequest | None = None
             with self._report_errors(request):
                 # Parsed again, because a parsed message takes more memory than its bytes while it waits.
-                action = self._prepare_action({**parse(raw), **request}, raw, preparing_request)
+                outcome = self._request_handler({**parse(raw), **request}, raw)
 
             def finish() -> None:
                 try:
                     with self._report_errors(request):
-                        if action is not None:
-                            action()
+                        if outcome is not None:
+                            self._finish_request(outcome, raw, preparing_request)
                 finally:
                     self.pending.unregister_preparing(preparing_request)
                     self._capacity.release(memory_bytes)
@@ -282,20 +294,18 @@ class Relay:
 
         self._workers.submit(*first_steps, handle)
 
-    def _prepare_action(
-        self, message: _MessageDict, raw: Message, preparing_request: PreparingRequest | None = None
-    ) -> Callable[[], None]:
-        """Handle a request; return the function that forwards or answers it."""
-        outcome = self._request_handler(message, raw)
+    def _finish_request(
+        self,
+        outcome: list[bytes] | ForwardedRequest,
+        raw: Message,
+        preparing_request: PreparingRequest | None = None,
+    ) -> None:
+        """Forward or answer a request that was handled."""
         if isinstance(outcome, ForwardedRequest):
-            return lambda: self._forward(outcome, raw, preparing_request)
-
-        def respond() -> None:
-            if preparing_request is None or not preparing_request.is_cancelled:
-                for response in outcome:
-                    self._client.send(response)
-
-        return respond
+            self._forward(outcome, raw, preparing_request)
+        elif preparing_request is None or not preparing_request.is_cancelled:
+            for response in outcome:
+                self._client.send(response)
 
     def _forward(self, request: ForwardedRequest, raw: Message, preparing_request: PreparingRequest | None) -> None:
         try:
@@ -350,7 +360,7 @@ class Relay:
             # It may be a result that is not JSON, which cannot be redacted.
             head = b"" if self._has_redactions else head_tail.head[:_MAX_EXCERPT_BYTES]
             excerpt = self.redact(head.decode(errors="replace"))
-            _log.warning("forebay: the server wrote what is no message, and clients are spared it: %.200r", excerpt)
+            _log.warning("forebay: a line of the server is not a JSON-RPC message, and is dropped: %.200r", excerpt)
             self._report_unreadable(raw, head_tail, stream_request_id)
             return False
         if "method" in message:
@@ -381,7 +391,7 @@ class Relay:
 
     def _report_unreadable(self, raw: Message, head_tail: HeadTail, stream_request_id: object) -> None:
         """Fail the request whose response is complete but not JSON, for example because it contains NaN."""
-        request_id = _find_response_id(raw, head_tail)
+        request_id = find_response_id(raw, head_tail)
         if request_id is None or (
             stream_request_id is not None and make_id_key(request_id) != make_id_key(stream_request_id)
         ):
@@ -421,20 +431,22 @@ class Relay:
                 _log.warning("forebay: the server answered what nobody has asked; clients are spared it")
                 return
             pending = self._make_unmatched_request(message)
-
-        def respond() -> None:
-            try:
-                self._client.send(self._build_response(pending, message, raw))
-            finally:
-                self.pending.finish_response(pending)
-
         if len(raw) > pending.mode.output_inline_limit_bytes:
             # A list of tools is parsed, which takes more memory.
             memory_bytes = min(len(raw) * (2 if pending.method == "tools/list" else 1), _LARGE_RESPONSE_BYTES)
+            self._flush()
             self._store_capacity.acquire(memory_bytes)
-            self._store_workers.submit(respond, lambda: self._store_capacity.release(memory_bytes))
+            self._store_workers.submit(
+                lambda: self._respond(pending, message, raw), lambda: self._store_capacity.release(memory_bytes)
+            )
         else:
-            respond()
+            self._respond(pending, message, raw)
+
+    def _respond(self, pending: PendingRequest, message: _MessageDict, raw: Message) -> None:
+        try:
+            self._client.send(self._build_response(pending, message, raw))
+        finally:
+            self.pending.finish_response(pending)
 
     def _build_response(self, pending: PendingRequest, message: _MessageDict, raw: Message) -> Message:
         try:
@@ -536,6 +548,13 @@ class Relay:
         if pending is not None:
             self._client.send(self._request_handler.make_error_response(pending, error))
 
+    def on_unsent(self, raw: Message, error: UpstreamFailed) -> None:
+        """Fail the request in a message that was not sent after all."""
+        message = parse(raw)
+        if isinstance(message, dict) and "id" in message and "method" in message:
+            self.fail_request(message["id"], error)
+            self.has_reported_failure.set()
+
     def on_upstream_end(self, error: UpstreamFailed) -> None:
         """Fail all requests to a server that has ended, and cancel its requests to the client."""
         self._internal_requests.fail(error)
@@ -573,7 +592,7 @@ def _shorten_id(message: _MessageDict) -> bool:
     The id is kept until the response.
     """
     request_id = message.get("id")
-    if isinstance(request_id, str | int | float | None):
+    if request_id is None or isinstance(request_id, _PLAIN_ID_TYPES):
         return True
     if dump_size(request_id) > _MAX_ID_BYTES:
         return False
@@ -585,15 +604,6 @@ def _make_long_id_error() -> bytes:
     # Without the id, which may be too long for memory.
     text = f"the id of a request has at most {_MAX_ID_BYTES} bytes; use a number or a short text"
     return make_error_message(None, INVALID_REQUEST, text)
-
-
-def _find_response_id(raw: Message, head_tail: HeadTail) -> object:
-    """Return the id of a response that is not JSON, or `None` if it is not found or the message is a request."""
-    with contextlib.suppress(InvalidJSON):
-        # Only the brackets and quotes of the other members need to be right.
-        members = as_lazy(raw).members(("id", "method"))
-        return members["id"].parse() if "id" in members and "method" not in members else None
-    return None if head_tail.is_request else head_tail.find_id()
 
 
 def _is_object(message: object) -> bool:

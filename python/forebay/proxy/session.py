@@ -131,7 +131,7 @@ def _renew_id(raw: Message, request_id: str) -> tuple[str, Message]:
 _DEFAULT_MODE = Mode()
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class PendingRequest:
     """Client request that waits for its response, with the properties that decide how the response is handled."""
 
@@ -175,6 +175,9 @@ class _RecentKeys:
         self._limit = limit
         self._keys: dict[bytes, None] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
     def __contains__(self, key: bytes) -> bool:
         return key in self._keys
 
@@ -197,20 +200,22 @@ class PendingRequests:
         self._in_flight_count = 0
         self._answering_requests: set[PendingRequest] = set()
         self._cancelled_keys = _RecentKeys(_MAX_CANCELLED_KEYS)
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiter_count = 0
 
     def register_preparing(self, request_id: object) -> PreparingRequest:
         """Register a request that is not forwarded yet, so that it can be cancelled and waited for."""
         preparing_request = PreparingRequest(make_id_key(request_id))
-        with self._changed:
+        with self._lock:
             self._preparing_requests.append(preparing_request)
         return preparing_request
 
     def unregister_preparing(self, preparing_request: PreparingRequest) -> None:
-        with self._changed:
+        with self._lock:
             if preparing_request in self._preparing_requests:
                 self._preparing_requests.remove(preparing_request)
-            self._changed.notify_all()
+            self._notify()
 
     def add(self, pending: PendingRequest, preparing_request: PreparingRequest | None = None) -> bool:
         """Register a request before it is forwarded; return `False` if it was cancelled while it was prepared.
@@ -218,7 +223,7 @@ class PendingRequests:
         Raises `UpstreamFailed` if too many requests are pending.
         """
         key = make_id_key(pending.id)
-        with self._changed:
+        with self._lock:
             if preparing_request is not None and preparing_request.is_cancelled:
                 return False
             if self._in_flight_count >= _MAX_PENDING_REQUESTS:
@@ -234,14 +239,27 @@ class PendingRequests:
     def _new_deadline(self, pending: PendingRequest) -> float | None:
         return time.monotonic() + self._timeout if self._timeout and not pending.is_subscription else None
 
+    def _notify(self) -> None:
+        # Usually nobody waits, and a condition takes longer to find that out.
+        if self._waiter_count:
+            self._changed.notify_all()
+
+    def _wait_for(self, predicate: Callable[[], bool], seconds: float | None = None) -> bool:
+        with self._lock:
+            self._waiter_count += 1
+            try:
+                return self._changed.wait_for(predicate, seconds)
+            finally:
+                self._waiter_count -= 1
+
     def is_pending(self, request_id: object) -> bool:
         """Return whether a request waits for its response."""
-        with self._changed:
+        with self._lock:
             return make_id_key(request_id) in self._in_flight
 
     def take(self, request_id: object) -> PendingRequest | None:
         """Remove and return the request with this id."""
-        with self._changed:
+        with self._lock:
             return self._take_by_key(make_id_key(request_id))
 
     def _take_by_key(self, key: bytes) -> PendingRequest | None:
@@ -252,7 +270,7 @@ class PendingRequests:
         self._in_flight_count -= 1
         if not entries:
             del self._in_flight[key]
-        self._changed.notify_all()
+        self._notify()
         return pending
 
     def start_response(self, request_id: object) -> PendingRequest | None:
@@ -260,21 +278,21 @@ class PendingRequests:
 
         Call `finish_response` afterwards.
         """
-        with self._changed:
+        with self._lock:
             pending = self._take_by_key(make_id_key(request_id))
             if pending is not None:
                 self._answering_requests.add(pending)
             return pending
 
     def finish_response(self, pending: PendingRequest) -> None:
-        with self._changed:
+        with self._lock:
             self._answering_requests.discard(pending)
-            self._changed.notify_all()
+            self._notify()
 
     def is_in_use(self, request_id: object) -> bool:
         """Return whether a response with this id may still come, perhaps to a request that was cancelled."""
         key = make_id_key(request_id)
-        with self._changed:
+        with self._lock:
             return (
                 key in self._in_flight
                 or key in self._cancelled_keys
@@ -283,24 +301,23 @@ class PendingRequests:
 
     def find(self, request_id: object) -> PendingRequest | None:
         """Return the request with this id that is answered next, or `None`."""
-        with self._changed:
+        with self._lock:
             entries = self._in_flight.get(make_id_key(request_id))
             return None if entries is None else entries[0].pending
 
     def wait_settled(self, pending: PendingRequest) -> None:
         """Wait until a request is no longer pending and its response has been sent."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    pending not in self._answering_requests
-                    and all(entry.pending is not pending for entry in self._iter_in_flight())
-                )
+        self._wait_for(
+            lambda: (
+                pending not in self._answering_requests
+                and all(entry.pending is not pending for entry in self._iter_in_flight())
             )
+        )
 
     def cancel(self, request_id: object) -> None:
         """Forget a request that the client has cancelled."""
         key = make_id_key(request_id)
-        with self._changed:
+        with self._lock:
             if self._take_by_key(key) is not None:
                 self._cancelled_keys.add([key])
                 return
@@ -311,15 +328,14 @@ class PendingRequests:
                     return
 
     def was_cancelled(self, request_id: object) -> bool:
-        with self._changed:
-            return make_id_key(request_id) in self._cancelled_keys
+        return bool(self._cancelled_keys) and make_id_key(request_id) in self._cancelled_keys
 
     def extend_deadline(self, progress_token: object) -> None:
         """Restart the timeout of a request that reports progress."""
         key = make_optional_key(progress_token)
         if not self._timeout or key is None:
             return
-        with self._changed:
+        with self._lock:
             for entry in self._iter_in_flight():
                 if entry.pending.progress_key == key:
                     entry.deadline = self._new_deadline(entry.pending)
@@ -330,7 +346,7 @@ class PendingRequests:
     def take_expired(self) -> list[PendingRequest]:
         """Remove and return the requests whose timeout has passed."""
         now = time.monotonic()
-        with self._changed:
+        with self._lock:
             expired = [
                 entry.pending
                 for entry in self._iter_in_flight()
@@ -344,22 +360,21 @@ class PendingRequests:
     def abandon_all(self) -> list[PendingRequest]:
         """Remove and return all requests; late responses to them count as cancelled."""
         pending = self.take_all()
-        with self._changed:
+        with self._lock:
             self._cancelled_keys.add(make_id_key(request.id) for request in pending)
         return pending
 
     def take_all(self) -> list[PendingRequest]:
-        with self._changed:
+        with self._lock:
             pending = [entry.pending for entry in self._iter_in_flight()]
             self._in_flight.clear()
             self._in_flight_count = 0
-            self._changed.notify_all()
+            self._notify()
         return pending
 
     def wait_idle(self, seconds: float) -> bool:
         """Wait until only subscriptions are left; return `False` on timeout."""
-        with self._changed:
-            return self._changed.wait_for(self._is_idle, seconds)
+        return self._wait_for(self._is_idle, seconds)
 
     def _is_idle(self) -> bool:
         is_answered = all(entry.pending.is_subscription for entry in self._iter_in_flight())

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import IO, TYPE_CHECKING, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar, cast
 
 from forebay.errors import UpstreamFailed
 from forebay.proxy.process_group import Grace, ProcessGroup
@@ -31,6 +31,12 @@ _MAX_QUEUED_BYTES = 32 << 20
 _QUEUED_MESSAGE_BYTES = 4096
 """Memory that a queued message may take besides its bytes: orjson allocates some kilobytes for each of its results."""
 
+_MAX_HELD_BYTES = 64 << 10
+"""Maximum bytes of messages that are held back, to write them together."""
+
+_MAX_HELD_MESSAGES = 64
+"""Maximum number of these messages."""
+
 _POLL_INTERVAL_MS = 1000
 """How often a blocked writer checks its pipe, in milliseconds."""
 
@@ -46,7 +52,50 @@ _MAX_QUEUED_MESSAGES = 1000
 _LARGE_MESSAGE_BYTES = 10 << 20
 """Servers of the TypeScript SDK exit when they receive a message larger than this."""
 
+_T = TypeVar("_T")
+
 _RESTARTING_ERROR = UpstreamFailed("the server has ended and is being started again; ask again in a while")
+
+
+class _Cork:
+    """Messages of one thread that are held back, to write them in one system call.
+
+    A system call, in which other threads take the interpreter, costs about as much as handling a message. The caller
+    holds a lock.
+    """
+
+    def __init__(self) -> None:
+        self._thread_id: int | None = None
+        self._messages: list[Message] = []
+        self._bytes = 0
+
+    def start(self) -> None:
+        """Hold back the messages of the calling thread until `stop`."""
+        self._thread_id = threading.get_ident()
+
+    def stop(self) -> None:
+        self._thread_id = None
+
+    def try_hold(self, raw: Message) -> bool:
+        """Hold back a message, and return `True`, if it is one of the corked thread and there is room for it."""
+        if self._thread_id != threading.get_ident() or isinstance(raw, Spool):
+            return False
+        if self._bytes + len(raw) > _MAX_HELD_BYTES or len(self._messages) >= _MAX_HELD_MESSAGES:
+            return False
+        self._messages.append(raw)
+        self._bytes += len(raw)
+        return True
+
+    def take(self) -> list[Message]:
+        """Return the messages that are held back, and forget them."""
+        messages, self._messages, self._bytes = self._messages, [], 0
+        return messages
+
+    def write(self, write: Callable[[bytes], object]) -> None:
+        """Pass the messages that are held back to `write` at once, and forget them unless it raises an error."""
+        if self._messages:
+            write(b"\n".join(cast("list[bytes]", self._messages)))
+            self.take()
 
 
 class StdioClient:
@@ -56,18 +105,46 @@ class StdioClient:
         self._fd = fd
         self._on_disconnect = on_disconnect
         self._lock = threading.Lock()
+        self._cork = _Cork()
         self._is_disconnected = False
         enlarge_pipe(fd)
 
     def send(self, raw: Message) -> None:
         """Write a message and a newline; block while the pipe is full."""
         with self._lock:
+            if self._is_disconnected or self._cork.try_hold(raw):
+                return
+            self._write_held(raw)
+        if self._is_disconnected:
+            self._on_disconnect()
+
+    def _write_held(self, *lines: Message) -> None:
+        """Write the messages that are held back, and then `lines`."""
+        try:
+            self._cork.write(partial(_write_line, self._fd))
+            for raw in lines:
+                _write_line(self._fd, raw)
+        except OSError:
+            self._is_disconnected = True
+
+    @contextlib.contextmanager
+    def corked(self) -> Iterator[None]:
+        """Hold back the messages of the calling thread, until there are many, and write them at the end."""
+        with self._lock:
+            self._cork.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._cork.stop()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the messages that are held back."""
+        with self._lock:
             if self._is_disconnected:
                 return
-            try:
-                _write_line(self._fd, raw)
-            except OSError:
-                self._is_disconnected = True
+            self._write_held()
         if self._is_disconnected:
             self._on_disconnect()
 
@@ -126,7 +203,9 @@ class Outbox:
         self._queue: deque[tuple[int, Iterator[bytes | memoryview]]] = deque()
         """Size and remaining chunks of each message; the first one is being written."""
         self._queued_bytes = 0
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._cork = _Cork()
         self._is_closed = False
         self._is_broken = False
         self._is_writing = False
@@ -135,20 +214,46 @@ class Outbox:
 
     def send(self, raw: Message) -> None:
         """Write or queue a message. Raises `UpstreamFailed` if the server does not read, or too slowly."""
-        with self._changed:
+        with self._lock:
             if self._is_closed or self._is_broken:
                 raise PipeClosed
             # The message that is being written does not count: the server may be about to read all of it.
             if self._queue and self._queued_bytes - self._queue[0][0] > _MAX_QUEUED_BYTES:
                 raise UpstreamFailed("the server does not read what it is sent; ask again in a while")
-            remaining = (
-                self._try_write(raw) if not self._queue and not isinstance(raw, Spool) else _iter_line_chunks(raw)
-            )
-            if remaining is not None:
-                size = _measure_queued(raw)
-                self._queued_bytes += size
-                self._queue.append((size, remaining))
-                self._start_writer()
+            if not self._cork.try_hold(raw):
+                self._cork.write(self._write)
+                self._write(raw)
+
+    def _write(self, raw: Message) -> None:
+        """Write a message, or queue what does not fit into the pipe. Raises `PipeClosed`."""
+        remaining = self._try_write(raw) if not self._queue and not isinstance(raw, Spool) else _iter_line_chunks(raw)
+        if remaining is not None:
+            size = _measure_queued(raw)
+            self._queued_bytes += size
+            self._queue.append((size, remaining))
+            self._start_writer()
+
+    def cork(self) -> None:
+        """Hold back the messages of the calling thread, until there are many, or until `uncork`."""
+        poller = select.poll()
+        poller.register(self._fd, 0)
+        with self._lock:
+            # `send` must fail now if the server does not read any more, not only when the messages are written.
+            self._is_broken = self._is_broken or (not self._is_closed and bool(poller.poll(0)))
+            self._cork.start()
+
+    def uncork(self) -> list[Message]:
+        """Write the messages that are held back; return those that the server cannot get any more."""
+        with self._lock:
+            self._cork.stop()
+            with contextlib.suppress(PipeClosed):
+                self._cork.write(self._write)
+            return self._cork.take()
+
+    def flush(self) -> None:
+        """Write the messages that are held back. `uncork` returns them if the server does not read any more."""
+        with self._lock, contextlib.suppress(PipeClosed):
+            self._cork.write(self._write)
 
     def _try_write(self, raw: bytes | bytearray) -> Iterator[bytes | memoryview] | None:
         """Write as much as fits into the pipe; return the remaining chunks, or `None` if all was written."""
@@ -200,6 +305,7 @@ class Outbox:
 
     def close(self, timeout: float) -> bool:
         """Refuse further messages and wait until the queued ones are written; return `False` on timeout."""
+        self.flush()
         with self._changed:
             self._is_closed = True
             return self._changed.wait_for(lambda: not self._queue, timeout)
@@ -235,7 +341,7 @@ class Process:
         self._stdin, self._stdout = cast("BinaryIO", server.stdin), cast("BinaryIO", server.stdout)
         for pipe in (self._stdin, self._stdout):
             enlarge_pipe(pipe.fileno())
-        self._outbox = Outbox(self._stdin.fileno())
+        self.outbox = Outbox(self._stdin.fileno())
         self._has_exited = threading.Event()
         self._has_ended = False
         self._ended_fd, running_fd = os.pipe()
@@ -247,8 +353,8 @@ class Process:
         # Closing this end of the pipe makes the other end readable, which ends `read_lines`.
         os.close(running_fd)
 
-    def read_lines(self, make_reader: Callable[..., Iterable[Line]]) -> Iterator[Line]:
-        """Yield lines until the server exits, even if its children keep its standard output open."""
+    def read_lines(self, make_reader: Callable[..., Iterable[_T]]) -> Iterator[_T]:
+        """Yield lines, or batches of them, until the server exits, even if its children keep its output open."""
         try:
             yield from make_reader(self._stdout.fileno(), end_fd=self._ended_fd)
         finally:
@@ -257,7 +363,7 @@ class Process:
 
     def send(self, raw: Message) -> None:
         """Send a message without blocking. Raises `UpstreamFailed` if the server does not read."""
-        self._outbox.send(raw)
+        self.outbox.send(raw)
 
     def wait_exit(self, seconds: float) -> int | None:
         """Return the exit code, or `None` on timeout."""
@@ -269,7 +375,7 @@ class Process:
         deadline = time.monotonic() + grace_seconds
         with self._end_lock:
             if not self._has_ended:
-                if self._outbox.close(grace_seconds):
+                if self.outbox.close(grace_seconds):
                     with contextlib.suppress(OSError):
                         self._stdin.close()
                 self._has_exited.wait(deadline - time.monotonic())
@@ -312,6 +418,13 @@ class RestartBackoff:
         return delay
 
 
+class BatchReader(Protocol):
+    """Reader of the lines of a file descriptor."""
+
+    def batches(self) -> Iterator[list[Line]]:
+        """Yield the lines that each read has completed."""
+
+
 class StdioUpstream:
     """Server that runs as a child process and is restarted when it ends. Its messages go to the relay."""
 
@@ -322,13 +435,21 @@ class StdioUpstream:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        make_reader: Callable[..., Iterable[Line]],
+        make_reader: Callable[..., BatchReader],
         backoff: RestartBackoff | None = None,
         grace: Grace,
         name: str = "the server",
+        exit_wait_seconds: float = _RESTART_WAIT_SECONDS,
+        cork_client: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
-        """Take over a process. `name` is what the log calls the server."""
+        """Take over a process. `name` is what the log calls the server.
+
+        If the server does not read any more, `send` waits `exit_wait_seconds` to tell how it ended. Messages that were
+        read together are passed to the relay in the context of `cork_client`.
+        """
         self._name = name
+        self._exit_wait_seconds = exit_wait_seconds
+        self._cork_client = cork_client
         self._process = process
         self._start_process = partial(Process, command, env=env, cwd=cwd)
         self._make_reader = make_reader
@@ -360,9 +481,12 @@ class StdioUpstream:
             process.send(raw)
         except PipeClosed:
             # The server has probably exited, and `run` is about to notice.
-            if (code := process.wait_exit(_RESTART_WAIT_SECONDS)) is None:
+            if (code := process.wait_exit(self._exit_wait_seconds)) is None:
                 raise
             raise _make_exit_error(code, self._largest_message_bytes) from None
+
+    has_room = True
+    """If the server reads too slowly, `send` fails."""
 
     def wait_ready(self) -> None:
         """Return at once: if the server reads too slowly, `send` fails."""
@@ -371,9 +495,15 @@ class StdioUpstream:
         """Read messages until `close` is called, or the server ends and is not restarted; return its exit code."""
         has_sent_message = False
         while True:
-            for line in self._process.read_lines(self._make_reader):
+            for lines in self._process.read_lines(self._make_batch_reader):
                 has_sent_message = True
-                relay.receive_from_server(line)
+                with contextlib.nullcontext() if len(lines) == 1 else self._cork_client():
+                    for line in lines:
+                        try:
+                            relay.receive_from_server(line)
+                        except Exception:
+                            # It must not end the thread, because nobody else reads what the server writes.
+                            _log.exception("forebay: a message of %s could not be handled", self._name)
             code = self._process.terminate(self._grace.remaining_seconds)
             with self._lock:
                 self._queued_messages = []
@@ -387,6 +517,30 @@ class StdioUpstream:
                 # Called once more, for requests that have arrived since the first call.
                 relay.on_upstream_end(self._down_error)
                 return code
+
+    def _make_batch_reader(self, *args: Any, **options: Any) -> Iterator[list[Line]]:
+        return self._make_reader(*args, **options).batches()
+
+    @contextlib.contextmanager
+    def corked(self, on_failure: Callable[[Message, UpstreamFailed], None]) -> Iterator[None]:
+        """Hold back the messages of the calling thread, until there are many, and write them at the end.
+
+        Calls `on_failure` with each message that the server does not read any more.
+        """
+        with self._lock:
+            outbox = self._process.outbox
+        outbox.cork()
+        try:
+            yield
+        finally:
+            for raw in outbox.uncork():
+                on_failure(raw, PipeClosed())
+
+    def flush(self) -> None:
+        """Write the messages that are held back."""
+        with self._lock:
+            outbox = self._process.outbox
+        outbox.flush()
 
     def _restart(self, relay: "Receiver") -> bool:
         """Start the server again after a delay; return `False` if it must not be restarted."""
@@ -416,8 +570,8 @@ class StdioUpstream:
         """Repeat the handshake to a restarted server, then send the queued messages."""
         try:
             relay.replay_session(process.send)
-        except (UpstreamFailed, TimeoutError) as error:
-            _log.warning("forebay: %s was started again and does not take up its work: %s", self._name, error)
+        except Exception as error:
+            _log.warning("forebay: %s was started again, but its session cannot be restored: %s", self._name, error)
             process.terminate(self._grace.remaining_seconds)
             return
         while True:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +47,13 @@ def run(settings: "Settings", command: Sequence[str]) -> int:
     return _run_relay(
         settings,
         stop_signal,
-        lambda _, limits, grace: StdioUpstream(
-            process, command, make_reader=partial(LineReader, **limits), backoff=backoff, grace=grace
+        lambda client, _, limits, grace: StdioUpstream(
+            process,
+            command,
+            make_reader=partial(LineReader, **limits),
+            backoff=backoff,
+            grace=grace,
+            cork_client=client.corked,
         ),
     )
 
@@ -57,19 +63,17 @@ def run_url(settings: "Settings", url: str, headers: Sequence[str] = ()) -> int:
     from forebay.proxy.http.upstream import HttpUpstream
 
     limit_heaps(1)
-    # At INFO httpx logs each URL, which may contain a secret.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     return _run_relay(
         settings,
         _StopSignal(),
-        lambda policy, limits, _: HttpUpstream(url, headers=headers, find_schema=policy.get_input_schema, **limits),
+        lambda _, policy, limits, __: HttpUpstream(url, headers=headers, find_schema=policy.get_input_schema, **limits),
     )
 
 
 def _run_relay(
     settings: "Settings",
     stop_signal: "_StopSignal",
-    make_upstream: "Callable[[OutputPolicy, dict[str, Any], Grace], StdioUpstream | HttpUpstream]",
+    make_upstream: "Callable[[StdioClient, OutputPolicy, dict[str, Any], Grace], StdioUpstream | HttpUpstream]",
 ) -> int:
     from forebay.outputs.policy import OutputPolicy
     from forebay.proxy.relay import Relay
@@ -79,9 +83,17 @@ def _run_relay(
         make_spool = partial(create_spool, policy.store)
         limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
         grace = Grace(settings.shutdown_grace_seconds)
-        upstream = make_upstream(policy, limits, grace)
+        upstream = make_upstream(client, policy, limits, grace)
         timeout_seconds = settings.call_timeout_seconds
-        relay = Relay(policy, client, upstream, call_timeout=timeout_seconds, wait_ready=upstream.wait_ready)
+
+        def flush() -> None:
+            client.flush()
+            if isinstance(upstream, StdioUpstream):
+                upstream.flush()
+
+        relay = Relay(
+            policy, client, upstream, call_timeout=timeout_seconds, wait_ready=upstream.wait_ready, flush=flush
+        )
         exit_codes: list[int] = []
 
         def read_server() -> None:
@@ -91,9 +103,14 @@ def _run_relay(
                 stop_signal.set("the server has ended")
 
         def read_client() -> None:
+            cork: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+            if isinstance(upstream, StdioUpstream):
+                cork = partial(upstream.corked, relay.on_unsent)
             try:
-                for line in LineReader(sys.stdin.fileno(), **limits):
-                    relay.receive_from_client(line)
+                for lines in LineReader(sys.stdin.fileno(), **limits).batches():
+                    with cork() if len(lines) > 1 else contextlib.nullcontext():
+                        for line in lines:
+                            relay.receive_from_client(line)
             finally:
                 stop_signal.set("the client has nothing more to say")
 
@@ -116,6 +133,7 @@ def _run_relay(
         # Wait for the last messages of the server, which may still be in the pipe.
         server_thread.join(deadline - time.monotonic())
         relay.wait_idle(deadline - time.monotonic())
+        client.flush()
     # A negative code is a signal. Like a shell, return 128 plus the number of the signal.
     return 128 - code if code < 0 else code
 
