@@ -12,10 +12,11 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
-from forebay.http.connection import HTTPConnection
+from forebay.http.connection import Connection, HTTPConnection
 from listening_harness import ALICE, BOB, JSON, HttpServer, read_until_closed, run_server, write_token_file
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
@@ -29,9 +30,18 @@ LARGE_BODY = b" " * (24 << 20)
 """More than the socket buffers of both sides hold."""
 
 
+@pytest.fixture(params=["httptools", "h11"])
+def parser(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[HttpServer]:
-    options = {"max_connections": MAX_CONNECTIONS, "body_limit_bytes": BODY_LIMIT_BYTES}
+def small(parser: str, tmp_path: Path) -> Iterator[HttpServer]:
+    options: dict[str, Any] = {
+        "max_connections": MAX_CONNECTIONS,
+        "body_limit_bytes": BODY_LIMIT_BYTES,
+        "parser": parser,
+    }
     with run_server(tmp_path, token_file=write_token_file(tmp_path), **options) as server:
         yield server
         assert "Traceback" not in server.log
@@ -87,13 +97,13 @@ def test_requests_without_a_token_that_never_end_do_not_keep_others_out(small: H
 
 
 @pytest.mark.slow
-def test_responses_that_are_not_read_do_not_keep_others_out(tmp_path: Path) -> None:
+def test_responses_that_are_not_read_do_not_keep_others_out(parser: str, tmp_path: Path) -> None:
     def is_waiting() -> bool:
         before = get_cpu_ticks(server.process.pid)
         time.sleep(0.5)
         return get_cpu_ticks(server.process.pid) == before
 
-    with run_server(tmp_path, max_connections=2) as server, contextlib.ExitStack() as opened:
+    with run_server(tmp_path, max_connections=2, parser=parser) as server, contextlib.ExitStack() as opened:
         for _ in range(2):
             connection = opened.enter_context(socket.socket())
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -203,7 +213,7 @@ def test_responses_are_sent_without_delay() -> None:
 
 
 def test_a_connection_that_the_client_resets_is_released() -> None:
-    connections: list[weakref.ref[HTTPConnection]] = []
+    connections: list[weakref.ref[Connection]] = []
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("done")(scope, receive, send)
@@ -213,7 +223,7 @@ def test_a_connection_that_the_client_resets_is_released() -> None:
         config.load()
         state = ServerState()
 
-        def make_connection() -> HTTPConnection:
+        def make_connection() -> Connection:
             connection = HTTPConnection(config, state, {}, read_timeout=600.0, max_connections=1, requires_token=False)
             connections.append(weakref.ref(connection))
             return connection

@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from fractions import Fraction
+from pathlib import Path
 
-import anyio
 import pytest
-from forebay.http.limits import RateLimit, TokenBuckets, _get_client_network
+from forebay.http.limits import InFlightLimit, TokenBuckets, get_client_network
 from hypothesis import given
 from hypothesis import strategies as st
+from listening_harness import run_server
 
 SECOND = 10**9
 
@@ -94,26 +95,23 @@ def test_the_number_of_buckets_is_limited() -> None:
     ],
 )
 def test_an_ipv6_network_counts_as_one_caller(first: str, second: str, is_same: bool) -> None:
-    assert (_get_client_network(first) == _get_client_network(second)) is is_same
+    assert (get_client_network(first) == get_client_network(second)) is is_same
 
 
-def test_a_refused_request_gets_429_and_retry_after() -> None:
-    async def app(_scope: object, _receive: object, send: object) -> None:
-        served.append(send)
+def test_a_principal_has_its_share_of_the_requests_in_flight() -> None:
+    limit = InFlightLimit(max_connections=8)
+    assert [limit.enter("a") for _ in range(3)] == [True, True, False]
+    assert limit.enter("b")
+    limit.leave("a")
+    assert [limit.enter("a") for _ in range(2)] == [True, False]
+    for principal in "aab":
+        limit.leave(principal)
+    assert not limit._in_flight
 
-    async def send(message: object) -> None:
-        sent.append(message)
 
-    served: list[object] = []
-    sent: list[object] = []
-    limit = RateLimit(app, TokenBuckets(7, clock=lambda: 0))
-
-    async def send_requests() -> None:
-        for _ in range(8):
-            await limit({"type": "http", "client": ("10.0.0.1", 1)}, None, send)  # type: ignore[arg-type]
-
-    anyio.run(send_requests)
-    assert len(served) == 7
-    start = sent[0]
-    assert isinstance(start, dict)
-    assert (start["status"], dict(start["headers"])[b"retry-after"]) == (429, b"9")
+def test_a_refused_request_gets_429_and_retry_after(tmp_path: Path) -> None:
+    with run_server(tmp_path, rate_limit_per_minute=7) as server:
+        answers = [server.list_tools() for _ in range(8)]
+    assert [answer.status for answer in answers] == [200] * 7 + [429]
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 9
+    assert answers[-1].message["error"]["code"] == -32000

@@ -17,10 +17,16 @@ UNKNOWN_TOKEN = "no" * 20
 HEADERS = "\r\n".join(f"{name}: {value}" for name, value in JSON.items())
 
 
+@pytest.fixture(scope="module", params=["httptools", "h11"])
+def parser(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+def guarded(parser: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     root = tmp_path_factory.mktemp("guarded")
-    with run_server(root, token_file=write_token_file(root), body_limit_bytes=BODY_LIMIT_BYTES) as server:
+    options: dict[str, Any] = {"body_limit_bytes": BODY_LIMIT_BYTES, "parser": parser}
+    with run_server(root, token_file=write_token_file(root), **options) as server:
         yield server
 
 
@@ -194,10 +200,11 @@ def test_a_protocol_upgrade_is_ignored(guarded: HttpServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_request_is_ended_by_the_read_timeout(tmp_path: Path) -> None:
+def test_a_slow_request_is_ended_by_the_read_timeout(parser: str, tmp_path: Path) -> None:
     headers, body = valid_request(MODERN)
     whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
-    with run_server(tmp_path, token_file=write_token_file(tmp_path), read_timeout_seconds=1.0) as server:
+    options: dict[str, Any] = {"read_timeout_seconds": 1.0, "parser": parser}
+    with run_server(tmp_path, token_file=write_token_file(tmp_path), **options) as server:
         refused = make_request(f"content-length: {len(body)}", body, token=UNKNOWN_TOKEN)
         sent_once: tuple[tuple[bytes, list[int]], ...] = (
             (b"", []),
@@ -248,11 +255,11 @@ def send_slowly(server: HttpServer, data: bytes, sent_at_once: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_each_request_has_its_own_read_timeout(tmp_path: Path) -> None:
+def test_each_request_has_its_own_read_timeout(parser: str, tmp_path: Path) -> None:
     headers, body = valid_request(MODERN)
     whole = make_request(f"content-length: {len(body)}\r\n{headers}", body)
     last = make_request(f"connection: close\r\ncontent-length: {len(body)}\r\n{headers}", body)
-    with run_server(tmp_path, read_timeout_seconds=4.0) as server, server.connect() as connection:
+    with run_server(tmp_path, read_timeout_seconds=4.0, parser=parser) as server, server.connect() as connection:
         connection.sendall(whole)
         # Together the pauses exceed the timeout, but each request stays below it.
         time.sleep(2.2)

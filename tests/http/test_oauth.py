@@ -12,8 +12,7 @@ import anyio
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from forebay.adapters.mcp import get_principal
-from forebay.http.tokens import JWTVerifier
+from forebay.http.oauth import JWTVerifier
 from hypothesis import given
 from hypothesis import strategies as st
 from jwt_issuer import AUDIENCE, ISSUER, KEYS, OTHER_KEY, JwksServer, make_claims, make_jwk, serve_jwks, sign_token
@@ -38,7 +37,7 @@ def test_a_signed_token_gives_client_subject_and_scopes(algorithm: str, keys: Jw
     token = sign_token(algorithm, scope="mcp:use other", client_id="app")
     found = verify(make_verifier(keys), token)
     assert (found.client_id, found.subject, found.scopes) == ("app", "alice", ["mcp:use", "other"])
-    assert json.loads(get_principal(found) or "") == ["subject", ISSUER, "alice"]
+    assert json.loads(found.principal) == ["subject", ISSUER, "alice"]
     assert token not in repr(found)
 
 
@@ -199,7 +198,7 @@ def test_a_key_set_that_is_too_large_is_not_read(keys: JwksServer) -> None:
 
 
 def test_a_fetch_that_takes_too_long_is_ended(keys: JwksServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forebay.http.issuer_keys._FETCH_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("forebay.http.oauth._FETCH_TIMEOUT_SECONDS", 0.2)
     keys.delays = [0.05] * 20
     assert verify(make_verifier(keys), sign_token()) is None
 

@@ -10,8 +10,7 @@ import anyio
 import pytest
 from command import run
 from forebay.errors import InvalidArgument
-from forebay.http.token_lines import hash_token, make_token, parse_token_lines
-from forebay.http.tokens import TokenFile
+from forebay.http.tokens import TokenFile, hash_token, make_token, parse_token_lines
 from hypothesis import given
 from hypothesis import strategies as st
 

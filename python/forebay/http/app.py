@@ -1,181 +1,321 @@
 """The ASGI application of `forebay serve --http`: `/mcp`, `/health`, authentication and limits."""
 
-import functools
+import asyncio
 import logging
-import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import math
+import time
+import urllib.parse
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
-from mcp.server import Server
-from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
-from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
-from mcp.server.auth.provider import AccessToken, TokenVerifier
-from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
-from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import AnyHttpUrl
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.authentication import AuthenticationMiddleware
-from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+import orjson
 
-from forebay.adapters.sdk_internals import PerOwnerLimitSessionManager
-from forebay.http.limits import ConnectionShareLimit, RateLimit, TokenBuckets, get_principal_share
-from forebay.http.request_headers import HeaderCheck
-from forebay.http.tokens import JWTVerifier, RevocationMiddleware, TokenFile
+from forebay.http.http_exchange import JSON_TYPE, TEXT_TYPE, Disconnected, HTTPExchange, Receive, Scope, Send
+from forebay.http.limits import InFlightLimit, TokenBuckets, get_client_network
+from forebay.http.request_headers import find_fault, make_allowed_hosts, make_allowed_origins
+from forebay.http.tokens import AccessToken, TokenFile, TokenVerifier
+from forebay.http.transport import Backend, Transport
+from forebay.wire.messages import make_error_message
 
-__all__ = ["MCP_PATH", "get_session_ender", "make_app", "shorten_session_ids"]
+__all__ = ["MCP_PATH", "App"]
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
 
+_log = logging.getLogger("forebay")
 
 MCP_PATH = "/mcp"
-_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_METADATA_PATH = "/.well-known/oauth-protected-resource"
+
+_TICK_SECONDS = 0.5
+"""Interval between checks of tokens, silent streams and idle sessions."""
+
+_TOO_MANY_REQUESTS_CODE = -32000
+
+_BEARER_PREFIX = b"bearer "
+
+_PREFLIGHT_SECONDS = b"600"
+"""How long a browser may remember the answer to a preflight request."""
 
 
-def make_app(server: Server[Any], settings: "Settings") -> Starlette:
-    """Return the server as an ASGI application with the limits in `settings`.
+class App:
+    """The ASGI application. Raises `InvalidArgument` if the token file cannot be used."""
 
-    Raises `InvalidArgument` if the token file cannot be used.
-    """
-    shorten_session_ids()
-    sessions = PerOwnerLimitSessionManager(
-        server,
-        security_settings=_make_security_settings(settings),
-        session_idle_timeout=settings.session_idle_seconds,
-        max_request_body_size=settings.body_limit_bytes,
-        max_sessions=settings.max_sessions,
-        max_sessions_per_owner=get_principal_share(settings.max_sessions),
-    )
-    endpoint = _add_middleware(StreamableHTTPASGIApp(sessions), settings)
-    routes = [
-        Route(MCP_PATH, endpoint=endpoint),
-        Route("/health", endpoint=_get_health, methods=["GET"]),
-        *_make_metadata_routes(settings),
-    ]
-    app = Starlette(routes=routes, lifespan=lambda _: sessions.run(), middleware=[Middleware(HeaderCheck)])
-    app.state.sessions = sessions
-    # A redirect for a trailing slash would lead to any host that the caller's Host header names.
-    app.router.redirect_slashes = False
-    return app
+    def __init__(self, backend: Backend, settings: "Settings") -> None:
+        self._backend = backend
+        self._transport = Transport(backend, settings)
+        self._token_file, self._verifiers = _make_verifiers(settings)
+        self._scopes = settings.oauth_scopes
+        self._hosts, self._origins = make_allowed_hosts(settings), make_allowed_origins(settings)
+        self._cors = _CORS(settings.allowed_origins, "GET, POST, DELETE") if settings.allowed_origins else None
+        rate = settings.rate_limit_per_minute
+        self._rate_limit = None if rate is None else TokenBuckets(rate)
+        self._in_flight_limit = InFlightLimit(settings.max_connections)
+        self._in_flight: set[HTTPExchange] = set()
+        self.calls_in_flight = 0
+        """Number of POST requests in flight."""
+        self._routes: dict[str, Callable[[HTTPExchange], Awaitable[None]]] = {
+            MCP_PATH: self._handle_mcp,
+            "/health": _answer_health,
+        }
+        self._challenge = ""
+        """End of the WWW-Authenticate header: where the metadata is."""
+        if settings.oauth_issuer is not None and settings.oauth_audience is not None:
+            self._add_metadata(settings.oauth_issuer, settings.oauth_audience)
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+            return
+        exchange = HTTPExchange(scope, receive, send)
+        try:
+            fault = find_fault(exchange.raw_headers)
+            if fault is not None:
+                await exchange.respond(400, fault.encode(), [TEXT_TYPE, (b"connection", b"close")])
+            else:
+                await self._routes.get(exchange.path, _answer_not_found)(exchange)
+        except Disconnected:
+            # There is nobody to answer.
+            pass
+        except asyncio.CancelledError:
+            if not await exchange.end_cancelled():
+                raise
 
-def get_session_ender(request: object, session_id: str | None) -> Callable[[], Awaitable[None]] | None:
-    """Return a function that ends a session, or `None` if it does not belong to an application of `make_app`."""
-    if not isinstance(request, Request) or session_id is None:
+    async def end_streams(self) -> None:
+        """End the streams of notifications, which would not end by themselves."""
+        await self._transport.end_streams()
+
+    # The life of the server
+
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self._backend.start()
+        except Exception as error:
+            _log.exception("forebay: the server cannot start")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        ticking = asyncio.create_task(self._tick())
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        ticking.cancel()
+        await self._transport.close()
+        await self._backend.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            self._transport.tick(time.monotonic())
+            for exchange in [*self._in_flight]:
+                if await self._is_revoked(exchange):
+                    exchange.cancel(401)
+
+    async def _is_revoked(self, exchange: HTTPExchange) -> bool:
+        """Return whether the token was removed from the file, or has expired and the request only opens a stream."""
+        token = exchange.token
+        if token is None:
+            return False
+        if token.expires_at is not None:
+            return _is_stream_request(exchange) and token.expires_at < int(time.time())
+        return self._token_file is not None and await self._token_file.verify_token(_get_bearer(exchange)) != token
+
+    # The checks of a request to `/mcp`, in the order of the code
+
+    async def _handle_mcp(self, exchange: HTTPExchange) -> None:
+        origin = exchange.headers.get(b"origin")
+        if self._cors is not None and await self._cors.handle(exchange, origin):
+            return
+        if self._verifiers:
+            exchange.token = await self._verify(_get_bearer(exchange))
+            exchange.connection.has_valid_token = exchange.token is not None
+        if self._rate_limit is not None:
+            wait_nanoseconds = self._rate_limit.take(_identify_caller(exchange))
+            if wait_nanoseconds:
+                seconds = math.ceil(wait_nanoseconds / 10**9)
+                await _refuse_for_now(exchange, f"too many requests; try again in {seconds} seconds", seconds)
+                return
+        if self._verifiers:
+            if exchange.token is None:
+                await self._refuse_token(exchange, 401, "invalid_token", "Authentication required")
+                return
+            missing = next((scope for scope in self._scopes if scope not in exchange.token.scopes), None)
+            if missing is not None:
+                await self._refuse_token(exchange, 403, "insufficient_scope", f"Required scope: {missing}")
+                return
+        principal = exchange.principal
+        if principal is not None and not self._in_flight_limit.enter(principal):
+            await _refuse_for_now(
+                exchange,
+                f"{self._in_flight_limit.max_per_principal} of your requests are in flight, which is the "
+                "limit; wait until one is answered, or ask whoever runs this server to raise max_connections",
+                1,
+            )
+            return
+        is_call = exchange.method == "POST"
+        self.calls_in_flight += is_call
+        self._in_flight.add(exchange)
+        try:
+            if exchange.headers.get(b"host", b"") not in self._hosts:
+                await exchange.respond(421, b"Invalid Host header")
+            elif origin and origin not in self._origins:
+                await exchange.respond(403, b"Invalid Origin header")
+            else:
+                await self._transport.handle(exchange)
+        finally:
+            self._in_flight.discard(exchange)
+            self.calls_in_flight -= is_call
+            if principal is not None:
+                self._in_flight_limit.leave(principal)
+
+    async def _verify(self, token: str) -> AccessToken | None:
+        if not token:
+            return None
+        for verifier in self._verifiers:
+            access_token = await verifier.verify_token(token)
+            if access_token is not None:
+                expires_at = access_token.expires_at
+                return None if expires_at is not None and expires_at < int(time.time()) else access_token
         return None
-    sessions = getattr(request.app.state, "sessions", None)
-    if not isinstance(sessions, PerOwnerLimitSessionManager):
-        return None
-    return functools.partial(sessions.end_session, session_id)
 
+    async def _refuse_token(self, exchange: HTTPExchange, status: int, error: str, text: str) -> None:
+        challenge = f'Bearer error="{error}", error_description="{text}"{self._challenge}'
+        body = f'{{"error": "{error}", "error_description": "{text}"}}'
+        await exchange.respond(status, body.encode(), [JSON_TYPE, (b"www-authenticate", challenge.encode())])
 
-async def _get_health(_: Request) -> Response:
-    return JSONResponse({"status": "ok"})
+    # OAuth protected-resource metadata (RFC 9728)
 
-
-def _add_middleware(app: ASGIApp, settings: "Settings") -> ASGIApp:
-    """Wrap the application in authentication, rate limits and CORS, as far as they are configured."""
-    verifiers = _make_verifiers(settings)
-    app = ConnectionShareLimit(app, settings.max_connections)
-    if verifiers:
-        token_file = next((verifier for verifier in verifiers if isinstance(verifier, TokenFile)), None)
-        app = RevocationMiddleware(app, token_file)
-        audience = settings.oauth_audience
-        metadata_url = None if audience is None else build_resource_metadata_url(AnyHttpUrl(audience))
-        app = RequireAuthMiddleware(app, list(settings.oauth_scopes), metadata_url)
-    if settings.rate_limit_per_minute is not None:
-        app = RateLimit(app, TokenBuckets(settings.rate_limit_per_minute))
-    if verifiers:
-        app = AuthenticationMiddleware(
-            AuthContextMiddleware(app), backend=BearerAuthBackend(_CombinedVerifier(verifiers))
+    def _add_metadata(self, issuer: str, audience: str) -> None:
+        url = urllib.parse.urlsplit(audience)
+        path = _METADATA_PATH + (url.path if url.path != "/" else "")
+        self._challenge = f', resource_metadata="{url.scheme}://{url.netloc}{path}"'
+        metadata = {
+            "resource": _normalize_url(audience),
+            "authorization_servers": [_normalize_url(issuer)],
+            **({"scopes_supported": [*self._scopes]} if self._scopes else {}),
+            "bearer_methods_supported": ["header"],
+        }
+        body = orjson.dumps(metadata)
+        cors = _CORS(
+            None, "GET, OPTIONS", "Accept, Accept-Language, Content-Language, Content-Type, mcp-protocol-version"
         )
-    if settings.allowed_origins:
-        # Browsers send a preflight request without the token.
-        app = CORSMiddleware(
-            app,
-            allow_origins=settings.allowed_origins,
-            allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["*"],
-            expose_headers=["mcp-session-id", "www-authenticate", "retry-after"],
-        )
-    return app
+
+        async def answer(exchange: HTTPExchange) -> None:
+            if await cors.handle(exchange, exchange.headers.get(b"origin")):
+                return
+            if exchange.method not in ("GET", "HEAD", "OPTIONS"):
+                await _answer_wrong_method(exchange, b"GET, HEAD, OPTIONS")
+            else:
+                await exchange.respond(200, body, [JSON_TYPE, (b"cache-control", b"public, max-age=3600")])
+
+        self._routes[path] = answer
 
 
-def _make_verifiers(settings: "Settings") -> list[TokenVerifier]:
+def _make_verifiers(settings: "Settings") -> tuple[TokenFile | None, list[TokenVerifier]]:
+    """Return the verifier for the token file, and all verifiers. A token is accepted if any of them accepts it."""
+    token_file = None
     verifiers: list[TokenVerifier] = []
     if settings.token_file is not None:
         # Every token in the token file has all required scopes.
-        verifiers.append(TokenFile(settings.token_file, settings.oauth_scopes, allow_others_to_read=settings.insecure))
+        token_file = TokenFile(settings.token_file, settings.oauth_scopes, allow_others_to_read=settings.insecure)
+        verifiers.append(token_file)
     if settings.oauth_issuer and settings.oauth_audience and settings.oauth_jwks_url:
+        from forebay.http.oauth import JWTVerifier
+
         verifiers.append(JWTVerifier(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url))
-    return verifiers
+    return token_file, verifiers
 
 
-class _CombinedVerifier(TokenVerifier):
-    """Verifier that accepts a token if any of several verifiers accepts it."""
-
-    def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
-        self._verifiers = verifiers
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        for verifier in self._verifiers:
-            if (access_token := await verifier.verify_token(token)) is not None:
-                return access_token
-        return None
+def _get_bearer(exchange: HTTPExchange) -> str:
+    header = exchange.headers.get(b"authorization", b"")
+    return header[len(_BEARER_PREFIX) :].decode("latin-1") if header[:7].lower() == _BEARER_PREFIX else ""
 
 
-def _make_metadata_routes(settings: "Settings") -> list[Route]:
-    """Return the route of the OAuth protected-resource metadata (RFC 9728), if an issuer is configured."""
-    if settings.oauth_issuer is None or settings.oauth_audience is None:
-        return []
-    return create_protected_resource_routes(
-        resource_url=AnyHttpUrl(settings.oauth_audience),
-        authorization_servers=[AnyHttpUrl(settings.oauth_issuer)],
-        scopes_supported=list(settings.oauth_scopes) or None,
-    )
+def _is_stream_request(exchange: HTTPExchange) -> bool:
+    """Return whether a request only opens a stream of notifications."""
+    return exchange.method == "GET" or exchange.headers.get(b"mcp-method") == b"subscriptions/listen"
 
 
-def _make_security_settings(settings: "Settings") -> TransportSecuritySettings:
-    """Return the allowed Host and Origin values, which prevent DNS rebinding."""
-    host = settings.http[0] if settings.http else _LOOPBACK_NAMES[0]
-    hosts = {*_LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *settings.allowed_hosts}
-    origins = set(settings.allowed_origins)
-    if not settings.is_beyond_loopback:
-        origins |= {f"http://{name}" for name in _LOOPBACK_NAMES}
-        origins |= {f"http://{name}:*" for name in _LOOPBACK_NAMES}
-    return TransportSecuritySettings(
-        allowed_hosts=sorted(hosts | {f"{name}:*" for name in hosts if not _has_port(name)}),
-        allowed_origins=sorted(origins),
-    )
+def _identify_caller(exchange: HTTPExchange) -> tuple[str, str]:
+    if exchange.principal is not None:
+        return "principal", exchange.principal
+    return "address", get_client_network(exchange.client_host)
 
 
-def _has_port(host: str) -> bool:
-    return ":" in host.rpartition("]")[2]
+async def _refuse_for_now(exchange: HTTPExchange, text: str, seconds: int) -> None:
+    body = make_error_message(None, _TOO_MANY_REQUESTS_CODE, text)
+    await exchange.respond(429, body, [JSON_TYPE, (b"retry-after", b"%d" % seconds)])
 
 
-_SESSION_LOGGERS = ("mcp.server.streamable_http_manager", "mcp.server.streamable_http")
-_SESSION_ID_PATTERN = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{24}\b|(?<=session ID: )(\S{1,8})\S*")
+async def _answer_health(exchange: HTTPExchange) -> None:
+    if exchange.method not in ("GET", "HEAD"):
+        await _answer_wrong_method(exchange, b"GET, HEAD")
+    else:
+        await exchange.respond(200, b'{"status":"ok"}', [JSON_TYPE])
 
 
-class _SessionIDFilter(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = (
-            _SESSION_ID_PATTERN.sub(lambda match: f"{match[1] or match[2]}…", record.getMessage()),
-            (),
-        )
-        return True
+async def _answer_not_found(exchange: HTTPExchange) -> None:
+    await exchange.respond(404, b"Not Found", [TEXT_TYPE])
 
 
-_SESSION_ID_FILTER = _SessionIDFilter()
+async def _answer_wrong_method(exchange: HTTPExchange, allowed: bytes) -> None:
+    await exchange.respond(405, b"Method Not Allowed", [TEXT_TYPE, (b"allow", allowed)])
 
 
-def shorten_session_ids() -> None:
-    """Shorten session ids in the SDK's log messages: a full id would let a log reader take over the session."""
-    for name in _SESSION_LOGGERS:
-        logging.getLogger(name).addFilter(_SESSION_ID_FILTER)
+def _normalize_url(url: str) -> str:
+    """Return a URL with a path, as clients compare it."""
+    return url if urllib.parse.urlsplit(url).path else f"{url}/"
+
+
+class _CORS:
+    """Answers to browsers that ask what pages of other origins may do (CORS)."""
+
+    def __init__(self, origins: Iterable[str] | None, methods: str, headers: str | None = None) -> None:
+        self._origins = None if origins is None else frozenset(origin.encode() for origin in origins)
+        """Allowed origins; `None` allows all."""
+        self._methods, self._headers = methods, headers
+        """Allowed methods, and headers; `None` allows all headers."""
+
+    async def handle(self, exchange: HTTPExchange, origin: bytes | None) -> bool:
+        """Answer a preflight request and return `True`, or add headers to the response of another one."""
+        is_allowed = self._origins is None or origin in self._origins
+        requested_method = exchange.headers.get(b"access-control-request-method")
+        if origin is not None and exchange.method == "OPTIONS" and requested_method is not None:
+            await self._answer_preflight(exchange, origin if is_allowed else None, requested_method)
+            return True
+        if origin is not None:
+            if self._origins is not None:
+                exposed = b"mcp-session-id, www-authenticate, retry-after"
+                exchange.extra_headers.append((b"access-control-expose-headers", exposed))
+            if is_allowed:
+                allowed = b"*" if self._origins is None else origin
+                exchange.extra_headers.append((b"access-control-allow-origin", allowed))
+        exchange.extra_headers.append((b"vary", b"Origin"))
+        return False
+
+    async def _answer_preflight(self, exchange: HTTPExchange, origin: bytes | None, method: bytes) -> None:
+        """Send what is allowed. `origin` is `None` if that is not allowed."""
+        vary = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+        headers = [
+            TEXT_TYPE,
+            (b"vary", vary),
+            (b"access-control-allow-methods", self._methods.encode()),
+            (b"access-control-max-age", _PREFLIGHT_SECONDS),
+        ]
+        if origin is not None:
+            headers.append((b"access-control-allow-origin", b"*" if self._origins is None else origin))
+        requested_headers = exchange.headers.get(b"access-control-request-headers")
+        allowed_headers = requested_headers if self._headers is None else self._headers.encode()
+        if allowed_headers is not None:
+            headers.append((b"access-control-allow-headers", allowed_headers))
+        faults = [] if origin is not None else ["origin"]
+        if method.decode("latin-1") not in self._methods.split(", "):
+            faults.append("method")
+        if self._headers is not None and requested_headers is not None:
+            known = {name.lower() for name in self._headers.split(", ")}
+            if any(name.strip() not in known for name in requested_headers.decode("latin-1").lower().split(",")):
+                faults.append("headers")
+        if faults:
+            await exchange.respond(400, f"Disallowed CORS {', '.join(faults)}".encode(), headers)
+        else:
+            await exchange.respond(200, b"OK", headers)

@@ -4,13 +4,22 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import h11
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["HTTPConnection"]
+try:
+    import httptools
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+except ImportError:
+    # Requests are parsed by h11, which is slower.
+    HAS_HTTPTOOLS = False
+else:
+    HAS_HTTPTOOLS = True
+
+__all__ = ["Connection", "H11Connection", "HTTPConnection"]
 
 _log = logging.getLogger("forebay")
 
@@ -19,9 +28,26 @@ _UNAVAILABLE_RESPONSE = (
 )
 _TIMEOUT_RESPONSE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
+_MAX_HEAD_BYTES = 16 << 10
+"""Maximum size of the request line and the headers; h11 has the same limit."""
 
-class HTTPConnection(H11Protocol):
-    """Uvicorn connection with a deadline for reading a request and a limit on open connections.
+_PARSE_BYTES = 4096
+"""How much to parse at once: pipelined requests in it are kept in memory until they are answered."""
+
+_MAX_JOINED_BYTES = 64 << 10
+"""Maximum size of a body that is copied, so that it is sent together with the head of its response."""
+
+_IDLE, _IN_HEAD, _IN_BODY, _MALFORMED = range(4)
+"""What httptools expects next, or that it cannot go on."""
+
+if TYPE_CHECKING:
+    _Base = H11Protocol
+else:
+    _Base = object
+
+
+class Connection(_Base):
+    """Part of a uvicorn connection that has a deadline for reading a request and a limit on open connections.
 
     A connection whose client does not read its response is closed, since the response is kept in memory.
 
@@ -40,6 +66,27 @@ class HTTPConnection(H11Protocol):
         self._write_timer: asyncio.TimerHandle | None = None
         self._is_authenticated = False
         self._idle_since = self.loop.time()
+        # Uvicorn copies this into the scope of each request.
+        self.app_state = {**self.app_state, "connection": self}
+        self.is_lost = False
+        self.has_valid_token = False
+        """Whether the token of the current request is valid. The application sets it."""
+        self.on_disconnect: Callable[[], None] | None = None
+        """Called if the connection is lost during the current request. The application sets it."""
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a part of a request has arrived, but not all of it."""
+        raise NotImplementedError
+
+    @property
+    def _is_receiving_body(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def _is_malformed(self) -> bool:
+        """Whether a request could not be parsed."""
+        raise NotImplementedError
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # asyncio does it only for sockets that were created with a protocol number, which `create_server` does not set.
@@ -51,11 +98,13 @@ class HTTPConnection(H11Protocol):
             self._close(_UNAVAILABLE_RESPONSE)
 
     def _count_open(self) -> int:
-        return sum(isinstance(other, HTTPConnection) and not other.is_aborted for other in self.connections)
+        if len(self.connections) <= self._max_connections:
+            return len(self.connections)
+        return sum(isinstance(other, Connection) and not other.is_aborted for other in self.connections)
 
     def _replace_another(self) -> bool:
         """Close the connection that is the least loss. Return whether there is one."""
-        others = (other for other in self.connections if isinstance(other, HTTPConnection) and other is not self)
+        others = (other for other in self.connections if isinstance(other, Connection) and other is not self)
         candidates = [other for other in others if not other.is_aborted and other.is_replaceable]
         if not candidates:
             return False
@@ -67,9 +116,13 @@ class HTTPConnection(H11Protocol):
         """Whether no request is in flight that counts."""
         if self.cycle is None or self.cycle.response_complete:
             return True
-        if self._has_user():
+        if self.has_valid_token:
             return False
-        return self._requires_token or self.conn.their_state is h11.SEND_BODY or self.flow.write_paused
+        return self._requires_token or self._is_receiving_body or self.flow.write_paused
+
+    def join_next_writes(self) -> None:
+        """Send the head of the next response together with the start of its body, which must follow."""
+        self._transport.join_next_writes()
 
     @property
     def is_aborted(self) -> bool:
@@ -84,22 +137,11 @@ class HTTPConnection(H11Protocol):
     def _transport(self) -> "_LingeringTransport":
         return self.transport  # type: ignore[return-value]
 
-    def _has_user(self) -> bool:
-        return self.scope is not None and isinstance(self.scope.get("user"), AuthenticatedUser)
-
     def on_response_complete(self) -> None:
-        self._is_authenticated = self._has_user()
+        self._is_authenticated, self.has_valid_token = self.has_valid_token, False
+        self.on_disconnect = None
         self._idle_since = self.loop.time()
         super().on_response_complete()
-
-    def data_received(self, data: bytes) -> None:
-        # Ignore data that arrives after the connection was closed.
-        if not self.transport.is_closing():
-            super().data_received(data)
-
-    def handle_events(self) -> None:
-        super().handle_events()
-        self._update_deadline()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -133,6 +175,11 @@ class HTTPConnection(H11Protocol):
         # After a reset, uvicorn would keep the connection until its keep-alive time is over.
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
+        self.app_state = {}
+        self.is_lost = True
+        if self.on_disconnect is not None:
+            self.on_disconnect()
+            self.on_disconnect = None
 
     def shutdown(self) -> None:
         if self.transport.is_closing():
@@ -142,7 +189,7 @@ class HTTPConnection(H11Protocol):
 
     def _must_linger(self) -> bool:
         """Return whether the client may still be sending a request, and would miss the response if we closed."""
-        is_sending = self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+        is_sending = self._is_receiving_body or self._is_malformed
         if is_sending and self._deadline is None:
             self._start_deadline()
         return is_sending
@@ -152,14 +199,10 @@ class HTTPConnection(H11Protocol):
         if self.transport.is_closing():
             # While the transport lingers, the deadline ends it.
             return
-        if not self._is_reading_request():
+        if not self.is_receiving:
             self._cancel_deadline()
         elif self._deadline is None:
             self._start_deadline()
-
-    def _is_reading_request(self) -> bool:
-        state = self.conn.their_state
-        return state is h11.SEND_BODY or (state is h11.IDLE and bool(self.conn.trailing_data[0]))
 
     def _start_deadline(self) -> None:
         self._deadline = self.loop.call_later(self._read_timeout, self._on_deadline)
@@ -173,14 +216,153 @@ class HTTPConnection(H11Protocol):
         if self.transport.is_closing():
             self.abort()
             return
-        has_response = self.conn.their_state is h11.SEND_BODY and self.cycle.response_started
+        has_response = self._is_receiving_body and self.cycle.response_started
         # No 408 if the client has sent nothing yet: it would take the 408 for the response to its next request.
-        self._close(_TIMEOUT_RESPONSE if self._is_reading_request() and not has_response else b"")
+        self._close(_TIMEOUT_RESPONSE if self.is_receiving and not has_response else b"")
 
     def _close(self, response: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(response)
             self._transport.close_now()
+
+
+class H11Connection(Connection, H11Protocol):
+    """Connection that parses requests with h11."""
+
+    @property
+    def is_receiving(self) -> bool:
+        state = self.conn.their_state
+        return state is h11.SEND_BODY or (state is h11.IDLE and bool(self.conn.trailing_data[0]))
+
+    @property
+    def _is_receiving_body(self) -> bool:
+        return self.conn.their_state is h11.SEND_BODY
+
+    @property
+    def _is_malformed(self) -> bool:
+        return self.conn.their_state is h11.ERROR
+
+    def data_received(self, data: bytes) -> None:
+        # Ignore data that arrives after the connection was closed.
+        if not self.transport.is_closing():
+            super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._update_deadline()
+
+
+HTTPConnection: type[Connection] = H11Connection
+"""The connection with the fastest parser that is installed."""
+
+if HAS_HTTPTOOLS:
+
+    class HttpToolsConnection(Connection, HttpToolsProtocol):  # type: ignore[misc]
+        """Connection that parses requests with httptools.
+
+        The parser itself has no limits. It does not pause between requests, so only a part of what has arrived is
+        parsed while earlier requests wait for their responses.
+        """
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self._state = _IDLE
+            self._head_bytes = 0
+            self._unparsed = memoryview(b"")
+
+        @property
+        def is_receiving(self) -> bool:
+            return self._state in (_IN_HEAD, _IN_BODY)
+
+        @property
+        def _is_receiving_body(self) -> bool:
+            return self._state == _IN_BODY
+
+        @property
+        def _is_malformed(self) -> bool:
+            return self._state == _MALFORMED
+
+        def data_received(self, data: bytes) -> None:
+            # Ignore data that arrives after the connection was closed, or after a request that cannot be parsed.
+            if self.transport.is_closing() or self._state == _MALFORMED:
+                return
+            if len(data) <= _PARSE_BYTES and not self._unparsed:
+                self._parse(data)
+            else:
+                self._unparsed = memoryview(b"".join((self._unparsed, data)) if self._unparsed else data)
+                self._parse_more()
+            self._update_deadline()
+
+        def _parse_more(self) -> None:
+            """Parse what has arrived, until a request must wait for the responses to earlier ones."""
+            while self._unparsed and not self.pipeline and self._state != _MALFORMED:
+                data, self._unparsed = self._unparsed[:_PARSE_BYTES], self._unparsed[_PARSE_BYTES:]
+                self._parse(data)
+            if self._unparsed:
+                self.flow.pause_reading()
+
+        def _parse(self, data: bytes | memoryview) -> None:
+            self._unset_keepalive_if_required()
+            try:
+                self.parser.feed_data(data)
+                if self._state == _IN_HEAD:
+                    self._head_bytes += len(data)
+                    if self._head_bytes > _MAX_HEAD_BYTES:
+                        self._refuse()
+            except httptools.HttpParserUpgrade as upgrade:
+                self._ignore_upgrade(data[upgrade.args[0] :])
+            except httptools.HttpParserError:
+                self._refuse()
+
+        def _ignore_upgrade(self, rest: bytes | memoryview) -> None:
+            """Parse a request again without its Upgrade header, which has made the parser skip the body."""
+            version = self.parser.get_http_version().encode()
+            lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+            lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            self._parse(b"\r\n".join([*lines, b"", b""]))
+            if rest and self._state != _MALFORMED:
+                self._parse(rest)
+
+        def _refuse(self) -> None:
+            """Answer 400 and close, but not before the responses to the complete requests before this one."""
+            is_body, self._state = self._state == _IN_BODY, _MALFORMED
+            self._unparsed = memoryview(b"")
+            _log.info("forebay: a request cannot be parsed")
+            if is_body and (self.pipeline or self.cycle.response_started):
+                self.transport.close()
+            elif is_body or self.cycle is None or self.cycle.response_complete:
+                self.send_400_response("Invalid HTTP request received.")
+            else:
+                self.cycle.keep_alive = False
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._state, self._head_bytes = _IN_HEAD, 0
+
+        def on_headers_complete(self) -> None:
+            if not self.url.startswith(b"/"):
+                raise ValueError("the target of a request is a path")
+            if self.parser.get_http_version() == "1.1" and all(name != b"host" for name, _ in self.headers):
+                raise ValueError("a request has a Host header")
+            if self.parser.should_upgrade():
+                return
+            self._state = _IN_BODY
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            if not self.parser.should_upgrade():
+                self._state = _IDLE
+                super().on_message_complete()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self._unparsed and not self.transport.is_closing():
+                self._parse_more()
+                self._update_deadline()
+
+    HTTPConnection = HttpToolsConnection
 
 
 class _LingeringTransport:
@@ -195,9 +377,26 @@ class _LingeringTransport:
         self._must_linger = must_linger
         self._is_lingering = False
         self.is_aborted = False
+        # Called often, so without the way through `__getattr__`.
+        self.write: Callable[[bytes], None] = transport.write
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def join_next_writes(self) -> None:
+        """Hold what is written next back until something else is written."""
+        self.write = self._hold
+
+    def _hold(self, head: bytes) -> None:
+        self.write = partial(self._write_with, head)
+
+    def _write_with(self, head: bytes, data: bytes | bytearray) -> None:
+        self.write = self._transport.write
+        if len(data) <= _MAX_JOINED_BYTES:
+            self.write(b"".join((head, data)))
+        else:
+            self.write(head)
+            self.write(data)
 
     def is_closing(self) -> bool:
         return self._is_lingering or self._transport.is_closing()

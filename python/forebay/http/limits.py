@@ -1,25 +1,16 @@
-"""Limits for each caller: requests per minute, open connections and sessions."""
+"""Limits for each caller: requests per minute, requests in flight and sessions."""
 
 import collections
 import ipaddress
-import math
 import time
 from collections.abc import Callable, Hashable
 
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-from forebay.adapters.mcp import get_principal
-
-__all__ = ["ConnectionShareLimit", "RateLimit", "TokenBuckets", "get_principal_share"]
+__all__ = ["InFlightLimit", "TokenBuckets", "get_client_network", "get_principal_share"]
 
 _MINUTE_NANOSECONDS = 60 * 10**9
 _MAX_CALLERS = 10_000
 _IPV6_PREFIX_BITS = 64
 """Prefix length that counts as one caller: an IPv6 host can choose the remaining bits freely."""
-
-_TOO_MANY_REQUESTS_CODE = -32000
 
 _SHARE_DIVISOR = 4
 
@@ -62,31 +53,8 @@ class TokenBuckets:
         return -(-missing // self._requests_per_minute) if missing > 0 else 0
 
 
-class RateLimit:
-    """Middleware that answers 429 when a principal, or an unauthenticated address, sends too many requests."""
-
-    def __init__(self, app: ASGIApp, buckets: TokenBuckets) -> None:
-        self._app, self._buckets = app, buckets
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wait_nanoseconds = self._buckets.take(_identify_caller(scope))
-        if not wait_nanoseconds:
-            await self._app(scope, receive, send)
-            return
-        seconds = math.ceil(wait_nanoseconds / 10**9)
-        response = _make_refusal(f"too many requests; try again in {seconds} seconds", seconds)
-        await response(scope, receive, send)
-
-
-def _identify_caller(scope: Scope) -> Hashable:
-    user = scope.get("user")
-    if isinstance(user, AuthenticatedUser):
-        return "principal", get_principal(user.access_token)
-    host = (scope.get("client") or ("",))[0]
-    return "address", _get_client_network(host)
-
-
-def _get_client_network(host: str) -> str:
+def get_client_network(host: str) -> str:
+    """Return what identifies an unauthenticated caller: its IPv4 address or its IPv6 network."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -96,37 +64,21 @@ def _get_client_network(host: str) -> str:
     return str(ipaddress.ip_network((int(address), _IPV6_PREFIX_BITS), strict=False))
 
 
-def _make_refusal(message: str, retry_after_seconds: int) -> JSONResponse:
-    error = {"code": _TOO_MANY_REQUESTS_CODE, "message": message}
-    headers = {"Retry-After": str(retry_after_seconds)}
-    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 429, headers=headers)
+class InFlightLimit:
+    """Limit on the requests of one principal in flight: its share of the connections."""
 
+    def __init__(self, max_connections: int) -> None:
+        self.max_per_principal = get_principal_share(max_connections)
+        self._in_flight: collections.Counter[str] = collections.Counter()
 
-class ConnectionShareLimit:
-    """Middleware that answers 429 to a principal that already uses its share of the connections."""
-
-    def __init__(self, app: ASGIApp, max_connections: int) -> None:
-        self._app = app
-        self._max_per_principal = get_principal_share(max_connections)
-        self._in_flight: collections.Counter[str | None] = collections.Counter()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        user = scope.get("user")
-        if not isinstance(user, AuthenticatedUser):
-            await self._app(scope, receive, send)
-            return
-        principal = get_principal(user.access_token)
-        if self._in_flight[principal] >= self._max_per_principal:
-            message = (
-                f"{self._max_per_principal} requests of yours are under way, and that is all that may be at once; wait "
-                "until one is answered, or ask whoever runs this server to raise max_connections"
-            )
-            await _make_refusal(message, 1)(scope, receive, send)
-            return
+    def enter(self, principal: str) -> bool:
+        """Count a request, and return whether the principal may make it. If so, call `leave` at its end."""
+        if self._in_flight[principal] >= self.max_per_principal:
+            return False
         self._in_flight[principal] += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._in_flight[principal] -= 1
-            if not self._in_flight[principal]:
-                del self._in_flight[principal]
+        return True
+
+    def leave(self, principal: str) -> None:
+        self._in_flight[principal] -= 1
+        if not self._in_flight[principal]:
+            del self._in_flight[principal]

@@ -12,14 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from mcp.server import Server
-from sse_starlette.sse import AppStatus
-from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forebay.errors import InvalidArgument
-from forebay.http.app import MCP_PATH, make_app
+from forebay.http.app import MCP_PATH, App
 from forebay.http.connection import HTTPConnection
+from forebay.http.transport import Backend
 
 __all__ = ["run_http"]
 
@@ -41,7 +38,7 @@ def _do_nothing() -> None: ...
 
 
 def run_http(
-    server: Server[Any],
+    backend: Backend,
     settings: "Settings",
     *,
     on_shutdown: Callable[[], None] = _do_nothing,
@@ -53,9 +50,9 @@ def run_http(
     open streams; `on_closed` when all connections are closed (threads may still run).
     Raises `InvalidArgument` if the address or the token file cannot be used.
     """
-    calls = _CallCounter(make_app(server, settings))
-    with _open_listener(settings) as listener, _restore_signal_handlers(), _keep_streams_open():
-        uvicorn_server = _Server(_make_uvicorn_config(calls, settings), calls, on_shutdown, on_closed)
+    app = App(backend, settings)
+    with _open_listener(settings) as listener, _restore_signal_handlers():
+        uvicorn_server = _Server(_make_uvicorn_config(app, settings), app, on_shutdown, on_closed)
         # Uvicorn handles the other two. Under `nohup`, SIGHUP stays ignored.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, uvicorn_server.handle_exit)
@@ -68,36 +65,18 @@ def run_http(
         return 0
 
 
-class _CallCounter:
-    """Middleware that counts the POST requests in flight."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self.in_flight = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_call = scope["type"] == "http" and scope["method"] == "POST"
-        self.in_flight += is_call
-        try:
-            # The client is gone: there is nobody to answer.
-            with contextlib.suppress(ClientDisconnect):
-                await self._app(scope, receive, send)
-        finally:
-            self.in_flight -= is_call
-
-
 class _Server(uvicorn.Server):
     """Uvicorn server that, on shutdown, closes notification streams as soon as no call is in flight."""
 
     def __init__(
         self,
         config: uvicorn.Config,
-        calls: _CallCounter,
+        app: App,
         on_shutdown: Callable[[], None],
         on_closed: Callable[[], None],
     ) -> None:
         super().__init__(config)
-        self._calls = calls
+        self._app = app
         self._on_shutdown = on_shutdown
         self._on_closed = on_closed
 
@@ -109,12 +88,12 @@ class _Server(uvicorn.Server):
         self._on_closed()
 
     async def _end_streams(self) -> None:
-        while self._calls.in_flight:
+        while self._app.calls_in_flight:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
-        AppStatus.should_exit = True
+        await self._app.end_streams()
 
 
-def _make_uvicorn_config(app: ASGIApp, settings: "Settings") -> uvicorn.Config:
+def _make_uvicorn_config(app: App, settings: "Settings") -> uvicorn.Config:
     grace_seconds = settings.shutdown_grace_seconds
     connection = functools.partial(
         HTTPConnection,
@@ -161,16 +140,6 @@ def _print_address(listener: socket.socket) -> None:
 def _format_address(address: Any) -> str:
     host, port, *_ = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-@contextlib.contextmanager
-def _keep_streams_open() -> Iterator[None]:
-    """Keep sse-starlette from closing streams at SIGTERM or SIGINT: calls in flight still need them."""
-    AppStatus.enable_automatic_graceful_drain = False
-    try:
-        yield
-    finally:
-        AppStatus.enable_automatic_graceful_drain, AppStatus.should_exit = True, False
 
 
 @contextlib.contextmanager
