@@ -1,6 +1,5 @@
 """Many clients of `forebay serve` over HTTP are isolated from each other."""
 
-import http.client
 import json
 import threading
 import time
@@ -10,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forebay.hub.router import _matches_template
-from serve_harness import upstream_command
-from serve_http_harness import NAMES, call_tool, connect_as, serving_http
+from forebay.hub.routes import matches_template
+from serve_harness import upstream_command, write_config
+from serve_http_harness import NAMES, call_tool, connect_as, serving_config, serving_http
 from waiting import wait_until
-from wires import ERAS, LEGACY, MODERN, extract_message, start_server
+from wires import ERAS, LEGACY, MODERN, connect_http, extract_message, start_server
 
 pytestmark = pytest.mark.slow
 
@@ -53,11 +52,27 @@ def test_a_lone_surrogate_reaches_the_upstream_unchanged(port: int) -> None:
     )
 
 
-def test_upstream_processes_belong_to_a_session_or_a_principal(port: int) -> None:
-    first, second = connect_as(port, LEGACY, "ann"), connect_as(port, LEGACY, "ann")
-    assert call_tool(first, "pid") == call_tool(first, "pid") != call_tool(second, "pid")
-    assert call_tool(connect_as(port, MODERN, "ann"), "pid") == call_tool(connect_as(port, MODERN, "ann"), "pid")
-    assert call_tool(connect_as(port, MODERN, "ann"), "pid") != call_tool(connect_as(port, MODERN, "bob"), "pid")
+def _pids(port: int, *clients: tuple[str, str]) -> list[Any]:
+    """Return the process that answers each client. A client is a protocol version and a principal."""
+    wires = [connect_as(port, era, name) for era, name in clients]
+    return [call_tool(wire, "pid") for wire in wires]
+
+
+def test_clients_of_a_principal_share_a_process(port: int) -> None:
+    first, second, of_bob = _pids(port, (LEGACY, "ann"), (LEGACY, "ann"), (LEGACY, "bob"))
+    assert first == second != of_bob
+    first, second, of_bob = _pids(port, (MODERN, "ann"), (MODERN, "ann"), (MODERN, "bob"))
+    assert first == second != of_bob
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("share", ["session", "all"])
+def test_clients_share_a_process_as_configured(share: str, era: str, tmp_path: Path) -> None:
+    upstreams = {"adverse": {**upstream_command("adverse_server.py"), "share": share}}
+    with serving_http(tmp_path, upstreams) as listening:
+        pids = _pids(listening.port, (era, "ann"), (era, "ann"), (era, "bob"))
+        # Without sessions, all requests of a principal are one client.
+        assert len({*pids}) == (1 if share == "all" else 3 if era == LEGACY else 2)
 
 
 def test_concurrent_results_reach_their_callers(port: int) -> None:
@@ -82,14 +97,38 @@ def test_all_progress_comes_before_the_response(era: str, port: int) -> None:
     assert messages[-1]["result"]["content"][0]["text"] == "reported"
 
 
-def test_the_upstreams_of_a_session_end_with_it(port: int) -> None:
-    wire = connect_as(port, LEGACY, "ann")
-    pid = call_tool(wire, "pid")
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("DELETE", "/mcp", headers=wire._headers)
-    assert connection.getresponse().status == 200
-    connection.close()
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)
+def test_the_upstreams_of_a_principal_end_with_its_last_session(tmp_path: Path) -> None:
+    with serving_http(tmp_path, {"adverse": upstream_command("adverse_server.py")}) as listening:
+        first, second = (connect_as(listening.port, LEGACY, "ann") for _ in range(2))
+        pid = call_tool(first, "pid")
+        assert call_tool(second, "pid") == pid
+        first.end_session()
+        assert call_tool(second, "pid") == pid
+        second.end_session()
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)
+
+
+def test_clients_may_use_the_same_ids_at_once_under_a_filter(tmp_path: Path) -> None:
+    with serving_http(tmp_path, {"adverse": upstream_command("adverse_server.py")}, disable_tools="hangs") as listening:
+
+        def call(letter: str) -> Any:
+            # The id of each first request is 1.
+            wire = connect_as(listening.port, MODERN, "ann")
+            ready.wait(30)
+            return [call_tool(wire, "reports", token=letter, steps=5, every=0.05), call_tool(wire, "text", of=letter)]
+
+        ready = threading.Barrier(8)
+        with ThreadPoolExecutor(8) as pool:
+            assert [*pool.map(call, "abcdefgh")] == [["reported", 10 * letter] for letter in "abcdefgh"]
+
+
+def test_strangers_have_processes_of_their_own(tmp_path: Path) -> None:
+    upstreams = {"adverse": upstream_command("adverse_server.py")}
+    for options, process_count in (([], 1), (["--allowed-hosts", "mcp.example.com", "--insecure"], 2)):
+        path = write_config(tmp_path, upstreams)
+        with serving_config(path, *options) as listening:
+            pids = [call_tool(connect_http(listening.port, LEGACY), "pid") for _ in range(2)]
+            assert len({*pids}) == process_count
 
 
 def test_many_calls_to_a_server_that_dies_hangs_and_floods(tmp_path: Path) -> None:
@@ -121,7 +160,7 @@ def test_many_calls_to_a_server_that_dies_hangs_and_floods(tmp_path: Path) -> No
     options = {"call_timeout_seconds": 5, "restart_delay_seconds": 0.1}
     with serving_http(tmp_path, upstreams, **options) as listening, ThreadPoolExecutor(20) as pool:
         answered = [*pool.map(lambda number: call(listening.port, number), range(20))]
-        # A client with its own upstream process is not affected by the death of another's.
+        # Clients of the handshake era do not share the processes of the others, which die.
         assert all(all(answered[number]) for number in range(20) if ERAS[number // 2 % 2] == LEGACY)
         assert call(listening.port, 2) == [True] * 4
 
@@ -186,8 +225,8 @@ def test_a_disabled_tool_cannot_be_called_by_any_name(era: str, tmp_path: Path) 
 
 def test_matching_a_template_needs_no_backtracking() -> None:
     template = "repo://{owner}/{repo}/contents/{path}/raw"
-    assert _matches_template(template, "repo://a/b/contents/c/d/raw")
-    assert not _matches_template(template, "repo://" + "/contents/" * 100_000)
-    assert not _matches_template(template, "repo://a/contents/raw")
-    assert not _matches_template("plain", "plain")
-    assert _matches_template("{all}", "")
+    assert matches_template(template, "repo://a/b/contents/c/d/raw")
+    assert not matches_template(template, "repo://" + "/contents/" * 100_000)
+    assert not matches_template(template, "repo://a/contents/raw")
+    assert not matches_template("plain", "plain")
+    assert matches_template("{all}", "")

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from serve_harness import upstream_command
-from serve_http_harness import TIMEOUT_SECONDS, call_tool, connect_as, serving_http, subscribe
+from serve_http_harness import TIMEOUT_SECONDS, call_tool, connect_as, listen, serving_http, subscribe
 from waiting import wait_until
-from wires import LEGACY, MODERN, Wire, extract_message
+from wires import ERAS, LEGACY, MODERN, Wire, extract_message
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def _wait_for_subscriptions(wire: Wire, count: int) -> None:
 
 
 def _subject(notification: dict[str, Any]) -> str:
-    return str(notification["params"].get("uri", notification["method"]))
+    return str(notification.get("params", {}).get("uri", notification["method"]))
 
 
 def test_a_task_belongs_to_one_principal(ann: Wire, bob: Wire) -> None:
@@ -70,6 +71,32 @@ def test_log_messages_reach_the_request_that_caused_them(port: int) -> None:
         client = connect_as(port, MODERN, name)
         logged = client.request("tools/call", LOG_CALL)
         assert b'"data":%d' % call_tool(client, "state")["pid"] in logged.replace(b" ", b"")
+
+
+def test_a_log_message_of_a_server_that_all_share_reaches_nobody(tmp_path: Path) -> None:
+    with serving_http(tmp_path, {"keeping": {**STATEFUL["keeping"], "share": "all"}}) as listening:
+        for era in ERAS:
+            client = connect_as(listening.port, era, "ann")
+            assert b"notifications/message" not in client.request("tools/call", LOG_CALL)
+
+
+def test_sessions_that_share_a_server_get_only_what_is_theirs(port: int) -> None:
+    first, second = (connect_as(port, LEGACY, "ann") for _ in range(2))
+    assert call_tool(first, "state")["pid"] == call_tool(second, "state")["pid"]
+    with listen(port, first) as first_stream, listen(port, second) as second_stream:
+        assert "result" in _request(first, "resources/subscribe", uri="only://first")
+        assert "result" in _request(second, "resources/subscribe", uri="only://second")
+        # The update is caused by the other session.
+        call_tool(second, "update", uri="only://first")
+        assert _subject(first_stream.next()) == "only://first"
+        call_tool(first, "update", uri="only://second")
+        assert _subject(second_stream.next()) == "only://second"
+        # Log messages belong to the call that is in flight.
+        assert b"notifications/message" in first.request("tools/call", LOG_CALL)
+        call_tool(first, "grow", name="one_more")
+        # Anything for another session would have arrived before this.
+        for stream in (first_stream, second_stream):
+            assert _subject(stream.next()) == "notifications/tools/list_changed"
 
 
 def test_notifications_reach_only_the_listeners_of_their_connection(port: int, ann: Wire, bob: Wire) -> None:
@@ -96,12 +123,14 @@ def test_unsubscribing_does_not_affect_others(port: int, ann: Wire, bob: Wire) -
         assert _subject(ann_stream.next()) == "u://1"
 
 
-def test_subscriptions_belong_to_one_session(port: int) -> None:
+def test_a_subscription_of_two_sessions_ends_with_the_second(port: int) -> None:
     first, second = (connect_as(port, LEGACY, "ann") for _ in range(2))
     for session in (first, second):
         assert "result" in _request(session, "resources/subscribe", uri="s://1")
     assert "result" in _request(first, "resources/unsubscribe", uri="s://1")
-    assert (_subscriptions(first), _subscriptions(second)) == ([], ["s://1"])
+    assert "s://1" in _subscriptions(second)
+    assert "result" in _request(second, "resources/unsubscribe", uri="s://1")
+    assert "s://1" not in _subscriptions(second)
 
 
 def test_the_last_listener_of_a_resource_unsubscribes_at_the_server(port: int) -> None:

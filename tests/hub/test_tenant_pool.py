@@ -1,19 +1,15 @@
-"""Tenants: `TenantPool` against a naive version, and how a tenant tells its client of changed tools."""
+"""The pool of stateless tenants against a naive version."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
 import pytest
 from forebay.config.options import Settings
-from forebay.hub.client_peer import ClientPeer
-from forebay.hub.tenants import Tenant, TenantPool
-from forebay.hub.upstreams import Upstreams
-from forebay.outputs.policy import OutputPolicy
+from forebay.hub.hub import Hub
+from forebay.hub.stateless import StatelessTenant, TenantPool
+from forebay.hub.translation import RequestFailed
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp.shared.exceptions import MCPError
-from waiting import wait_until_async
 
 CAPABILITIES: list[dict[str, object]] = [{}, {"roots": {}}, {"sampling": {}}]
 Client = tuple[str | None, int]
@@ -24,10 +20,8 @@ MAX_TENANTS_PER_PRINCIPAL = 2
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OutputPolicy]:
-    gate = OutputPolicy(tmp_path_factory.mktemp("store").as_uri(), sweep_interval=0)
-    yield gate
-    gate.close()
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tmp_path_factory.mktemp("store").as_uri()
 
 
 class NaivePool:
@@ -67,15 +61,16 @@ class NaivePool:
 
 @pytest.mark.slow
 @given(steps=STEPS, max_tenants=st.integers(1, 4))
-def test_the_pool_equals_the_naive_pool(gate: OutputPolicy, steps: list[tuple[Client, bool]], max_tenants: int) -> None:
-    asyncio.run(_compare(gate, steps, max_tenants))
+def test_the_pool_equals_the_naive_pool(store: str, steps: list[tuple[Client, bool]], max_tenants: int) -> None:
+    asyncio.run(_compare(store, steps, max_tenants))
 
 
-async def _compare(gate: OutputPolicy, steps: list[tuple[Client, bool]], max_tenants: int) -> None:
-    created: list[Tenant] = []
+async def _compare(store: str, steps: list[tuple[Client, bool]], max_tenants: int) -> None:
+    hub = Hub(Settings(store=store, sweep_interval=0))
+    created: list[StatelessTenant] = []
 
-    def make(capabilities: dict[str, object]) -> Tenant:
-        created.append(Tenant(Upstreams({}), ClientPeer(capabilities=capabilities), gate, Settings(), {}))
+    def make(principal: str | None, capabilities: dict[str, object]) -> StatelessTenant:
+        created.append(hub._make_stateless(principal, capabilities))
         return created[-1]
 
     pool, naive = TenantPool(make, max_tenants, None, MAX_TENANTS_PER_PRINCIPAL), NaivePool(max_tenants)
@@ -87,53 +82,20 @@ async def _compare(gate: OutputPolicy, steps: list[tuple[Client, bool]], max_ten
             missing = naive.begin(client)
             if missing is None:
                 tenant = await stack.enter_async_context(pool.acquire(principal, capabilities))
-                assert tenant.client.capabilities == capabilities
+                assert (tenant.session.principal, tenant.capabilities) == (principal, capabilities)
                 in_flight.setdefault(client, []).append(stack)
             else:
-                with pytest.raises(MCPError, match=missing):
+                with pytest.raises(RequestFailed, match=missing):
                     await stack.enter_async_context(pool.acquire(principal, capabilities))
         elif in_flight.get(client):
             await in_flight[client].pop().aclose()
             naive.end(client)
         assert len(created) == naive.created
         assert sum(not tenant._is_closed for tenant in created) <= max_tenants
-        open_clients = [
-            (key[0], CAPABILITIES.index(entry.tenant.client.capabilities)) for key, entry in pool._entries.items()
-        ]
+        open_clients = [(tenant.session.principal, CAPABILITIES.index({**tenant.capabilities})) for tenant in pool]
         assert sorted(open_clients, key=str) == sorted([*naive.idle, *naive.in_use], key=str)
     await pool.close()
     assert all(tenant._is_closed for tenant in created)
-    with pytest.raises(MCPError, match="about to end"):
+    with pytest.raises(RequestFailed, match="about to end"):
         await AsyncExitStack().enter_async_context(pool.acquire("dan", {}))
-
-
-class UnreadConnection:
-    """The connection of a client that reads only while `reads` is set."""
-
-    def __init__(self) -> None:
-        self.initialized, self.reads = asyncio.Event(), asyncio.Event()
-        self.initialized.set()
-        self.outbound = self
-        self.received: list[str] = []
-
-    async def notify(self, method: str, params: object) -> None:
-        assert params is None
-        await self.reads.wait()
-        self.received.append(method)
-
-
-def test_changes_of_the_tools_do_not_pile_up(gate: OutputPolicy) -> None:
-    async def run() -> None:
-        connection = UnreadConnection()
-        tenant = Tenant(Upstreams({}), ClientPeer(connection), gate, Settings(), {})  # type: ignore[arg-type]
-        before = len(asyncio.all_tasks())
-        for _ in range(100):
-            tenant._on_tools_changed()
-            await asyncio.sleep(0)
-        assert len(asyncio.all_tasks()) <= before + 1
-        connection.reads.set()
-        # The client may have listed the tools after the first notification, so that it needs a second one.
-        await wait_until_async(lambda: connection.received == 2 * ["notifications/tools/list_changed"])
-        await tenant.close()
-
-    asyncio.run(run())
+    await hub.close()

@@ -61,7 +61,17 @@ ERRORS = [
 ]
 
 # Names of the core that the package does not export.
-MESSAGES = {"Unescaper", "dissect", "items", "members", "only_member", "same_json", "same_text", "texts_match_items"}
+MESSAGES = {
+    "Unescaper",
+    "dissect",
+    "items",
+    "members",
+    "only_member",
+    "same_json",
+    "same_text",
+    "texts_match_items",
+    "values_at",
+}
 COUNTS = {"LiteralCounter", "MatchCount", "count_matches"}
 FILE_FORMATS = {"csv_columns", "name_rows", "to_csv", "to_ndjson"}
 INTERNAL = {

@@ -121,9 +121,10 @@ def read_until_closed(connection: socket.socket) -> bytes:
 
 
 @contextlib.contextmanager
-def run_server(root: Path, **settings: Any) -> Iterator[HttpServer]:
+def run_server(root: Path, script: str = "listening_server.py", **settings: Any) -> Iterator[HttpServer]:
+    """Run a script of this folder that takes settings as JSON."""
     options = {"store": (root / "store").as_uri(), **settings}
-    command = [sys.executable, str(Path(__file__).with_name("listening_server.py")), json.dumps(options)]
+    command = [sys.executable, str(Path(__file__).with_name(script)), json.dumps(options)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     server = None
     try:

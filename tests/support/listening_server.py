@@ -1,6 +1,7 @@
 """A server over HTTP as `forebay serve` runs it: `python listening_server.py SETTINGS`, with settings as JSON.
 
-It logs its address to standard error, and its exit code when it ends in good order.
+With `"parser": "h11"` it parses requests as without httptools. It logs its address to standard error, and its exit code
+when it ends in good order.
 """
 
 import contextlib
@@ -11,32 +12,33 @@ import sys
 import anyio
 from forebay.adapters.mcp import Forebay
 from forebay.config.options import Settings
-from forebay.http.server import run_http
+from forebay.http import connection, server
 from mcp.server import MCPServer
+from sdk_hub import SdkHub
 
 
 def make_server() -> MCPServer:
-    server = MCPServer("tests")
+    mcp_server = MCPServer("tests")
 
-    @server.tool(structured_output=False)
+    @mcp_server.tool(structured_output=False)
     def text(size: int = 3) -> str:
         return "x" * size
 
-    @server.tool(structured_output=False)
+    @mcp_server.tool(structured_output=False)
     def echo(text: str) -> str:
         return text
 
-    @server.tool(structured_output=False)
+    @mcp_server.tool(structured_output=False)
     def breaking() -> str:
         raise LookupError("broken")
 
-    @server.tool(structured_output=False)
+    @mcp_server.tool(structured_output=False)
     async def slow(seconds: float) -> str:
         logging.getLogger("forebay").info("slow has begun")
         await anyio.sleep(seconds)
         return "at last"
 
-    return server
+    return mcp_server
 
 
 def main() -> None:
@@ -44,9 +46,11 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     options["http"] = tuple(options.get("http", ("127.0.0.1", 0)))
     compression = options.pop("compression", "zstd")
+    if options.pop("parser", "") == "h11":
+        server.HTTPConnection = connection.H11Connection  # type: ignore[attr-defined]
     settings = Settings(**options, sources=dict.fromkeys(options, "test"))
     with contextlib.closing(Forebay(**settings.policy_options(), compression=compression)) as forebay:
-        code = run_http(forebay.install(make_server())._lowlevel_server, settings)
+        code = server.run_http(SdkHub(forebay.install(make_server())._lowlevel_server), settings)
     sys.stderr.write(f"ended with {code}\n")
     sys.exit(code)
 

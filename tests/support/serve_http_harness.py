@@ -21,6 +21,7 @@ __all__ = [
     "call_tool",
     "connect_as",
     "is_running",
+    "listen",
     "server_pids",
     "serving_http",
     "subscribe",
@@ -119,6 +120,17 @@ def subscribe(port: int, name: str, **filters: Any) -> Iterator[NotificationStre
             stream = NotificationStream(response)
             assert stream.next()["method"] == "notifications/subscriptions/acknowledged"
             yield stream
+
+
+@contextmanager
+def listen(port: int, wire: HttpWire) -> Iterator[NotificationStream]:
+    """Yield the notifications of a session that belong to none of its requests."""
+    headers = {**wire.headers, "accept": "text/event-stream"}
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)) as connection:
+        connection.request("GET", "/mcp", headers=headers)
+        with closing(connection.getresponse()) as response:
+            assert response.status == 200
+            yield NotificationStream(response)
 
 
 def is_running(pid: int) -> bool:

@@ -95,14 +95,14 @@ class HttpWire:
     def __init__(self, port: int, era: str, token: str | None) -> None:
         self._port, self._era, self._id, self.initialize_response = port, era, 0, b""
         self.notifications: list[bytes] = []
-        self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        self.headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         if token is not None:
-            self._headers["authorization"] = f"Bearer {token}"
+            self.headers["authorization"] = f"Bearer {token}"
         if era == LEGACY:
             self.initialize_response = self.request("initialize", INITIALIZE_PARAMS)
             # Older SDKs offer an older version.
             version = re.search(rb'"protocolVersion": ?"([^"]+)"', self.initialize_response)
-            self._headers["mcp-protocol-version"] = version[1].decode() if version else "2025-11-25"
+            self.headers["mcp-protocol-version"] = version[1].decode() if version else "2025-11-25"
             self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def request(self, method: str, params: dict[str, Any] | None = None) -> bytes:
@@ -111,13 +111,13 @@ class HttpWire:
 
     def end_session(self) -> None:
         """End the session, if this era has one."""
-        if "mcp-session-id" in self._headers:
+        if "mcp-session-id" in self.headers:
             with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)) as connection:
-                connection.request("DELETE", "/mcp", headers=self._headers)
+                connection.request("DELETE", "/mcp", headers=self.headers)
                 connection.getresponse().read()
 
     def _post(self, message: dict[str, Any]) -> bytes:
-        headers = dict(self._headers)
+        headers = dict(self.headers)
         if self._era == MODERN:
             # The newest version requires these headers for intermediaries.
             headers |= {"mcp-protocol-version": MODERN, "mcp-method": message["method"]}
@@ -128,7 +128,7 @@ class HttpWire:
             connection.request("POST", "/mcp", json.dumps(message), headers)
             response = connection.getresponse()
             if session := response.getheader("mcp-session-id"):
-                self._headers["mcp-session-id"] = session
+                self.headers["mcp-session-id"] = session
             return response.read()
 
 

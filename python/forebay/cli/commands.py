@@ -238,7 +238,7 @@ def token(args: Namespace) -> None:
     With --hashed the line holds only a hash of the token, and the token itself is
     printed once to standard error.
     """
-    from forebay.http.token_lines import make_token
+    from forebay.http.tokens import make_token
 
     secret, line = make_token(args.name, is_hashed=args.hashed)
     output.print_bytes([f"{line}\n".encode()])

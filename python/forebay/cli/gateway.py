@@ -85,6 +85,8 @@ def serve(args: Namespace) -> None:
 
         raise make_missing_extra("forebay serve", "serve", error) from None
     finally:
+        # What is imported stays, so the collector need not look at it again and again.
+        gc.freeze()
         gc.enable()
 
     sys.exit(run(settings))

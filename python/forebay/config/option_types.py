@@ -20,6 +20,7 @@ __all__ = [
     "PATH",
     "PREFIX",
     "SECONDS",
+    "SHARE",
     "SIZE",
     "STORE",
     "TEXT",
@@ -194,6 +195,7 @@ def choice(*allowed: str) -> OptionType:
 
 
 MODE = choice("inline", "handle", "auto")
+SHARE = choice("principal", "session", "all")
 _CATEGORIES = ("execution", "list", "status", "scan", "config")
 HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 

@@ -19,6 +19,7 @@ from forebay.config.option_types import (
     PATH,
     PREFIX,
     SECONDS,
+    SHARE,
     SIZE,
     STORE,
     TEXT,
@@ -291,6 +292,11 @@ class Settings:
         reject_zero(SECONDS),
         "close a session, or a principal's connections to upstreams, after this long unused",
     )
+    share: str = _serve_option(
+        "principal",
+        SHARE,
+        "share a connection to an MCP server among the sessions of a principal, not at all (session), or among all",
+    )
     file_refs_beyond_loopback: bool = _serve_option(False, FLAG, "allow $file to callers from other machines, too")
     mcp_servers: str | None = _serve_option(
         None, PATH, "also serve the MCP servers in this configuration file of a client"
@@ -310,7 +316,7 @@ class Settings:
     """Maximum time for a request to arrive, for a connection to be idle, and for a client to read nothing."""
     max_sessions: int = 1000
     max_principals: int = 64
-    """Maximum number of principals with open upstreams at a time, in protocol versions without sessions."""
+    """Maximum number of groups of clients without sessions, by principal and capabilities, that have open upstreams."""
 
     upstreams: "Mapping[str, UpstreamConfig]" = dataclasses.field(default_factory=dict)
     """The `[upstreams.NAME]` of the file and the servers of `mcp_servers`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay.arguments import did_you_mean
-from forebay.config.option_types import FLAG, HEADERS, PREFIX, TEXT, URL, expand_variables
+from forebay.config.option_types import FLAG, HEADERS, PREFIX, SHARE, TEXT, URL, expand_variables
 from forebay.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["UPSTREAM_KEYS", "UpstreamConfig", "check_prefixes", "parse_upstream", "parse_upstreams"]
 
 UPSTREAM_KEYS = {
-    "command": ("args", "env", "cwd"),
-    "url": ("headers",),
+    "command": ("args", "env", "cwd", "share"),
+    "url": ("headers", "share"),
     "openapi": ("base_url", "headers", "auth", "cross_host_redirects"),
     "python": (),
 }
@@ -49,6 +49,8 @@ class UpstreamConfig:
     """The name of a Python module."""
     folder: str | None = None
     """The folder of the configuration file. Python modules are looked up there as well as on `sys.path`."""
+    share: str | None = None
+    """Which clients share a connection to the MCP server: `principal`, `session` or `all`. `None`: as `share` says."""
     prefix: str | None = None
     """Prefix of all tool names. Without one, only tool names that clash get a prefix: the upstream's name."""
 
@@ -99,6 +101,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "auth": _parse_auth,
     "cross_host_redirects": FLAG.parse,
     "python": TEXT.parse,
+    "share": SHARE.parse,
     "prefix": PREFIX.parse,
 }
 

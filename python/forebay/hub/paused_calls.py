@@ -1,126 +1,229 @@
-"""Calls that are paused until the client sends the answer to an input request in another request (2026-07-28)."""
+"""Calls that pause until the client answers a question of the server in another request (2026-07-28)."""
 
 import asyncio
 import dataclasses
+import itertools
+import logging
 import secrets
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
 
-from mcp.server.auth.middleware.auth_context import get_access_token
-from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
+from forebay.hub.connection import ServerConnection
+from forebay.hub.exchanges import Exchange, Response, keep_response
+from forebay.hub.translation import RequestFailed, check_input_request
+from forebay.wire.framing import Message
+from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, dump
+from forebay.wire.protocol import REQUEST_TIMEOUT, supports_request
 
-from forebay.adapters.mcp import get_principal
-from forebay.hub.calls import Call, Caller, PausableTimeout, Result, make_request_key
-from forebay.hub.client_peer import ClientPeer
-from forebay.hub.in_flight import bind_call
-from forebay.hub.requests import UpstreamRequest, send_request, send_with_timeout
-from forebay.hub.tenants import TenantPool
-from forebay.hub.upstreams import MCPUpstream
-from forebay.operations.errors import CallError
+if TYPE_CHECKING:
+    from forebay.hub.tenant import Request
 
-__all__ = ["PausedCalls"]
+__all__ = ["UNKNOWN_STATE", "PausableCall", "PausedCalls"]
+
+_log = logging.getLogger("forebay")
 
 _MAX_PAUSED_CALLS = 32
 """Maximum number of paused calls of one principal."""
 
-_UNKNOWN_STATE_MESSAGE = "this requestState is not known, or not any more; make the call again without it"
+_BATCH_WINDOW_SECONDS = 0.05
+"""Questions that arrive within this time are sent to the client together."""
+
+UNKNOWN_STATE = "this requestState is not known, or not any more; make the call again without it"
+
+_ROUND_FIELDS = ("_meta", "inputResponses", "requestState")
+"""Params that may differ between a request and its repetition with answers."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Question:
+    """Request of the server, and the answer of the client to come."""
+
+    request: dict[str, Any]
+    answer: "asyncio.Future[dict[str, Any]]"
+
+
+class PausableCall:
+    """Call to a server that may ask its client. It runs in its own task, which may outlive the client's request."""
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        request: "Request",
+        principal: str | None,
+        identity: object,
+        capabilities: Any,
+    ) -> None:
+        self.connection = connection
+        self.request = request
+        """The client's latest request, which gets the response."""
+        self.principal = principal
+        self.identity = identity
+        self.key = _make_key(request)
+        self._capabilities = capabilities
+        self._questions: dict[str, _Question] = {}
+        self._numbers = itertools.count(1)
+        self._has_changed = asyncio.Event()
+
+    def start(
+        self, exchange: Exchange, raw: Message, keep_open: Callable[[], AbstractAsyncContextManager[object]]
+    ) -> None:
+        """Send the call. `keep_open` keeps the connection open while the call is paused and no request is in flight."""
+        exchange.asker = self
+        # The response is handled later, for the request that is in flight then.
+        exchange.finish, exchange.inline_limit = keep_response, sys.maxsize
+        self.exchange = exchange
+
+        async def run() -> Response:
+            async with keep_open():
+                response: Response = await self.connection.complete(exchange, raw)
+                return response
+
+        self._task = asyncio.create_task(run())
+        self._task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: "asyncio.Task[Any]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Read the error here: the client may never fetch it, and asyncio would then log a warning.
+            _log.debug("forebay: a call failed: %s", error)
+        self._has_changed.set()
+
+    @property
+    def questions(self) -> dict[str, dict[str, Any]]:
+        """The open questions, by the key under which the client must answer."""
+        return {key: question.request for key, question in self._questions.items()}
+
+    def supports(self, method: str, params: Mapping[str, Any]) -> bool:
+        return not self._task.done() and supports_request(self._capabilities, method, params)
+
+    async def ask(
+        self, connection: ServerConnection, message: Mapping[str, Any], raw: Message, exchange: Exchange | None
+    ) -> dict[str, Any]:
+        del connection, raw, exchange
+        if self._task.done():
+            raise RequestFailed(METHOD_NOT_FOUND, "Method not found", message["method"])
+        params = message.get("params")
+        params = params.parse(max_container_bytes=len(params)) if isinstance(params, LazyJSON) else params
+        check_input_request(message["method"], params or {})
+        key = f"question-{next(self._numbers)}"
+        request = {"method": message["method"]} if params is None else {"method": message["method"], "params": params}
+        question = self._questions[key] = _Question(request, asyncio.get_running_loop().create_future())
+        self._has_changed.set()
+        try:
+            return await question.answer
+        finally:
+            self._questions.pop(key, None)
+
+    async def wait(self) -> Response | None:
+        """Return the response, or `None` if the client must answer a question first."""
+        while not self._task.done():
+            if self._questions:
+                await asyncio.wait([self._task], timeout=_BATCH_WINDOW_SECONDS)
+                if self._questions and not self._task.done():
+                    return None
+            else:
+                self._has_changed.clear()
+                await self._has_changed.wait()
+        self._fail_questions(RequestFailed(METHOD_NOT_FOUND, "Method not found"))
+        return self._task.result()
+
+    def pause(self) -> None:
+        """Stop the timeout while the call waits for its client."""
+        self.exchange.pauses += 1
+        self.connection.restart_timer(self.exchange)
+
+    def resume(self, request: "Request", token: bytes | None, answers: Mapping[str, Any]) -> None:
+        """Continue with the client's answers. Questions without an answer stay open and are sent again."""
+        self.request = request
+        self.exchange.reply, self.exchange.token = request.reply, token
+        self.exchange.pauses -= 1
+        self.connection.restart_timer(self.exchange)
+        for key, answer in answers.items():
+            question = self._questions.pop(key, None)
+            if question is not None and not question.answer.done():
+                question.answer.set_result({"result": answer})
+
+    def refuse_questions(self, code: int, message: str) -> None:
+        """Answer the open questions with an error; the call continues."""
+        self._fail_questions(RequestFailed(code, message))
+
+    def cancel(self, code: int, message: str) -> None:
+        """Answer the open questions with an error, then cancel the call."""
+        self.refuse_questions(code, message)
+        self._task.cancel()
+
+    def _fail_questions(self, error: RequestFailed) -> None:
+        questions, self._questions = [*self._questions.values()], {}
+        for question in questions:
+            if not question.answer.done():
+                question.answer.set_exception(error)
 
 
 @dataclasses.dataclass(eq=False, frozen=True, slots=True)
 class _PausedCall:
-    """Paused call, its upstream, and the timer that cancels it."""
-
-    call: Call
-    upstream: MCPUpstream
+    call: PausableCall
     expiry_timer: asyncio.TimerHandle
 
 
 class PausedCalls:
     """The paused calls of all clients by `requestState`. Each state can be used once, to continue its call."""
 
-    def __init__(self, tenants: TenantPool, answer_timeout: float) -> None:
-        self._tenants = tenants
-        self.answer_timeout = answer_timeout
-        """Seconds that a client may take to answer."""
+    def __init__(self, answer_timeout: float) -> None:
+        self._answer_timeout = answer_timeout
         self._paused: dict[str, _PausedCall] = {}
 
-    async def forward(self, request: UpstreamRequest, client: ClientPeer, upstream: MCPUpstream) -> Result:
-        """Return the server's result or, if a legacy server asks for input, an input-required result.
-
-        Raises `UpstreamCallFailed` and `MCPError`. If this task is cancelled, the call is cancelled, too.
-        """
-        call = self._resume_call(request, upstream)
-        if call is None:
-            if not await _is_legacy(upstream):
-                return await send_request(request, upstream)
-            if any(request.params.get(key) is not None for key in ("requestState", "inputResponses")):
-                raise MCPError(code=INVALID_PARAMS, message=_UNKNOWN_STATE_MESSAGE)
-            call = self._start_call(request, upstream)
-        request.client_request.timeout = call.timeout
-        with client.continue_request(call.progress_token, request.client_request):
-            return await self._wait_for_outcome(call, upstream)
-
-    def _start_call(self, request: UpstreamRequest, upstream: MCPUpstream) -> Call:
-        principal = _get_current_principal()
-
-        async def send(timeout: PausableTimeout) -> Result:
-            # Keep the tenant open while the call is paused and no request is in flight.
-            async with self._tenants.acquire(principal, request.capabilities):
-                return await send_with_timeout(upstream, request.method, request.params, timeout)
-
-        # On stdio there is one client. Over HTTP, each anonymous request may come from another client.
-        identity = principal or (object() if request.is_over_http else "stdio")
-        caller = Caller(principal, identity, request.capabilities)
-        call = Call(request.method, request.params, request.client_request.upstream_progress_token, caller)
-        with bind_call(call):
-            call.start(send, upstream.call_timeout)
-        return call
-
-    def _resume_call(self, request: UpstreamRequest, upstream: MCPUpstream) -> Call | None:
+    def resume(
+        self, connection: ServerConnection, request: "Request", principal: str | None, token: bytes | None
+    ) -> PausableCall | None:
         """Resume and return the paused call that a request continues; `None` if the principal has no such call."""
         params = request.params
         state = params.get("requestState")
         paused = self._paused.get(state) if isinstance(state, str) else None
-        if paused is None or paused.upstream is not upstream:
+        if paused is None or paused.call.connection is not connection:
             return None
         call = paused.call
-        if call.caller.principal != _get_current_principal() or call.request_key != make_request_key(
-            request.method, params
-        ):
+        if call.principal != principal or call.key != _make_key(request):
             return None
         answers = params.get("inputResponses")
         answers = {} if answers is None else answers
-        if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
-            raise MCPError(code=INVALID_PARAMS, message="inputResponses is an object of results; answer again")
+        if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
+            raise RequestFailed(INVALID_PARAMS, "inputResponses is an object of results; answer again")
         del self._paused[str(state)]
         paused.expiry_timer.cancel()
-        call.resume(answers)
+        call.resume(request, token, answers)
         return call
 
-    async def _wait_for_outcome(self, call: Call, upstream: MCPUpstream) -> Result:
+    async def wait(self, call: PausableCall) -> Response | dict[str, Any]:
+        """Return the response to a call or, if its server asks something, an input-required result.
+
+        If this task is cancelled, the call is cancelled, too.
+        """
         try:
-            while (result := await call.wait_for_outcome()) is None:
+            while (outcome := await call.wait()) is None:
                 if self._can_pause(call):
-                    return self._pause_call(call, upstream)
-                call.reject_inputs(INTERNAL_ERROR, "too many calls wait for their client already; try again in a while")
-            return result
+                    return self._pause(call)
+                call.refuse_questions(
+                    INTERNAL_ERROR, "too many calls wait for their client already; try again in a while"
+                )
+            return outcome
         except asyncio.CancelledError:
             call.cancel(INTERNAL_ERROR, "the client has cancelled the call")
             raise
 
-    def _can_pause(self, call: Call) -> bool:
-        principal = call.caller.principal
-        count = sum(paused.call.caller.principal == principal for paused in self._paused.values())
+    def _can_pause(self, call: PausableCall) -> bool:
+        count = sum(paused.call.principal == call.principal for paused in self._paused.values())
         return count < _MAX_PAUSED_CALLS
 
-    def _pause_call(self, call: Call, upstream: MCPUpstream) -> Result:
+    def _pause(self, call: PausableCall) -> dict[str, Any]:
         state = secrets.token_urlsafe(32)
-        timer = asyncio.get_running_loop().call_later(self.answer_timeout, self._expire, state)
-        self._paused[state] = _PausedCall(call, upstream, timer)
+        timer = asyncio.get_running_loop().call_later(self._answer_timeout, self._expire, state)
+        self._paused[state] = _PausedCall(call, timer)
         call.pause()
-        return {"resultType": "input_required", "inputRequests": call.input_requests, "requestState": state}
+        return {"resultType": "input_required", "inputRequests": call.questions, "requestState": state}
 
     def _expire(self, state: str) -> None:
-        message = f"the client did not answer within {self.answer_timeout:g} s"
+        message = f"the client did not answer within {self._answer_timeout:g} s"
         self._paused.pop(state).call.cancel(REQUEST_TIMEOUT, message)
 
     def close(self) -> None:
@@ -132,13 +235,7 @@ class PausedCalls:
             paused.call.cancel(INTERNAL_ERROR, "the gateway is about to end")
 
 
-def _get_current_principal() -> str | None:
-    return get_principal(get_access_token())
-
-
-async def _is_legacy(upstream: MCPUpstream) -> bool:
-    """Return whether the upstream uses a version before 2026-07-28; `False` if it is unreachable."""
-    try:
-        return not await upstream.is_modern()
-    except CallError:
-        return False
+def _make_key(request: "Request") -> tuple[str, bytes]:
+    """Return a value that is equal for a request and for its repetitions with the client's answers."""
+    params = {key: value for key, value in request.params.items() if key not in _ROUND_FIELDS}
+    return request.pending.method, dump(params)

@@ -1,158 +1,219 @@
-"""Subscriptions at upstreams for clients that listen to notifications (2026-07-28)."""
+"""Subscriptions to resources and changed lists: those of clients, and those that the hub opens at servers for them."""
 
 import asyncio
-import collections
 import contextlib
 import logging
-import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-
-from forebay.hub.upstreams import UPSTREAM_ERRORS, MCPUpstream
+from forebay.errors import UpstreamFailed
+from forebay.hub.translation import RequestFailed
+from forebay.wire.messages import INVALID_REQUEST, dump, to_text
+from forebay.wire.protocol import ACKNOWLEDGED_METHOD, LIST_CHANGED_KEYS, SUBSCRIPTION_ID_KEY, UPDATED_METHOD
 
 if TYPE_CHECKING:
-    from forebay.operations.mcp.connection import ClientConnection
+    from forebay.hub.connection import ServerConnection
+    from forebay.proxy.message_queue import Reply
 
-__all__ = ["Subscriptions"]
+__all__ = ["Listener", "ResourceSubscriptions", "check_subscription_count", "subscribe"]
 
 _log = logging.getLogger("forebay")
 
-_MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.5, 30.0
-"""Backoff before a lost or failed subscription is opened again."""
 
-_UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
-"""Errors that mean the server does not support subscriptions."""
+_ACCEPT_SECONDS = 2.0
+"""How long a new subscription waits for the servers, which may be slow or away."""
+
+_MAX_SUBSCRIPTIONS = 1000
+"""Maximum number of resources that one session is subscribed to at a server."""
+
+_MAX_EARLY_EVENTS = 64
+"""Maximum number of notifications that wait for the acknowledgement of a subscription."""
+
+_OnEvent = Callable[[str, Mapping[str, Any]], None]
 
 
-class Subscriptions:
-    """The subscriptions of one tenant at all its upstreams."""
+def check_subscription_count(count: int) -> None:
+    """Raise `RequestFailed` if a session has too many subscriptions."""
+    if count > _MAX_SUBSCRIPTIONS:
+        text = f"a session has at most {_MAX_SUBSCRIPTIONS:,} subscriptions; unsubscribe from some of them"
+        raise RequestFailed(INVALID_REQUEST, text)
 
-    def __init__(self, upstreams: Iterable[MCPUpstream]) -> None:
-        self._upstreams = [_UpstreamSubscriptions(upstream) for upstream in upstreams]
 
-    @contextlib.contextmanager
-    def listen(self, params: Mapping[str, Any]) -> Iterator[None]:
-        """Subscribe at the upstreams while a client listens."""
-        requested = params.get("notifications")
-        # Changes of the tool list need no subscription here, because each connection observes them anyway.
-        upstream_filter = (
-            {key: value for key, value in requested.items() if key != "toolsListChanged"}
-            if isinstance(requested, dict)
-            else {}
+class ResourceSubscriptions:
+    """The subscriptions to resources at a server of the handshake era, each shared by all its subscribers."""
+
+    def __init__(self, connection: "ServerConnection") -> None:
+        self._connection = connection
+        self.subscribers: dict[str, dict[object, None]] = {}
+        """Who wants updates of each URI."""
+        self._subscribed: set[str] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def add(self, uri: str, subscriber: object) -> None:
+        """Add a subscriber, and subscribe at the server before the first one.
+
+        Raises `RequestFailed` if the server refuses, or the subscriber has too many subscriptions.
+        """
+        count = sum(subscriber in subscribers for subscribers in self.subscribers.values())
+        check_subscription_count(count + 1)
+        self.subscribers.setdefault(uri, {})[subscriber] = None
+        try:
+            await asyncio.shield(self._update_soon(uri))
+        except RequestFailed:
+            # Otherwise each restart would subscribe again, in vain.
+            self.remove(uri, subscriber)
+            raise
+
+    def remove(self, uri: str, subscriber: object) -> "asyncio.Task[None]":
+        """Remove a subscriber, and unsubscribe at the server after the last one. Return the task that does it."""
+        subscribers = self.subscribers.get(uri, {})
+        subscribers.pop(subscriber, None)
+        if not subscribers:
+            self.subscribers.pop(uri, None)
+        return self._update_soon(uri)
+
+    def remove_all(self, subscriber: object) -> None:
+        for uri in [uri for uri, subscribers in self.subscribers.items() if subscriber in subscribers]:
+            self.remove(uri, subscriber)
+
+    def is_subscriber(self, uri: str, subscriber: object) -> bool:
+        """Return whether a subscriber wants updates of a resource or of one that contains it."""
+        return any(
+            (uri == subscribed or uri.startswith(f"{subscribed.rstrip('/')}/")) and subscriber in subscribers
+            for subscribed, subscribers in self.subscribers.items()
         )
-        with contextlib.ExitStack() as stack:
-            for upstream in self._upstreams if upstream_filter else ():
-                stack.enter_context(upstream.listen(upstream_filter))
-            yield
 
-    def close(self) -> None:
-        for upstream in self._upstreams:
-            upstream.close()
+    def restore(self) -> None:
+        """Subscribe again on a new connection."""
+        self._subscribed.clear()
+        for uri in self.subscribers:
+            self._update_soon(uri)
 
-
-class _UpstreamSubscriptions:
-    """The subscriptions at one server: a stream for each listener or, on legacy servers, resource subscriptions."""
-
-    def __init__(self, upstream: MCPUpstream) -> None:
-        self._upstream = upstream
-        self._listener_counts: collections.Counter[str] = collections.Counter()
-        """Number of listeners by resource URI."""
-        self._subscribed_connections: dict[str, ClientConnection] = {}
-        """The connection on which each resource is subscribed."""
-        self._updating_uris: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @contextlib.contextmanager
-    def listen(self, subscription_filter: dict[str, Any]) -> Iterator[None]:
-        listen_task = self._start_task(self._keep_listening(subscription_filter))
-        try:
-            yield
-        finally:
-            listen_task.cancel()
-
-    async def _keep_listening(self, subscription_filter: dict[str, Any]) -> None:
-        """Keep a subscription open, with retries, until this task is cancelled or the server refuses subscriptions."""
-        delay = _MIN_DELAY_SECONDS
-        while True:
-            started = time.monotonic()
-            try:
-                await self._listen_once(subscription_filter)
-            except UPSTREAM_ERRORS as error:
-                _log.debug("forebay: %s cannot be listened to: %s", self._upstream.name, error)
-                if isinstance(error, MCPError) and error.error.code in _UNSUPPORTED_CODES:
-                    return
-            if time.monotonic() - started > _MAX_DELAY_SECONDS:
-                delay = _MIN_DELAY_SECONDS
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, _MAX_DELAY_SECONDS)
-
-    async def _listen_once(self, subscription_filter: dict[str, Any]) -> None:
-        if await self._upstream.is_modern():
-            connection = await self._upstream.get_connection()
-            await connection.request("subscriptions/listen", {"notifications": dict(subscription_filter)}, None)
-        else:
-            uris = subscription_filter.get("resourceSubscriptions") or ()
-            await self._keep_subscribed([*dict.fromkeys(uri for uri in uris if isinstance(uri, str))])
-
-    async def _keep_subscribed(self, uris: list[str]) -> None:
-        """Keep resources of a legacy server subscribed until this task is cancelled."""
-        self._listener_counts.update(uris)
-        try:
-            while True:
-                for uri in uris:
-                    self._schedule_update(uri)
-                # Repeat this, because a new connection starts without the subscriptions.
-                await asyncio.sleep(_MAX_DELAY_SECONDS)
-        finally:
-            self._listener_counts.subtract(uris)
-            for uri in uris:
-                self._schedule_update(uri)
-
-    def _schedule_update(self, uri: str) -> None:
-        if uri not in self._updating_uris:
-            self._updating_uris.add(uri)
-            self._start_task(self._update_resource(uri))
-
-    async def _update_resource(self, uri: str) -> None:
-        """Subscribe or unsubscribe until the server's state matches the listeners, who may change meanwhile."""
-        try:
-            with self._log_failures():
-                while await self._update_once(uri):
-                    pass
-        finally:
-            self._updating_uris.remove(uri)
-            if not self._listener_counts[uri]:
-                del self._listener_counts[uri]
-                self._subscribed_connections.pop(uri, None)
-
-    async def _update_once(self, uri: str) -> bool:
-        """Send a subscribe or unsubscribe request if one is needed; return whether one was sent."""
-        connection = await self._upstream.get_connection()
-        is_wanted, is_subscribed = self._listener_counts[uri] > 0, self._subscribed_connections.get(uri) is connection
-        if is_wanted and not is_subscribed:
-            await connection.request("resources/subscribe", {"uri": uri}, self._upstream.call_timeout)
-            self._subscribed_connections[uri] = connection
-        elif is_subscribed and not is_wanted:
-            del self._subscribed_connections[uri]
-            await connection.request("resources/unsubscribe", {"uri": uri}, self._upstream.call_timeout)
-        return is_wanted != is_subscribed
-
-    @contextlib.contextmanager
-    def _log_failures(self) -> Iterator[None]:
-        try:
-            yield
-        except UPSTREAM_ERRORS as error:
-            _log.debug("forebay: %s cannot be listened to: %s", self._upstream.name, error)
-
-    def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _update_soon(self, uri: str) -> "asyncio.Task[None]":
+        task = self._tasks.get(uri)
+        if task is None:
+            task = self._tasks[uri] = asyncio.create_task(self._update(uri))
+            task.add_done_callback(lambda task: self._on_updated(uri, task))
         return task
 
-    def close(self) -> None:
-        for task in [*self._tasks]:
+    def _on_updated(self, uri: str, task: "asyncio.Task[None]") -> None:
+        del self._tasks[uri]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.debug("forebay: %s: the subscription to %.256s: %s", self._connection.name, uri, error)
+
+    async def _update(self, uri: str) -> None:
+        """Subscribe or unsubscribe until the server's state is what the subscribers want, who may change meanwhile."""
+        while (is_wanted := uri in self.subscribers) != (uri in self._subscribed):
+            if is_wanted:
+                await self._connection.request("resources/subscribe", {"uri": uri})
+                self._subscribed.add(uri)
+            else:
+                self._subscribed.discard(uri)
+                await self._connection.request("resources/unsubscribe", {"uri": uri})
+
+
+class Listener:
+    """Request `subscriptions/listen` of a client, and the notifications that it wants."""
+
+    def __init__(self, request_id: object, params: Mapping[str, Any], reply: "Reply") -> None:
+        self._meta = {SUBSCRIPTION_ID_KEY: request_id}
+        self._reply = reply
+        wanted = params.get("notifications")
+        wanted = wanted if isinstance(wanted, Mapping) else {}
+        self._list_keys = {key for key in LIST_CHANGED_KEYS.values() if wanted.get(key) is True}
+        uris = wanted.get("resourceSubscriptions")
+        texts = map(to_text, uris) if isinstance(uris, list) else ()
+        self.uris = [*dict.fromkeys(uri for uri in texts if uri is not None)]
+        self._is_acknowledged = False
+        self._early_events: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MAX_EARLY_EVENTS)
+        self._has_ended = asyncio.Event()
+
+    def acknowledge(self) -> None:
+        """Tell the client what it will get. This is the first message of the stream."""
+        honored: dict[str, Any] = dict.fromkeys(sorted(self._list_keys), True)
+        if self.uris:
+            honored["resourceSubscriptions"] = self.uris
+        self._is_acknowledged = True
+        self._send(ACKNOWLEDGED_METHOD, {"notifications": honored})
+        for method, params in self._early_events:
+            self.publish(method, params)
+
+    def publish(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification, if the client wants it."""
+        if not self._is_acknowledged:
+            self._early_events.append((method, params))
+        elif method == UPDATED_METHOD:
+            uri = to_text(params.get("uri"))
+            if uri in self.uris:
+                self._send(method, {"uri": uri})
+        elif LIST_CHANGED_KEYS.get(method) in self._list_keys:
+            self._send(method, {})
+
+    def _send(self, method: str, params: Mapping[str, Any]) -> None:
+        self._reply.send(dump({"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": self._meta}}), method)
+
+    def end(self) -> None:
+        self._has_ended.set()
+
+    async def wait_ended(self) -> dict[str, Any]:
+        """Wait for `end`, and return the result of the request."""
+        await self._has_ended.wait()
+        return {"_meta": self._meta}
+
+
+@contextlib.asynccontextmanager
+async def subscribe(
+    uris: "Mapping[ServerConnection, list[str]]", subscriber: object, on_event: "_OnEvent"
+) -> AsyncIterator[None]:
+    """Subscribe to resources of servers of either era, and wait a moment until they have accepted it.
+
+    In the handshake era, updates reach all clients of a connection; since 2026-07-28, they are passed to `on_event`.
+    """
+    accepted = [asyncio.Event() for _ in uris]
+    tasks = [
+        asyncio.create_task(_keep_subscribed(connection, wanted, subscriber, on_event, event))
+        for (connection, wanted), event in zip(uris.items(), accepted, strict=True)
+    ]
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ACCEPT_SECONDS):
+                for event in accepted:
+                    await event.wait()
+        yield
+    finally:
+        for task in tasks:
             task.cancel()
+
+
+async def _keep_subscribed(
+    connection: "ServerConnection", uris: list[str], subscriber: object, on_event: "_OnEvent", accepted: asyncio.Event
+) -> None:
+    # The server may be about to connect for the first time, so that its era is not known yet.
+    await connection.wait_connected()
+    if not connection.is_modern:
+        await _keep_subscribed_with_handshake(connection, uris, subscriber, accepted)
+        return
+
+    def handle(method: str, params: Mapping[str, Any]) -> None:
+        if method == ACKNOWLEDGED_METHOD:
+            accepted.set()
+        else:
+            on_event(method, params)
+
+    await connection.keep_listening({"notifications": {"resourceSubscriptions": uris}}, handle)
+    accepted.set()
+
+
+async def _keep_subscribed_with_handshake(
+    connection: "ServerConnection", uris: list[str], subscriber: object, accepted: asyncio.Event
+) -> None:
+    try:
+        for uri in uris:
+            with contextlib.suppress(RequestFailed, UpstreamFailed):
+                await connection.subscriptions.add(uri, subscriber)
+        accepted.set()
+        await asyncio.Event().wait()
+    finally:
+        for uri in uris:
+            connection.subscriptions.remove(uri, subscriber)

@@ -1,0 +1,579 @@
+"""Connections to MCP servers: each may be shared by several clients, and is opened again when it is lost."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from forebay.errors import UpstreamFailed, UpstreamTimeout
+from forebay.hub.exchanges import Asker, Exchange, Exchanges, Response
+from forebay.hub.questions import Questions
+from forebay.hub.receiver import ResponseWorkers, ServerReceiver
+from forebay.hub.subscriptions import ResourceSubscriptions
+from forebay.hub.translation import SERVER_INFO, RequestFailed, translate_params
+from forebay.outputs.known_tools import parse_definition
+from forebay.proxy.http.upstream import HttpUpstream
+from forebay.proxy.list_pages import check_list_size, open_page
+from forebay.proxy.message_queue import Reply
+from forebay.proxy.session import make_cancellation
+from forebay.store.threads import run_in_thread
+from forebay.wire.framing import Message
+from forebay.wire.messages import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    LazyJSON,
+    dump,
+    dump_message,
+    get_meta,
+    read_bytes,
+    replace_values,
+)
+from forebay.wire.protocol import (
+    ACKNOWLEDGED_METHOD,
+    CANCELLED_METHOD,
+    LEGACY_VERSION,
+    LIST_CHANGED_KEYS,
+    LOG_LEVELS,
+    LOG_METHOD,
+    MAX_LIST_ITEMS,
+    MODERN_VERSION,
+    PROGRESS_METHOD,
+    SUBSCRIPTION_ID_KEY,
+    TOOLS_CHANGED_METHOD,
+    UNSUPPORTED_VERSION,
+    UPDATED_METHOD,
+    PageCursors,
+)
+
+if TYPE_CHECKING:
+    from forebay.proxy.stdio import StdioUpstream
+
+__all__ = ["Client", "ServerConnection"]
+
+_log = logging.getLogger("forebay")
+
+_MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 30.0
+"""Shortest and longest delay between attempts to connect."""
+
+_CONNECT_TIMEOUT_SECONDS = 30.0
+
+_STOP_TIMEOUT_SECONDS = 2.0
+"""How long the last output of a server that has ended may take to be read."""
+
+_DISCOVER_TIMEOUT_SECONDS = 5.0
+"""How long a server may take to answer `server/discover`. Some ignore requests that they do not know."""
+
+_LISTING_INTERVAL_SECONDS = 1.0
+"""Minimum time between two listings of the tools, however many changes a server announces."""
+
+_NO_HANDSHAKE_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_VERSION)
+"""Errors that mean that the server has no handshake."""
+
+_MIN_LISTEN_DELAY_SECONDS = 0.5
+
+_NO_LISTENING_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
+"""Errors that mean that the server does not support subscriptions."""
+
+_PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
+"""Members of one page of tools; all others belong to the whole list."""
+
+
+class Client(Asker, Protocol):
+    """Client that uses a connection."""
+
+    is_stateless: bool
+    """Whether it is a group of clients without sessions."""
+
+    def on_tools_changed(self) -> None:
+        """Forget what was known of the tools, and tell the client."""
+
+    def on_notification(self, connection: "ServerConnection", method: str, params: Mapping[str, Any], /) -> None:
+        """Handle a notification that belongs to none of the client's requests."""
+
+    def on_log_message(self, severity: int, raw: bytes, reply: Reply | None, /) -> None:
+        """Send a log message to the client; `reply` is the channel of the request that it belongs to."""
+
+
+class ServerConnection:
+    """Connection to one MCP server. Use it in the event loop only; `receiver` takes messages in other threads."""
+
+    def __init__(
+        self,
+        name: str,
+        make_upstream: "Callable[[ServerConnection], StdioUpstream | HttpUpstream]",
+        workers: ResponseWorkers,
+        *,
+        prefers_handshake: bool,
+        capabilities: Mapping[str, Any],
+        call_timeout: float | None,
+        has_many_principals: bool = False,
+    ) -> None:
+        self.name = name
+        self.call_timeout = call_timeout
+        self.clients: dict[Client, None] = {}
+        """The clients that use this connection, in the order in which they came."""
+        self.has_many_principals = has_many_principals
+        """Whether clients of several principals use this connection, so that none may get what is for another."""
+        self.is_connected = False
+        self.is_modern = False
+        """Whether the server speaks 2026-07-28, which has no handshake."""
+        self.initialize_result: dict[str, Any] = {}
+        """The result of `initialize` or `server/discover`."""
+        self.tools: dict[str, LazyJSON] = {}
+        self.list_extras: dict[str, Any] = {}
+        """Members of the latest tool list besides the tools, if it had one page."""
+        self.first_attempt = asyncio.Event()
+        """Set when the first attempt to connect has succeeded or failed."""
+        self.log_level: str | None = None
+        """The level that was set last, in the handshake era."""
+        # A message of one principal may hold what a lenient server takes for the id of another's request.
+        self.exchanges = Exchanges(name, has_secret_ids=has_many_principals)
+        self.questions = Questions(self)
+        self.subscriptions = ResourceSubscriptions(self)
+        self.receiver = ServerReceiver(self, self.exchanges, workers)
+        self._make_upstream = make_upstream
+        self._prefers_handshake = prefers_handshake
+        self._capabilities = capabilities
+        self.loop = asyncio.get_running_loop()
+        self._upstream: StdioUpstream | HttpUpstream | None = None
+        self._serve_task: asyncio.Task[None] | None = None
+        self._has_connected, self._has_stopped = asyncio.Event(), asyncio.Event()
+        self._listing_lock = asyncio.Lock()
+        self._listing_task: asyncio.Task[None] | None = None
+        self._is_listing_wanted = False
+        self._listen_task: asyncio.Task[None] | None = None
+        self._connect_task = asyncio.create_task(self._keep_connected())
+
+    # The life of the connection.
+
+    async def _keep_connected(self) -> None:
+        delay = _MIN_DELAY_SECONDS
+        while True:
+            try:
+                await self._connect()
+            except Exception as error:
+                reason = str(error) or type(error).__name__
+                _log.warning(
+                    "forebay: the upstream %s cannot be used, and is tried again in %g s: %s", self.name, delay, reason
+                )
+                _log.debug("forebay: the upstream %s", self.name, exc_info=True)
+            else:
+                self.first_attempt.set()
+                delay = _MIN_DELAY_SECONDS
+                self._notify_tools_changed()
+                await self._has_stopped.wait()
+                self.is_connected = False
+                self._has_connected.clear()
+            finally:
+                self.first_attempt.set()
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _MAX_DELAY_SECONDS)
+
+    async def _connect(self) -> None:
+        starting = asyncio.ensure_future(run_in_thread(partial(self._make_upstream, self), daemon=True))
+        try:
+            self._upstream = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # The process may be about to start, and must not be left behind.
+            with contextlib.suppress(Exception):
+                await run_in_thread((await starting).close, daemon=True)
+            raise
+        self._has_stopped.clear()
+        if isinstance(self._upstream, HttpUpstream):
+            self._serve_task = asyncio.create_task(self._upstream.serve(self.receiver))
+            self._serve_task.add_done_callback(lambda _: self._has_stopped.set())
+        else:
+            threading.Thread(target=self._run, args=(self._upstream,), name="forebay-upstream", daemon=True).start()
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
+                await self._open_session()
+                await self._list_tools()
+        except BaseException as error:
+            await self._stop()
+            if self._prefers_handshake and isinstance(error, RequestFailed) and error.code in _NO_HANDSHAKE_CODES:
+                # On a new connection, because the first request decides the era of a connection.
+                self._prefers_handshake = False
+                await self._connect()
+                return
+            if isinstance(error, TimeoutError):
+                text = f"the server did not answer within {_CONNECT_TIMEOUT_SECONDS:g} s"
+                raise UpstreamTimeout(text) from None
+            raise
+        self.is_connected = True
+        self._has_connected.set()
+        self.subscriptions.restore()
+        if self.is_modern and self._listen_task is None:
+            self._listen_task = asyncio.create_task(self._follow_changes())
+
+    def _run(self, upstream: "StdioUpstream") -> None:
+        try:
+            upstream.run(self.receiver)
+        finally:
+            self.receiver.post(self._has_stopped.set)
+
+    async def _stop(self) -> None:
+        upstream, self._upstream, self.is_connected = self._upstream, None, False
+        if upstream is not None:
+            await asyncio.shield(asyncio.ensure_future(run_in_thread(upstream.close, daemon=True)))
+            # Its output is read in this loop, which may be about to end.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_stopped.wait(), _STOP_TIMEOUT_SECONDS)
+
+    async def close(self) -> None:
+        """Close the connection, and end the server if we have started it."""
+        self.receiver.close()
+        tasks = [task for task in (self._connect_task, self._listing_task, self._listen_task) if task is not None]
+        for task in tasks:
+            task.cancel()
+        self.questions.cancel_all()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stop()
+        self.exchanges.fail_all(UpstreamFailed("the gateway is about to end; ask again when it is back"))
+
+    async def wait_connected(self) -> None:
+        """Wait until the server is connected, for the first time or again."""
+        await self._has_connected.wait()
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """The capabilities of the server; empty while it is not connected."""
+        capabilities = self.initialize_result.get("capabilities") if self.is_connected else None
+        return capabilities if isinstance(capabilities, dict) else {}
+
+    @property
+    def instructions(self) -> str | None:
+        text = self.initialize_result.get("instructions") if self.is_connected else None
+        if isinstance(text, LazyJSON) and text.is_string:
+            return text.text().decode(errors="replace")
+        return text if isinstance(text, str) else None
+
+    async def _open_session(self) -> None:
+        if self._prefers_handshake:
+            await self._initialize()
+            return
+        try:
+            async with asyncio.timeout(_DISCOVER_TIMEOUT_SECONDS):
+                await self._discover()
+        except (RequestFailed, TimeoutError) as error:
+            _log.debug("forebay: %s does not speak %s: %s", self.name, MODERN_VERSION, error)
+            await self._initialize()
+
+    async def _initialize(self) -> None:
+        params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
+        self.is_modern, self.receiver.negotiated_version = False, None
+        result = await self.request("initialize", params)
+        self._check_capabilities(result)
+        self.initialize_result = result
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def _discover(self) -> None:
+        self.is_modern = True
+        result = await self.request("server/discover", {})
+        self._check_capabilities(result)
+        if MODERN_VERSION not in (result.get("supportedVersions") or ()):
+            raise RequestFailed(UNSUPPORTED_VERSION, f"the server does not support {MODERN_VERSION}")
+        self.initialize_result = result
+
+    def _check_capabilities(self, result: dict[str, Any]) -> None:
+        if not isinstance(result.get("capabilities"), dict):
+            raise RequestFailed(INVALID_REQUEST, f"the first answer of {self.name} has no capabilities")
+
+    # Requests and notifications to the server.
+
+    def begin(self, method: str) -> Exchange:
+        """Return a new request, with an id of this connection. `complete` must follow.
+
+        Raises `UpstreamFailed` if the server cannot be reached, or has too many requests to answer.
+        """
+        if self._upstream is None:
+            raise UpstreamFailed(f"{self.name} cannot be reached just now; try again in a while")
+        return self.exchanges.new(method)
+
+    async def complete(self, exchange: Exchange, raw: Message) -> Any:
+        """Send a request and return its result, as made by `exchange.finish`. Raises `UpstreamFailed`."""
+        self.exchanges.add(exchange)
+        try:
+            self.send_raw(raw)
+        except UpstreamFailed:
+            self.exchanges.settle(exchange)
+            raise
+        if exchange.timeout is not None:
+            self.restart_timer(exchange)
+        try:
+            return await exchange.future  # type: ignore[misc]
+        except asyncio.CancelledError:
+            self.cancel(exchange, "the client has cancelled the request")
+            raise
+
+    def cancel(self, exchange: Exchange, reason: str) -> None:
+        """Forget a request, and tell the server that nobody waits for it."""
+        if self.exchanges.settle(exchange):
+            with contextlib.suppress(UpstreamFailed):
+                self.send_raw(make_cancellation(exchange.id, reason))
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of a request of our own, parsed lazily. Raises `RequestFailed` and `UpstreamFailed`."""
+        message, _ = await self.request_message(method, params)
+        result = message["result"]
+        if isinstance(result, LazyJSON):
+            result = result.parse(max_container_bytes=len(result), max_depth=1)
+        return result if isinstance(result, dict) else {}
+
+    async def request_message(self, method: str, params: Mapping[str, Any]) -> Response:
+        """Return the response to a request of our own. Raises `RequestFailed` and `UpstreamFailed`."""
+        exchange = self.begin(method)
+        raw = dump({"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": self.add_meta(params)})
+        message, raw = await self.complete(exchange, raw)
+        if message.get("result") is None:
+            raise RequestFailed.from_response(message)
+        return message, raw
+
+    def add_meta(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the params of a request of our own in the server's protocol era."""
+        return (
+            translate_params(params, to_modern=True, capabilities=self._capabilities) if self.is_modern else {**params}
+        )
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a notification or a response; drop it if the server is gone."""
+        with contextlib.suppress(UpstreamFailed):
+            self.send_raw(dump_message(message))
+
+    def send_raw(self, raw: Message) -> None:
+        if self._upstream is None:
+            raise UpstreamFailed(f"{self.name} cannot be reached just now; try again in a while")
+        self._upstream.send(raw)
+
+    def send_notification(self, raw: Message) -> None:
+        """Send a notification of a client. Raises `UpstreamFailed` if the server is gone or takes them too slowly."""
+        if self._upstream is not None and not self._upstream.has_room:
+            _log.debug("forebay: a notification to %s is dropped, because it reads too slowly", self.name)
+            raise UpstreamFailed(f"{self.name} has not taken what it was sent before; try again in a while")
+        self.send_raw(raw)
+
+    def restart_timer(self, exchange: Exchange) -> None:
+        """Start the timeout of a request again, unless it is paused."""
+        self.exchanges.restart_timer(exchange, self._expire)
+
+    def _expire(self, exchange: Exchange) -> None:
+        if exchange.is_answered:
+            return
+        future = exchange.future
+        self.cancel(exchange, "timeout")
+        if not future.done():
+            future.set_exception(self.exchanges.make_timeout_error(exchange))
+
+    def paused(self, client: Client) -> "contextlib.AbstractContextManager[None]":
+        """Stop the timeouts of a client's requests while the client answers a question."""
+        requests = [exchange for exchange in self.exchanges if exchange.client is client]
+        return self.exchanges.paused(requests, self._expire)
+
+    def replay_session(self, send: Callable[[Message], None]) -> None:
+        if self.is_modern or self.receiver.negotiated_version is None:
+            self.receiver.post(self.schedule_listing)
+            return
+        params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
+        message = self._replay_request(send, "initialize", params)
+        if "result" not in message:
+            raise UpstreamFailed("the server refused what it was asked")
+        if isinstance(message["result"], dict):
+            self.initialize_result = message["result"]
+        send(dump({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        if self.log_level is not None:
+            self._replay_request(send, "logging/setLevel", {"level": self.log_level})
+        for uri in [*self.subscriptions.subscribers]:
+            self._replay_request(send, "resources/subscribe", {"uri": uri})
+        self.receiver.post(self.schedule_listing)
+
+    def _replay_request(
+        self, send: Callable[[Message], None], method: str, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        future: Future[Response] = Future()
+        exchange = self.exchanges.new(method, future)
+        self.exchanges.add(exchange)
+        try:
+            send(dump({"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": params}))
+            return future.result(_CONNECT_TIMEOUT_SECONDS)[0]
+        except TimeoutError:
+            raise UpstreamTimeout(f"the server did not answer within {_CONNECT_TIMEOUT_SECONDS:g} s") from None
+        finally:
+            self.receiver.post(partial(self.exchanges.settle, exchange))
+
+    # Requests and notifications from the server.
+
+    def on_server_message(self, message: dict[str, Any], raw: Message, stream_request_id: object) -> None:
+        method, params = message["method"], message.get("params")
+        if not isinstance(method, str):
+            return
+        params = params if isinstance(params, dict) else {}
+        if "id" in message:
+            self.questions.add(message, raw, stream_request_id)
+        elif method == PROGRESS_METHOD:
+            self._on_progress(params, raw)
+        elif method == CANCELLED_METHOD:
+            self.questions.cancel(params.get("requestId"))
+        elif method == LOG_METHOD:
+            self._on_log_message(params, raw, stream_request_id)
+        else:
+            self._on_event(method, params)
+
+    def _on_progress(self, params: Mapping[str, Any], raw: Message) -> None:
+        exchange = self.exchanges.find(params.get("progressToken"))
+        if exchange is None:
+            return
+        if exchange.reply is not None and exchange.token is not None:
+            renamed = replace_values(raw, {("params", "progressToken"): exchange.token})
+            exchange.reply.send(read_bytes(renamed), PROGRESS_METHOD)
+        self.restart_timer(exchange)
+
+    def _on_log_message(self, params: Mapping[str, Any], raw: Message, stream_request_id: object) -> None:
+        """Send a log message to the client whose request it belongs to or, if that is not clear, to all sessions."""
+        level = params.get("level")
+        severity = LOG_LEVELS.index(level) if level in LOG_LEVELS else len(LOG_LEVELS)
+        if len(self.clients) == 1 and not next(iter(self.clients)).is_stateless:
+            # The server knows the level of its only session.
+            severity = len(LOG_LEVELS)
+        data = read_bytes(raw)
+        if stream_request_id is None and self.has_many_principals:
+            # It may be about a request of any of them, also one that has ended.
+            return
+        exchange = None if stream_request_id is None else self.exchanges.find(stream_request_id)
+        exchanges = [*self.exchanges] if exchange is None else [exchange]
+        exchanges = [exchange for exchange in exchanges if exchange.reply is not None]
+        clients = {exchange.client for exchange in exchanges}
+        if len(clients) != 1:
+            for client in [*self.clients]:
+                if not client.is_stateless and not self.has_many_principals:
+                    client.on_log_message(severity, data, None)
+            return
+        newest = exchanges[-1]
+        if newest.client is None or newest.reply is None:
+            return
+        if not newest.client.is_stateless:
+            newest.client.on_log_message(severity, data, newest.reply)
+        elif len(exchanges) == 1 and newest.log_level is not None and severity >= newest.log_level:
+            newest.reply.send(data, LOG_METHOD)
+
+    def _on_event(self, method: str, params: Mapping[str, Any]) -> None:
+        subscription = get_meta(params).get(SUBSCRIPTION_ID_KEY)
+        exchange = self.exchanges.find(subscription)
+        if exchange is not None and exchange.on_event is not None:
+            exchange.on_event(method, params)
+        elif subscription is None and method != ACKNOWLEDGED_METHOD:
+            self.broadcast(method, params)
+
+    def broadcast(self, method: str, params: Mapping[str, Any]) -> None:
+        """Pass a notification to all clients; a change of the tools only after they were listed."""
+        if method == TOOLS_CHANGED_METHOD:
+            self.schedule_listing()
+            return
+        if self.has_many_principals and method != UPDATED_METHOD and method not in LIST_CHANGED_KEYS:
+            # It does not say which client it is for.
+            return
+        for client in [*self.clients]:
+            client.on_notification(self, method, params)
+
+    # The tools of the server.
+
+    def schedule_listing(self) -> None:
+        """List the tools soon, and tell all clients."""
+        self._is_listing_wanted = True
+        if self._listing_task is None or self._listing_task.done():
+            self._listing_task = asyncio.create_task(self._list_while_wanted())
+
+    async def _list_while_wanted(self) -> None:
+        while self._is_listing_wanted:
+            self._is_listing_wanted = False
+            try:
+                async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
+                    await self._list_tools()
+            except (RequestFailed, UpstreamFailed, TimeoutError) as error:
+                reason = str(error) or "the server does not answer"
+                _log.warning("forebay: the tools of %s cannot be listed just now: %s", self.name, reason)
+            self._notify_tools_changed()
+            await asyncio.sleep(_LISTING_INTERVAL_SECONDS)
+
+    def _notify_tools_changed(self) -> None:
+        for client in [*self.clients]:
+            client.on_tools_changed()
+
+    async def _list_tools(self) -> None:
+        async with self._listing_lock:
+            tools: dict[str, LazyJSON] = {}
+            extras: dict[str, Any] = {}
+            list_bytes = 0
+            cursors = PageCursors()
+            for cursor in cursors:
+                try:
+                    message, raw = await self.request_message("tools/list", cursor)
+                except RequestFailed as error:
+                    if error.code != METHOD_NOT_FOUND:
+                        raise
+                    break
+                list_bytes += len(raw)
+                check_list_size(list_bytes)
+                page = open_page(message, raw, "tools")
+                for item in () if page is None else page.items:
+                    self._add_tool(tools, item)
+                if len(tools) > MAX_LIST_ITEMS:
+                    raise UpstreamFailed(f"the server lists more than {MAX_LIST_ITEMS:,} tools, which are not read")
+                if page is not None:
+                    extras |= {key: value for key, value in page.result.items() if key not in _PAGE_KEYS}
+                    cursors.follow(page.result)
+            self.tools, self.list_extras = tools, extras
+
+    def _add_tool(self, tools: dict[str, LazyJSON], item: LazyJSON) -> None:
+        name = item.members(("name",)).get("name") if item.is_object else None
+        text = None if name is None else name.parse()
+        if not isinstance(text, str) or not text:
+            _log.warning("forebay: a tool of %s is left out: it has no name", self.name)
+        elif text in tools:
+            _log.warning("forebay: %s lists two tools %.64r; the first is taken", self.name, text)
+        else:
+            tools[text] = item
+
+    def get_input_schema(self, tool: str) -> Mapping[str, Any] | None:
+        """Return a tool's input schema, which says which arguments an HTTP server wants as headers."""
+        item = self.tools.get(tool)
+        definition = None if item is None else parse_definition(item)
+        schema = definition.get("inputSchema") if isinstance(definition, dict) else None
+        return schema if isinstance(schema, Mapping) else None
+
+    # Changes that a server of 2026-07-28 announces.
+
+    async def _follow_changes(self) -> None:
+        """Keep a subscription to changed lists open, with retries, unless the server refuses subscriptions."""
+        wanted = {"notifications": dict.fromkeys(LIST_CHANGED_KEYS.values(), True)}
+        await self.keep_listening(wanted, self._on_change)
+
+    def _on_change(self, method: str, params: Mapping[str, Any]) -> None:
+        if method in LIST_CHANGED_KEYS:
+            self.broadcast(method, params)
+
+    async def keep_listening(
+        self, params: Mapping[str, Any], on_event: Callable[[str, Mapping[str, Any]], None]
+    ) -> None:
+        """Keep a subscription at the server open until this task is cancelled, or the server refuses it."""
+        delay = _MIN_LISTEN_DELAY_SECONDS
+        while True:
+            started = self.loop.time()
+            try:
+                exchange = self.begin("subscriptions/listen")
+                exchange.on_event = on_event
+                request = {"id": exchange.id, "method": exchange.method, "params": self.add_meta(params)}
+                message, _ = await self.complete(exchange, dump({"jsonrpc": "2.0", **request}))
+                if message.get("error") is not None:
+                    raise RequestFailed.from_response(message)
+            except (RequestFailed, UpstreamFailed) as error:
+                _log.debug("forebay: %s cannot be listened to: %s", self.name, error)
+                if isinstance(error, RequestFailed) and error.code in _NO_LISTENING_CODES:
+                    return
+            if self.loop.time() - started > _MAX_DELAY_SECONDS:
+                delay = _MIN_LISTEN_DELAY_SECONDS
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _MAX_DELAY_SECONDS)

@@ -1,0 +1,220 @@
+"""The hub of `forebay serve`: many clients in front, and behind them MCP servers, HTTP APIs and Python modules."""
+
+import asyncio
+import contextlib
+import logging
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from forebay.errors import UpstreamFailed
+from forebay.hub.paused_calls import PausedCalls
+from forebay.hub.servers import Servers
+from forebay.hub.sessions import ClientSession
+from forebay.hub.stateless import StatelessTenant, TenantPool
+from forebay.hub.tenant import Tenant, check_request
+from forebay.hub.translation import SERVER_INFO, RequestFailed
+from forebay.operations.sources import OperationSources
+from forebay.operations.spec import Operation
+from forebay.operations.tool_names import ToolNames
+from forebay.outputs.capabilities import CORE
+from forebay.outputs.policy import OutputPolicy
+from forebay.proxy.intercept import find_refusal
+from forebay.proxy.message_queue import Reply
+from forebay.proxy.process_group import Grace
+from forebay.proxy.session import Session
+from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
+from forebay.wire.framing import LostMessage, Message, create_spool
+from forebay.wire.messages import INVALID_PARAMS, dump_line, get_meta
+from forebay.wire.protocol import (
+    CANCELLED_METHOD,
+    CLIENT_CAPABILITIES_KEY,
+    MODERN_VERSION,
+    PROTOCOL_VERSION_KEY,
+    UNSUPPORTED_VERSION,
+)
+
+if TYPE_CHECKING:
+    from forebay.config.options import Settings
+
+__all__ = ["Hub"]
+
+_log = logging.getLogger("forebay")
+
+_CONNECT_WAIT_SECONDS = 10.0
+"""How long the start waits for APIs and modules. One that is loaded later is added when it is."""
+
+
+class Hub:
+    """All that clients share: the output policy, the connections to servers, and the operations of APIs and modules."""
+
+    def __init__(self, settings: "Settings") -> None:
+        self.settings = settings
+        self.is_over_http = settings.http is not None
+        self.grace = Grace(settings.shutdown_grace_seconds)
+        upstreams = settings.upstreams
+        self.policy = OutputPolicy(
+            **settings.policy_options(),
+            default_capability=self._get_default_capability,
+            known_capabilities=upstreams,
+        )
+        self.policy.capabilities.find_other_names = self._find_other_tool_names
+        self.policy.reserve_server_info(SERVER_INFO)
+        self.server_configs = [config for config in upstreams.values() if config.upstream_type in ("command", "url")]
+        self.has_single_upstream = len(upstreams) == len(self.server_configs) == 1
+        """Whether there is only one upstream and it is an MCP server."""
+        prefixes = {config.name: config.prefix for config in upstreams.values() if config.prefix}
+        self.names = ToolNames(prefixes, namespace_order=upstreams)
+        self.servers = Servers(settings, self.policy, self.grace)
+        self.operations = OperationSources(
+            upstreams.values(),
+            self._on_operations_added,
+            settings.call_timeout_seconds,
+            make_spool=partial(create_spool, self.policy.store),
+            spool_above_bytes=settings.spool_above_bytes,
+        )
+        # On stdio the only client never expires.
+        idle_seconds = settings.session_idle_seconds if self.is_over_http else None
+        self.stateless_tenants = TenantPool(self._make_stateless, settings.max_principals, idle_seconds)
+        self.paused_calls = PausedCalls(settings.answer_timeout_seconds)
+        self.tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
+        """All tenants that are open."""
+
+    async def start(self) -> None:
+        """Load the operations of APIs and modules; those that take long are added later."""
+        await self.operations.start(_CONNECT_WAIT_SECONDS)
+
+    def stop_listening(self) -> None:
+        """End all subscriptions of clients, which would never end by themselves."""
+        for tenant in self.stateless_tenants:
+            tenant.stop_listening()
+
+    async def close_servers(self) -> None:
+        """Close all connections to servers, without a timeout, so that no server process is left behind."""
+        self.paused_calls.close()
+        await asyncio.gather(self.stateless_tenants.close(), *(tenant.close() for tenant in [*self.tenants]))
+
+    async def close(self) -> None:
+        """Close everything, the store last."""
+        self.grace.start()
+        await self.close_servers()
+        await self.operations.close()
+        self.policy.close()
+
+    def _on_operations_added(self, operations: list[Operation]) -> None:
+        del operations
+        for tenant in [*self.tenants]:
+            tenant.on_tools_changed()
+
+    # Clients.
+
+    def open_session(self, principal: str | None, outbox: Reply) -> ClientSession:
+        """Open a session for a client of the handshake era. `outbox` is for messages outside of its requests."""
+        session = self._make_session(principal)
+        session.task_owners = (weakref.ref(session), principal)
+        client = ClientSession(self, session, outbox)
+        self.tenants.add(client)
+        return client
+
+    def _make_stateless(self, principal: str | None, capabilities: dict[str, Any]) -> StatelessTenant:
+        session = self._make_session(principal)
+        session.is_stateless, session.version, session.task_owners = True, MODERN_VERSION, (principal,)
+        tenant = StatelessTenant(self, session, capabilities)
+        self.tenants.add(tenant)
+        return tenant
+
+    def _make_session(self, principal: str | None) -> Session:
+        # Handles are long over HTTP: anyone who can reach the server may try to guess them.
+        length = LONG_HANDLE_LENGTH if self.is_over_http else SHORT_HANDLE_LENGTH
+        return Session(
+            principal=principal,
+            handle_length=self.policy.handle_length or length,
+            is_public=self.is_over_http and self.policy.handle_length != SHORT_HANDLE_LENGTH,
+        )
+
+    async def handle_stateless(
+        self, principal: str | None, message: dict[str, Any], raw: Message, reply: Reply
+    ) -> Message | None:
+        """Handle a message of a client of 2026-07-28; return the response if it is a request."""
+        if "id" not in message:
+            await self._on_stateless_notification(principal, message, raw)
+            return None
+        if "method" not in message:
+            return None
+        try:
+            check_request(message)
+            capabilities = _check_envelope(message)
+            async with self.stateless_tenants.acquire(principal, capabilities) as tenant:
+                return await tenant.handle_request(message, raw, reply)
+        except RequestFailed as error:
+            return error.to_message(message["id"])
+
+    async def _on_stateless_notification(self, principal: str | None, message: dict[str, Any], raw: Message) -> None:
+        # A notification does not say which capabilities its client has, so it is for all tenants of the principal.
+        async with self.stateless_tenants.acquire_open(principal) as tenants:
+            params = message.get("params")
+            for tenant in tenants:
+                if message["method"] != CANCELLED_METHOD:
+                    self.forward_notification(tenant, message, raw)
+                elif isinstance(params, dict):
+                    tenant.cancel_request(params.get("requestId"))
+
+    def forward_notification(self, tenant: Tenant, message: Mapping[str, Any], raw: Message) -> None:
+        """Forward a notification of a client to its servers."""
+        method = message["method"]
+        if not isinstance(method, str) or not method.startswith("notifications/"):
+            # A method that is not a notification's could be a call to a server that is less strict than the protocol.
+            return
+        if self.policy.capabilities.is_active:
+            line = dump_line(message)
+            if isinstance(line, LostMessage) or find_refusal(message, line, lambda _: False) is not None:
+                return
+            raw = line
+        for connection in tenant.connections.values():
+            with contextlib.suppress(UpstreamFailed):
+                connection.send_notification(raw)
+
+    def describe(self, tenant: Tenant) -> dict[str, Any]:
+        """Return the capabilities and instructions of all servers of a tenant, merged."""
+        merged: dict[str, Any] = {"tools": {}}
+        for connection in tenant.connections.values():
+            for name, value in connection.capabilities.items():
+                known = merged.get(name)
+                merged[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+        if isinstance(merged["tools"], dict):
+            merged["tools"] = {**merged["tools"], "listChanged": True}
+        texts = [connection.instructions for connection in tenant.connections.values()]
+        instructions = "\n\n".join(text for text in texts if text)
+        return {"capabilities": merged, **({"instructions": instructions} if instructions else {})}
+
+    # Names of tools.
+
+    def _get_default_capability(self, tool: str) -> str:
+        """Return the upstream's name as the capability of a tool that declares none."""
+        return self.names.origins.get(tool, (CORE, tool))[0]
+
+    def _find_other_tool_names(self, tool: str) -> tuple[str, str]:
+        """Return a tool's name at its upstream, and the name that it gets here if another upstream uses that name.
+
+        A pattern for the latter also holds while the other upstream is not connected.
+        """
+        upstream, name = self.names.origins.get(tool, (CORE, tool))
+        return name, f"{upstream}_{name}"
+
+
+def _check_envelope(message: Mapping[str, Any]) -> object:
+    """Return the client's capabilities. Raises `RequestFailed` if the request does not say who sends it."""
+    meta = get_meta(message.get("params"))
+    missing = [key for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY) if key not in meta]
+    if missing:
+        text = f"params._meta is missing the required envelope key(s): {', '.join(missing)}"
+        raise RequestFailed(INVALID_PARAMS, text)
+    version = meta[PROTOCOL_VERSION_KEY]
+    if not isinstance(version, str):
+        raise RequestFailed(INVALID_PARAMS, "the protocol-version envelope value must be a string")
+    if version != MODERN_VERSION:
+        data = {"supported": [MODERN_VERSION], "requested": version}
+        raise RequestFailed(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+    capabilities: object = meta[CLIENT_CAPABILITIES_KEY]
+    return capabilities

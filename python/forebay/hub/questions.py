@@ -1,0 +1,101 @@
+"""Questions: the requests of a server of the handshake era to a client."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from forebay.hub.exchanges import Asker, Exchange
+from forebay.hub.translation import RequestFailed
+from forebay.wire.framing import Message
+from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, make_id_key
+
+if TYPE_CHECKING:
+    from forebay.hub.connection import ServerConnection
+
+__all__ = ["Questions"]
+
+_log = logging.getLogger("forebay")
+
+_MAX_QUESTIONS = 256
+"""Maximum number of requests of one server that wait for the answer of a client."""
+
+
+class Questions:
+    """The open questions of one server, each answered by the client whose request it belongs to."""
+
+    def __init__(self, connection: "ServerConnection") -> None:
+        self._connection = connection
+        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+
+    def add(self, message: dict[str, Any], raw: Message, stream_request_id: object) -> None:
+        """Pass a request of the server on to a client."""
+        request_id, key = message["id"], make_id_key(message["id"])
+        if message["method"] == "ping":
+            self._connection.send({"jsonrpc": "2.0", "id": request_id, "result": {}})
+        elif len(self._tasks) >= _MAX_QUESTIONS or key in self._tasks:
+            text = "too many of your requests, or one with the same id, are unanswered; send this one later"
+            error = {"code": INTERNAL_ERROR, "message": text}
+            self._connection.send({"jsonrpc": "2.0", "id": request_id, "error": error})
+        else:
+            task = self._tasks[key] = asyncio.create_task(self._answer(message, raw, stream_request_id))
+            task.add_done_callback(lambda task: self._forget(key, task))
+
+    def _forget(self, key: bytes, task: "asyncio.Task[None]") -> None:
+        # A restarted server may have used the id again.
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+
+    def cancel(self, request_id: object) -> None:
+        """Cancel a question that the server does not ask any more."""
+        task = self._tasks.get(make_id_key(request_id))
+        if task is not None:
+            task.cancel()
+
+    def cancel_all(self) -> None:
+        """Cancel the questions of a server that has ended: nobody would receive the answers."""
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.cancel()
+
+    async def _answer(self, message: dict[str, Any], raw: Message, stream_request_id: object) -> None:
+        try:
+            asker, exchange = self._find_asker(message, stream_request_id)
+            answer = await asker.ask(self._connection, message, raw, exchange)
+        except RequestFailed as error:
+            answer = {"error": error.to_dict()}
+        except Exception as error:
+            _log.exception("forebay: a request of %s could not be passed on", self._connection.name)
+            text = f"the client cannot be asked: {error!s:.200}"
+            answer = {"error": {"code": INTERNAL_ERROR, "message": text}}
+        self._connection.send({"jsonrpc": "2.0", "id": message["id"], **answer})
+
+    def _find_asker(self, message: dict[str, Any], stream_request_id: object) -> tuple[Asker, Exchange | None]:
+        """Return who answers a question. Raises `RequestFailed` if nobody can, or if it is not clear.
+
+        Before 2026-07-28 a request of a server does not name the call that it belongs to. Only over HTTP, the stream
+        tells.
+        """
+        connection, method, params = self._connection, message["method"], message.get("params")
+        params = params if isinstance(params, dict) else {}
+        unknown = RequestFailed(METHOD_NOT_FOUND, "Method not found", method)
+        if connection.has_many_principals:
+            raise unknown
+        if stream_request_id is not None:
+            found = connection.exchanges.find(stream_request_id)
+            exchanges = [] if found is None else [found]
+        else:
+            exchanges = [*connection.exchanges]
+        candidates = [(exchange.asker, exchange) for exchange in exchanges if exchange.asker is not None]
+        if len({asker.identity for asker, _ in candidates}) > 1:
+            raise RequestFailed(
+                INTERNAL_ERROR,
+                "several clients share this connection; nobody can tell whose this is; "
+                f'give the upstream {connection.name} share = "session" if its clients must be asked',
+            )
+        able = [(asker, exchange) for asker, exchange in candidates if asker.supports(method, params)]
+        if able:
+            return able[-1]
+        sessions = [client for client in connection.clients if not client.is_stateless]
+        if not candidates and len(sessions) == len(connection.clients) == 1:
+            return sessions[0], None
+        raise unknown

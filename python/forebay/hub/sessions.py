@@ -1,0 +1,317 @@
+"""Sessions: the tenants of clients of the handshake era, whose servers may send them requests."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from forebay.errors import UpstreamFailed
+from forebay.hub.connection import ServerConnection
+from forebay.hub.exchanges import Exchange
+from forebay.hub.subscriptions import check_subscription_count, subscribe
+from forebay.hub.tenant import InputRequired, Request, Tenant, check_request
+from forebay.hub.translation import SERVER_INFO, RequestFailed
+from forebay.outputs.clients import find_client
+from forebay.proxy.message_queue import Reply
+from forebay.proxy.session import PendingRequest, Session, make_cancellation
+from forebay.wire.framing import Message
+from forebay.wire.messages import (
+    LazyJSON,
+    dump,
+    get_meta,
+    make_result_message,
+    parse,
+    read_bytes,
+    replace_values,
+    to_text,
+)
+from forebay.wire.protocol import (
+    CANCELLED_METHOD,
+    HANDSHAKE_VERSIONS,
+    LEGACY_VERSION,
+    LOG_LEVELS,
+    MISSING_CAPABILITY,
+    REQUEST_TIMEOUT,
+    SUBSCRIPTION_ID_KEY,
+    UPDATED_METHOD,
+    get_client_name,
+    get_required_capability,
+    supports_request,
+)
+
+if TYPE_CHECKING:
+    from forebay.hub.hub import Hub
+
+__all__ = ["ClientSession"]
+
+_MAX_ROUNDS = 32
+"""Maximum number of input-required results that a server may send before its final result."""
+
+_RETRY_SECONDS = 0.25
+"""Delay before a request is repeated when the server requires no input, only another attempt."""
+
+
+class ClientSession(Tenant):
+    """One client of the handshake era. `outbox` takes messages that belong to none of its requests."""
+
+    def __init__(self, hub: "Hub", session: Session, outbox: Reply) -> None:
+        super().__init__(hub, session, {})
+        self._outbox = outbox
+        self._initialized = asyncio.Event()
+        self._question_ids = itertools.count(1)
+        self._questions: dict[object, asyncio.Future[dict[str, Any]]] = {}
+        self._client_info: object = None
+        self._replies: list[Reply] = []
+        """Channels of the requests in flight, the newest last."""
+        self.log_level: int | None = None
+        self._listening: dict[ServerConnection, tuple[frozenset[str], contextlib.AsyncExitStack]] = {}
+        """The URIs that the client is subscribed to at each server of 2026-07-28, and how to end that."""
+        self._listening_lock = asyncio.Lock()
+
+    async def handle(self, message: Any, raw: Message, reply: Reply) -> Message | None:
+        """Handle a message of the client; return the response if it is a request."""
+        if not isinstance(message, dict):
+            return None
+        if "method" not in message:
+            self._on_answer(message)
+            return None
+        if "id" not in message:
+            self._on_notification(message, raw)
+            return None
+        try:
+            check_request(message)
+        except RequestFailed as error:
+            return error.to_message(message["id"])
+        self._replies.append(reply)
+        try:
+            return await self.handle_request(message, raw, reply)
+        finally:
+            self._replies.remove(reply)
+
+    async def _handle(self, message: dict[str, Any], raw: Message, reply: Reply) -> Message:
+        if message["method"] == "initialize":
+            return await self._initialize(message)
+        return await super()._handle(message, raw, reply)
+
+    async def _initialize(self, message: dict[str, Any]) -> Message:
+        params = message["params"] if isinstance(message.get("params"), dict) else {}
+        capabilities, client_info = params.get("capabilities"), params.get("clientInfo")
+        if isinstance(capabilities, LazyJSON):
+            capabilities = capabilities.parse(max_container_bytes=len(capabilities))
+        if self._start_task is None:
+            self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self._client_info = client_info
+        self.session.client = find_client(get_client_name(client_info))
+        await self.start()
+        requested = params.get("protocolVersion")
+        version = requested if requested in HANDSHAKE_VERSIONS else LEGACY_VERSION
+        result = {"protocolVersion": version, **self.hub.describe(self), "serverInfo": SERVER_INFO}
+        pending = PendingRequest("initialize", message["id"], version)
+        raw = make_result_message(message["id"], result)
+        return self._response_handler(pending, parse(raw), raw) or raw
+
+    @property
+    def client_info(self) -> object:
+        return self._client_info
+
+    # Messages to the client.
+
+    def notify(self, raw: bytes, method: str) -> None:
+        if self._initialized.is_set():
+            self._outbox.send(raw, method)
+
+    def on_notification(self, connection: ServerConnection, method: str, params: Mapping[str, Any]) -> None:
+        if method == UPDATED_METHOD and len(connection.clients) > 1:
+            uri = to_text(params.get("uri"))
+            if uri is None or not connection.subscriptions.is_subscriber(uri, self):
+                return
+        super().on_notification(connection, method, _strip_subscription_id(params))
+
+    def on_log_message(self, severity: int, raw: bytes, reply: Reply | None) -> None:
+        if self.log_level is None or severity >= self.log_level:
+            super().on_log_message(severity, raw, reply)
+
+    def supports(self, method: str, params: Mapping[str, Any]) -> bool:
+        # The client itself refuses what it does not know.
+        del method, params
+        return True
+
+    async def ask(
+        self, connection: ServerConnection, message: Mapping[str, Any], raw: Message, exchange: Exchange | None
+    ) -> dict[str, Any]:
+        await self._initialized.wait()
+        question_id = next(self._question_ids)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._questions[question_id] = answer
+        channel = exchange.reply if exchange is not None else self._replies[-1] if self._replies else None
+        channel = self._outbox if channel is None else channel
+        channel.send(read_bytes(replace_values(raw, {("id",): b"%d" % question_id})), message["method"])
+        seconds = self.hub.settings.answer_timeout_seconds
+        # The request names no call, so pause all calls of this client to this server, but not those to others.
+        with connection.paused(self):
+            try:
+                async with asyncio.timeout(seconds):
+                    return await answer
+            except TimeoutError:
+                reason = f"the client did not answer within {seconds:g} s"
+                channel.send(make_cancellation(question_id, reason), CANCELLED_METHOD)
+                raise RequestFailed(REQUEST_TIMEOUT, reason) from None
+            except asyncio.CancelledError:
+                channel.send(make_cancellation(question_id, "nobody waits for the answer"), CANCELLED_METHOD)
+                raise
+            finally:
+                del self._questions[question_id]
+
+    # Messages from the client.
+
+    def _on_answer(self, message: dict[str, Any]) -> None:
+        request_id = message.get("id")
+        answer = self._questions.get(request_id) if isinstance(request_id, int | str) else None
+        if answer is None or answer.done():
+            return
+        if self._policy.capabilities.is_active:
+            try:
+                self._filter(message)
+            except RequestFailed as error:
+                answer.set_exception(error)
+                return
+        answer.set_result({key: message[key] for key in ("result", "error") if key in message})
+
+    def _on_notification(self, message: dict[str, Any], raw: Message) -> None:
+        method, params = message["method"], message.get("params")
+        if method == "notifications/initialized":
+            self._initialized.set()
+        elif method == CANCELLED_METHOD:
+            if isinstance(params, dict):
+                self.cancel_request(params.get("requestId"))
+        else:
+            self.hub.forward_notification(self, message, raw)
+
+    async def _complete(
+        self, connection: ServerConnection, exchange: Exchange, request: Request, name: str | None, raw: Message
+    ) -> Message | InputRequired:
+        del request, name
+        exchange.asker = self
+        outcome: Message | InputRequired = await connection.complete(exchange, raw)
+        return outcome
+
+    async def _resolve_inputs(
+        self, connection: ServerConnection, request: Request, name: str | None, required: InputRequired
+    ) -> Message:
+        """Ask the client what a server of 2026-07-28 wants to know, and repeat the request with the answers."""
+        for _ in range(_MAX_ROUNDS):
+            result = required.result
+            requests = result.get("inputRequests") or {}
+            if not isinstance(requests, Mapping) or not all(map(_is_input_request, requests.values())):
+                raise UpstreamFailed(
+                    f"{connection.name} sent an input request without a method; report it to the authors of the server"
+                )
+            extra: dict[str, Any] = {}
+            if requests:
+                extra["inputResponses"] = await self._collect_answers(connection, requests)
+            else:
+                await asyncio.sleep(_RETRY_SECONDS)
+            if "requestState" in result:
+                extra["requestState"] = result["requestState"]
+            exchange = self._begin(connection, request, name)
+            raw = self._make_message(connection, exchange, request, name, extra)
+            outcome = await self._complete(connection, exchange, request, name, raw)
+            if not isinstance(outcome, InputRequired):
+                return outcome
+            required = outcome
+        raise UpstreamFailed(
+            f"{connection.name} has asked its client {_MAX_ROUNDS} times and still has no result; change the arguments"
+        )
+
+    async def _collect_answers(self, connection: ServerConnection, requests: Mapping[str, Any]) -> dict[str, Any]:
+        for question in requests.values():
+            if not supports_request(self.capabilities, question["method"], question.get("params") or {}):
+                capability = get_required_capability(question["method"])
+                raise RequestFailed(
+                    MISSING_CAPABILITY,
+                    f"{connection.name} asks {question['method']:.64}, which this client has not said it can do",
+                    {"requiredCapabilities": {} if capability is None else {capability: {}}},
+                )
+        tasks = [asyncio.create_task(self._ask_input(connection, question)) for question in requests.values()]
+        try:
+            return dict(zip(requests, await asyncio.gather(*tasks), strict=True))
+        finally:
+            # If the client refuses one request, the others are not needed.
+            for task in tasks:
+                task.cancel()
+
+    async def _ask_input(self, connection: ServerConnection, question: Mapping[str, Any]) -> Any:
+        message = {"jsonrpc": "2.0", "id": 0, **question}
+        answer = await self.ask(connection, message, dump(message), None)
+        if "result" not in answer:
+            raise RequestFailed.from_response(answer)
+        return answer["result"]
+
+    # Subscriptions and log levels, on connections that sessions may share.
+
+    async def _change_subscription(self, request: Request) -> Message:
+        connection = await self._find_resource_server(request)
+        uri, is_new = str(to_text(request.params.get("uri"))), request.pending.method == "resources/subscribe"
+        if connection.is_modern:
+            await self._change_listening(connection, uri, is_new=is_new)
+            return self._respond(request, {})
+        if is_new:
+            await connection.subscriptions.add(uri, self)
+        else:
+            await connection.subscriptions.remove(uri, self)
+        return self._respond(request, {})
+
+    async def _change_listening(self, connection: ServerConnection, uri: str, *, is_new: bool) -> None:
+        """Start or stop to listen to a resource of a server of 2026-07-28, which has no other subscriptions."""
+        async with self._listening_lock:
+            uris, ending = self._listening.get(connection, (frozenset[str](), contextlib.AsyncExitStack()))
+            wanted = uris | {uri} if is_new else uris - {uri}
+            if wanted == uris:
+                return
+            check_subscription_count(len(wanted))
+            # The new request is open before the earlier one ends, so that no update is missed.
+            stack = contextlib.AsyncExitStack()
+            if wanted:
+                on_event = partial(self._on_listened, connection)
+                await stack.enter_async_context(subscribe({connection: sorted(wanted)}, self, on_event))
+            self._listening[connection] = wanted, stack
+            await ending.aclose()
+
+    def _on_listened(self, connection: ServerConnection, method: str, params: Mapping[str, Any]) -> None:
+        super().on_notification(connection, method, _strip_subscription_id(params))
+
+    async def _forward_log_level(self, connection: ServerConnection, request: Request) -> Message:
+        level = request.params.get("level")
+        if level in LOG_LEVELS:
+            self.log_level = LOG_LEVELS.index(level)
+            # The connection gets the lowest level that one of its sessions wants.
+            levels = [client.log_level for client in connection.clients if isinstance(client, ClientSession)]
+            lowest = min((known for known in levels if known is not None), default=self.log_level)
+            connection.log_level = LOG_LEVELS[lowest]
+            if connection.log_level != level:
+                return self._respond(request, {})
+        return await self.forward(connection, request)
+
+    async def close(self) -> None:
+        for _, listening in self._listening.values():
+            await listening.aclose()
+        self._listening.clear()
+        for task in [*self._in_flight.values()]:
+            self._cancelled.add(task)
+            task.cancel()
+        await super().close()
+
+
+def _is_input_request(value: object) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("method"), str)
+
+
+def _strip_subscription_id(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta = get_meta(params)
+    if SUBSCRIPTION_ID_KEY not in meta:
+        return params
+    bare = {key: value for key, value in params.items() if key != "_meta"}
+    meta = {key: value for key, value in meta.items() if key != SUBSCRIPTION_ID_KEY}
+    return {**bare, "_meta": meta} if meta else bare

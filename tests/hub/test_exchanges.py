@@ -1,0 +1,109 @@
+"""Requests in flight on a connection: each ends once, whatever the server sends, and is released then."""
+
+import asyncio
+import gc
+import json
+import weakref
+from typing import Any
+
+import pytest
+from forebay.errors import UpstreamFailed
+from forebay.hub.exchanges import Exchange, Exchanges
+from forebay.wire.messages import parse
+from hypothesis import given
+from hypothesis import strategies as st
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "resolve", "fail", "fail_all", "cancel"]), st.integers(1, 8)), max_size=30
+)
+
+
+@given(STEPS)
+def test_each_request_ends_once(steps: list[tuple[str, int]]) -> None:
+    asyncio.run(_compare(steps))
+
+
+async def _compare(steps: list[tuple[str, int]]) -> None:
+    """Compare with a naive version: the requests that are open, and how each has ended."""
+    exchanges = Exchanges("one")
+    made: dict[int, Exchange] = {}
+    naive_open: set[int] = set()
+    naive_ends: dict[int, object] = {}
+    settled: list[int] = []
+    for action, number in steps:
+        if action == "add":
+            exchange = exchanges.new("tools/call")
+            made[exchange.id] = exchange
+            exchanges.add(exchange)
+            exchanges.call_when_settled(exchange.id, lambda exchange_id=exchange.id: settled.append(exchange_id))  # type: ignore[misc]
+            naive_open.add(exchange.id)
+        elif action == "fail_all":
+            exchanges.fail_all(UpstreamFailed("gone"))
+            naive_ends |= dict.fromkeys(naive_open, "gone")
+            naive_open.clear()
+        elif number in made:
+            was_open = number in naive_open
+            naive_open.discard(number)
+            if action == "cancel":
+                assert exchanges.settle(made[number]) is was_open
+            elif action == "resolve":
+                exchanges.resolve(made[number], "result")
+            else:
+                exchanges.fail(made[number], UpstreamFailed("failed"))
+            if was_open and action != "cancel":
+                naive_ends[number] = "result" if action == "resolve" else "failed"
+        assert {exchange.id for exchange in exchanges} == naive_open
+        assert sorted(settled) == sorted(made.keys() - naive_open)
+    ends: dict[int, object] = {}
+    for number, exchange in made.items():
+        if exchange.future.done():
+            error = exchange.future.exception()
+            ends[number] = exchange.future.result() if error is None else str(error)
+    assert ends == naive_ends
+
+
+@pytest.mark.parametrize("request_id", ["true", '"1"', "null", "[1]", "{}", "2", "1e999", "1" * 50, "1.5"])
+def test_only_the_id_of_a_request_finds_it(request_id: str) -> None:
+    async def run() -> None:
+        exchanges = Exchanges("one")
+        exchanges.add(exchanges.new("ping"))
+        assert exchanges.find(1) is not None
+        message: Any = parse(f'{{"id":{request_id}}}'.encode())
+        assert message is None or exchanges.find(message["id"]) is None
+
+    asyncio.run(run())
+
+
+def test_a_finished_request_is_released() -> None:
+    async def run() -> None:
+        exchanges = Exchanges("one")
+        exchange = exchanges.new("tools/call")
+        exchange.timeout = 3600
+        exchanges.add(exchange)
+        exchanges.restart_timer(exchange, lambda _: None)
+        exchanges.call_when_settled(exchange.id, lambda: None)
+        reference = weakref.ref(exchange.future)
+        exchanges.resolve(exchange, json.loads("{}"))
+        del exchange
+        await asyncio.sleep(0)
+        gc.collect()
+        assert reference() is None
+
+    asyncio.run(run())
+
+
+def test_a_paused_request_does_not_expire() -> None:
+    async def run() -> None:
+        exchanges = Exchanges("one")
+        exchange = exchanges.new("tools/call")
+        exchange.timeout = 0.01
+        exchanges.add(exchange)
+        expired = asyncio.Event()
+        with exchanges.paused([exchange], lambda _: expired.set()):
+            with exchanges.paused([exchange], lambda _: expired.set()):
+                pass
+            await asyncio.sleep(0.05)
+            assert not expired.is_set()
+        await asyncio.wait_for(expired.wait(), 60)
+
+    asyncio.run(run())
