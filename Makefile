@@ -71,6 +71,8 @@ bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a ta
 	$(BIN)/python benches/corpus.py $(CORPUS)
 	@# Without Go, what a gateway costs for each call is not measured.
 	if command -v go >/dev/null; then cd benches/load && go build -o ../../target/load .; fi
+	@# A peer in Go. Where it cannot be installed, it is left out.
+	-command -v go >/dev/null && GOBIN=$(abspath target) go install github.com/TBXark/mcp-proxy@v0.43.2
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
 	cargo bench -p forebay-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion

@@ -4,16 +4,18 @@ Load generator and server are `benches/load`, a program in Go, so that neither e
 is that of the gateway alone, without the server that it starts. Without Go, these benches are skipped.
 """
 
+import http.client
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 from bench_gateway_http import free_port, run_server
@@ -56,9 +58,11 @@ class Gateway(NamedTuple):
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
     @property
-    def child_count(self) -> int:
+    def server_count(self) -> int:
+        """The number of processes of the upstream, without the guards that lead their groups."""
         tasks = Path(f"/proc/{self.pid}/task").iterdir()
-        return sum(len((task / "children").read_text().split()) for task in tasks)
+        children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+        return sum(os.getpgid(pid) != pid for pid in children)
 
     def run(self, calls: int, *options: str) -> Load:
         before = self.cpu_seconds
@@ -164,7 +168,7 @@ def bench_sessions(measured: Measured, folder: Path) -> None:
     """64 sessions of one principal: besides the time of a call, their memory and the processes of the upstream."""
     with start_gateway(FOREBAY, folder, [LOAD, "serve-stdio"]) as gateway:
         load = gateway.run(6400, "-connections", "64")
-        note = f"{gateway.memory_bytes / 1e6:.0f} MB, {gateway.child_count} processes"
+        note = f"{gateway.memory_bytes / 1e6:.0f} MB, {gateway.server_count} process of the upstream"
     measured("hub, a call of many sessions", "64 sessions", FOREBAY, 1000, [load.seconds], note=note)
 
 
@@ -173,6 +177,49 @@ def bench_large_result(measured: Measured, folder: Path) -> None:
         gateway.run(4, "-connections", "1", "-size", "5000000")
         load = gateway.run(20, "-connections", "1", "-size", "5000000")
     measured("hub, CPU of a large result", "5 MB", FOREBAY, 5_000_000, [load.cpu_seconds])
+    shutil.rmtree(folder / "hub", ignore_errors=True)
+
+
+class Session:
+    """Client on one connection."""
+
+    def __init__(self, url: str) -> None:
+        self._address = urlsplit(url)
+        self._connection = http.client.HTTPConnection(self._address.netloc, timeout=60)
+        self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        info = {"name": "bench", "version": "1"}
+        params = {"protocolVersion": ERAS["session"], "capabilities": {}, "clientInfo": info}
+        self._post({"id": 0, "method": "initialize", "params": params})
+        self._post({"method": "notifications/initialized"})
+
+    def call(self, tool: str, **arguments: object) -> Any:
+        """Call a tool, and return its text as JSON."""
+        body = self._post({"id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+        return json.loads(json.loads(body)["result"]["content"][0]["text"])
+
+    def _post(self, message: dict[str, Any]) -> bytes:
+        self._connection.request("POST", self._address.path, json.dumps({"jsonrpc": "2.0", **message}), self._headers)
+        response = self._connection.getresponse()
+        self._headers["mcp-session-id"] = response.getheader("mcp-session-id", self._headers.get("mcp-session-id", ""))
+        return response.read()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def bench_page(measured: Measured, folder: Path) -> None:
+    with ExitStack() as stack:
+        gateway = stack.enter_context(start_gateway(FOREBAY, folder, [LOAD, "serve-stdio"]))
+        session = stack.enter_context(closing(Session(gateway.url)))
+        handle = session.call("text", size=5_000_000, of="x")["output_handle"]
+        counts = [100, 1000]
+        for count in counts:
+            before = gateway.cpu_seconds
+            for number in range(count):
+                page = session.call("output_fetch", output_handle=handle, offset=number * 4000, limit=8192)
+                assert 8000 < len(page["content"].encode()) == page["returned"] <= 8192
+            seconds = (gateway.cpu_seconds - before) / count
+    measured("hub, CPU of a page", "8 KB of 5 MB", FOREBAY, 8192, [seconds])
     shutil.rmtree(folder / "hub", ignore_errors=True)
 
 

@@ -92,8 +92,10 @@ BARS = [
     Bar("hub, a call", "1 connections", "", seconds=1 / 2000),
     Bar("hub, a call", "*", "", seconds=1 / 4000),
     Bar("hub, p50 of a call", "*", "direct", seconds=1e-3),
+    Bar("call to a URL, CPU", "*", "httpx2 in threads", 3),
     Bar("hub, CPU with HTTP upstream", "*", "", seconds=0.5e-3),
     Bar("hub, CPU of a large result", "*", "", seconds=20e-3),
+    Bar("hub, CPU of a page", "*", "", seconds=0.8e-3),
     Bar("serve on stdio, 64 in flight", "*", "", seconds=1 / 8000),
     Bar("wrap on stdio, 64 in flight", "*", "", seconds=1 / 25000),
 ]
