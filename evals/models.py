@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import httpx
+import httpx2
 
 MAX_TOKENS = 4096
 """Maximum tokens of one turn of the model."""
@@ -49,7 +49,7 @@ class _Endpoint:
         self._headers = dict(headers)
 
     def post(self, body: Mapping[str, Any]) -> Any:
-        response = httpx.post(self._url, json=body, headers=self._headers, timeout=_TIMEOUT_SECONDS)
+        response = httpx2.post(self._url, json=body, headers=self._headers, timeout=_TIMEOUT_SECONDS)
         if response.is_error:
             raise SystemExit(f"{self._url} answered {response.status_code}: {response.text[:500]}")
         return response.json()
