@@ -3,12 +3,15 @@
     python tools/count_modules.py PYTHON
 
 `PYTHON` is an interpreter that has a build installed, under its present or an earlier name. A result of 20 MB goes
-through it in two ways: through `wrap` before a server on stdio (an array of JSON objects in one text), and through the
-adapter in a server of the mcp SDK (a tool that returns a list of dicts, so that it is text and structured content).
-For each the tool prints how many modules were entered, and which, in the order of their first entry:
+through it in three ways: through `wrap` before a server on stdio (an array of JSON objects in one text), through
+`serve` on stdio before the same server, and through the adapter in a server of the mcp SDK (a tool that returns a list
+of dicts, so that it is text and structured content). For each the tool prints how many modules were entered, and which,
+in the order of their first entry:
 
     wrap                   one tools/call, from before its request is sent until its answer has arrived
     wrap, result only      the same without the request: from the first byte of the server's answer on
+    serve                  one tools/call, as for wrap
+    serve, result only     the same without the request, as for wrap
     in process             one tools/call, as for wrap
     ..., one page          one output_fetch of 20 items, as for wrap
 
@@ -36,7 +39,8 @@ from typing import Any
 from wire.build import Build, BuildNotFound, find_build, script
 
 RESULT_BYTES = 20_000_000
-ROW_BYTES = {"wrap": 90, "in process": 1040}
+WAYS = ("wrap", "serve", "in process")
+ROW_BYTES = {"wrap": 90, "serve": 90, "in process": 1040}
 """Size of a row. In process every row becomes an object of the SDK, so fewer and larger rows take less time."""
 DELAY_SECONDS = 2.0
 TIMEOUT_SECONDS = 120.0
@@ -197,22 +201,16 @@ class Server:
 def count(build: Build, way: str, size: int) -> dict[str, list[str]]:
     """Return the modules that a large result enters, and those that one page of it enters, by title."""
     with tempfile.TemporaryDirectory(prefix="count-") as folder:
-        store = (Path(folder) / "store").as_uri()
-        if way == "wrap":
-            arguments = ["-m", build.name, "wrap", "--store", store, "--", *script("upstream.py"), "stdio"]
-        else:
-            options = json.dumps({"output_mode": "auto", "store": store})
-            arguments = [str(Path(__file__).with_name("wire") / "adapter_server.py"), build.name, "mcp", options]
+        server = Server(build, Path(folder), *_make_arguments(build, way, Path(folder)))
         size_arguments = {"count": size // ROW_BYTES[way]}
-        if way != "wrap":
+        if way == "in process":
             size_arguments["width"] = 1000
-        server = Server(build, Path(folder), *arguments)
         counts = {}
         try:
             server.initialize()
             server.watch("rows", **size_arguments)
             result, counts[way] = server.watch("rows", **size_arguments)
-            if way == "wrap":
+            if way != "in process":
                 _, counts[f"{way}, result only"] = server.watch("rows", **size_arguments, delay=DELAY_SECONDS)
             handle = json.loads(result["content"][0]["text"])["output_handle"]
             for _ in range(2):
@@ -220,6 +218,20 @@ def count(build: Build, way: str, size: int) -> dict[str, list[str]]:
         finally:
             server.close()
     return counts
+
+
+def _make_arguments(build: Build, way: str, folder: Path) -> list[str]:
+    """Return what the interpreter runs: a module or a script, and its arguments."""
+    store = (folder / "store").as_uri()
+    upstream = [*script("upstream.py"), "stdio"]
+    if way == "wrap":
+        return ["-m", build.name, "wrap", "--store", store, "--", *upstream]
+    if way == "serve":
+        path = folder / "mcp.json"
+        path.write_text(json.dumps({"mcpServers": {"wire": {"command": upstream[0], "args": upstream[1:]}}}))
+        return ["-m", build.name, "serve", "--store", store, "--mcp-servers", str(path)]
+    options = json.dumps({"output_mode": "auto", "store": store})
+    return [str(Path(__file__).with_name("wire") / "adapter_server.py"), build.name, "mcp", options]
 
 
 def main() -> int:
@@ -237,7 +249,7 @@ def main() -> int:
         build = find_build(options.python)
     except BuildNotFound as error:
         parser.error(str(error))
-    for way in ("wrap", "in process"):
+    for way in WAYS:
         for title, modules in count(build, way, options.size).items():
             print(f"{title}: {len(modules)} modules")
             if not options.brief:
