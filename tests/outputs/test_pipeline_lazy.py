@@ -16,7 +16,7 @@ from forebay.store import Store, open_store
 from forebay.store.payload import encode
 from forebay.wire.framing import Spool
 from forebay.wire.messages import LazyJSON, dump, parse_lazy
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 LINES = "a line é\n" * 5000
@@ -195,6 +195,7 @@ def results(draw: st.DrawFn) -> dict[str, Any]:
 
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@example({"content": [{"type": "image", "data": "QUFB", "mimeType": "image/m1000000000"}]}, ResponseLimits(), False)
 @given(results(), st.sampled_from([None, ResponseLimits()]), st.booleans())
 def test_everything_is_in_the_answer_or_in_the_payload(
     store: Store, result: dict[str, Any], contract: ResponseLimits | None, is_lazy: bool

@@ -23,6 +23,7 @@ from forebay.outputs.result import (
     BodyResult,
     Result,
     ResultPayload,
+    add_media_type,
     error_result,
     exceeds_limit,
     extract_block_fields,
@@ -184,6 +185,9 @@ class Pipeline:
         fetch_with = call.fetch_with or self._fetch_with
         result = parse_result(original_result)
         tool_meta, block_fields = select_tool_meta(result), extract_block_fields(result)
+        if call.contract is not None:
+            # A descriptor has the MIME type, but a contract response that shows all of the payload has not.
+            block_fields = add_media_type(block_fields, result)
         if self._redactions:
             # Before they are measured: a replacement may be longer than the secret.
             try:

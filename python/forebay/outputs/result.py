@@ -24,6 +24,7 @@ __all__ = [
     "Result",
     "ResultPayload",
     "TextValue",
+    "add_media_type",
     "error_result",
     "exceeds_limit",
     "extract_block_fields",
@@ -222,6 +223,15 @@ def extract_block_fields(result: Mapping[str, Any]) -> dict[str, Any]:
             resource_fields = {key: value for key, value in resource.items() if key not in ("text", "blob")}
             fields["_meta"] = {**(fields.get("_meta") or {}), RESOURCE_META_KEY: resource_fields}
     return fields
+
+
+def add_media_type(block_fields: dict[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `extract_block_fields` with the MIME type of an image or audio block, in `_meta`."""
+    match _get_blocks(result):
+        case [{"type": "image" | "audio", "mimeType": mime_type} as block] if _has_valid_meta(block):
+            meta = {**(block_fields.get("_meta") or {}), RESOURCE_META_KEY: {"mimeType": mime_type}}
+            return {**block_fields, "_meta": meta}
+    return block_fields
 
 
 def extract_payload(result: Mapping[str, Any] | LazyJSON | BodyResult, *, include_meta: bool = False) -> ResultPayload:
