@@ -113,3 +113,19 @@ def test_large_notifications_count_by_their_size() -> None:
         assert len(await read_all(client)) == 2
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("method", [UPDATED, "notifications/tools/list_changed"])
+def test_each_subscription_gets_its_own_notification(method: str) -> None:
+    async def run() -> None:
+        client = Client()
+        client.send("notifications/custom", {})
+        await asyncio.sleep(0)
+        for subscription in (1, "1", 2, 1, None):
+            meta = {"io.modelcontextprotocol/subscriptionId": subscription}
+            client.send(method, {"uri": "x://0", "_meta": {} if subscription is None else meta})
+        received = await read_all(client)
+        subscriptions = [params["_meta"].get("io.modelcontextprotocol/subscriptionId") for _, params in received[1:]]
+        assert subscriptions == [1, "1", 2, None]
+
+    asyncio.run(run())

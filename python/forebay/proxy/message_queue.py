@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from forebay.wire.messages import LazyJSON, parse
+from forebay.wire.messages import dump, get_meta, parse
+from forebay.wire.protocol import SUBSCRIPTION_ID_KEY
 
 __all__ = ["MAX_QUEUED", "MAX_QUEUED_BYTES", "MessageQueue", "Reply"]
 
@@ -34,7 +35,7 @@ _COALESCED_METHODS = frozenset(
 )
 """Notifications that tell the client to read something again. Duplicates in the queue are dropped."""
 
-_DuplicateKey = tuple[str, object]
+_DuplicateKey = tuple[str, object, object]
 
 
 class Reply(Protocol):
@@ -153,11 +154,9 @@ def _make_duplicate_key(raw: bytes, method: str) -> _DuplicateKey | None:
     """Return a key that is equal for duplicates, or `None` if a message has no duplicates."""
     if method not in _COALESCED_METHODS:
         return None
-    if method != _UPDATED_METHOD:
-        return method, None
-    match parse(raw):
-        case {"params": {"uri": str() as uri}}:
-            return method, uri
-        case {"params": {"uri": LazyJSON() as uri}}:
-            return method, uri.json()
-    return method, None
+    message = parse(raw)
+    params = message.get("params") if isinstance(message, dict) else None
+    params = params if isinstance(params, dict) else {}
+    uri, subscription = params.get("uri"), get_meta(params).get(SUBSCRIPTION_ID_KEY)
+    # Each subscription of a client wants its own.
+    return method, dump(uri), dump(subscription)
