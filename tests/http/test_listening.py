@@ -1,11 +1,10 @@
 """The HTTP server of `forebay serve --http`: authentication, isolation, limits and shutdown."""
 
-import contextlib
-import http.client
 import json
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -289,20 +288,15 @@ def test_a_call_in_flight_is_answered_before_shutdown(era: str, tmp_path: Path) 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_slow_call_does_not_block_shutdown(era: str, tmp_path: Path) -> None:
     with run_server(tmp_path, shutdown_grace_seconds=0.5) as server:
-        visitor = ToolClient(server, None, era)
-        answers: list[Any] = []
-
-        def call() -> None:
-            with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
-                answers.append(visitor.call("slow", seconds=600))
-
-        calling = threading.Thread(target=call)
-        calling.start()
-        server.wait_for("slow has begun")
-        server.terminate()
-        assert server.wait() == 0
-        calling.join(30)
-        assert answers == []
+        wire = connect_http(server.port, era)
+        with ThreadPoolExecutor(1) as pool:
+            calling = pool.submit(wire.request, "tools/call", {"name": "slow", "arguments": {"seconds": 600}})
+            server.wait_for("slow has begun")
+            server.terminate()
+            assert server.wait() == 0
+            assert "the gateway is stopping" in json.loads(extract_message(calling.result(30)))["error"]["message"]
+        assert "--shutdown-grace-seconds" in server.log
+        assert "Traceback" not in server.log
 
 
 def test_an_open_stream_does_not_block_shutdown(tmp_path: Path) -> None:

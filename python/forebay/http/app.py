@@ -15,7 +15,7 @@ from forebay.http.limits import InFlightLimit, TokenBuckets, get_client_network
 from forebay.http.request_headers import find_fault, make_allowed_hosts, make_allowed_origins
 from forebay.http.tokens import AccessToken, TokenFile, TokenVerifier
 from forebay.http.transport import Backend, Transport
-from forebay.wire.messages import make_error_message
+from forebay.wire.messages import INTERNAL_ERROR, make_error_message
 
 __all__ = ["MCP_PATH", "App"]
 
@@ -84,6 +84,18 @@ class App:
     async def end_streams(self) -> None:
         """End the streams of notifications, which would not end by themselves."""
         await self._transport.end_streams()
+
+    def end_calls(self) -> None:
+        """Answer the calls in flight with an error, because the server stops."""
+        if not self.calls_in_flight:
+            return
+        _log.warning(
+            "forebay: %d calls are ended, because the server stops; --shutdown-grace-seconds gives them more time",
+            self.calls_in_flight,
+        )
+        text = "the gateway is stopping; the call may have been carried out; ask again when the gateway is back"
+        for exchange in [*self._in_flight]:
+            exchange.cancel(503, make_error_message(None, INTERNAL_ERROR, text))
 
     # The life of the server
 
@@ -157,9 +169,9 @@ class App:
         self._in_flight.add(exchange)
         try:
             if exchange.headers.get(b"host", b"") not in self._hosts:
-                await exchange.respond(421, b"Invalid Host header")
+                await exchange.respond(421, b"Invalid Host header; allow this host name with --allowed-hosts")
             elif origin and origin not in self._origins:
-                await exchange.respond(403, b"Invalid Origin header")
+                await exchange.respond(403, b"Invalid Origin header; allow this origin with --allowed-origins")
             else:
                 await self._transport.handle(exchange)
         finally:

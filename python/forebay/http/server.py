@@ -52,7 +52,9 @@ def run_http(
     """
     app = App(backend, settings)
     with _open_listener(settings) as listener, _restore_signal_handlers():
-        uvicorn_server = _Server(_make_uvicorn_config(app, settings), app, on_shutdown, on_closed)
+        uvicorn_server = _Server(
+            _make_uvicorn_config(app, settings), app, _get_grace_seconds(settings), on_shutdown, on_closed
+        )
         # Uvicorn handles the other two. Under `nohup`, SIGHUP stays ignored.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, uvicorn_server.handle_exit)
@@ -72,20 +74,27 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         app: App,
+        grace_seconds: float,
         on_shutdown: Callable[[], None],
         on_closed: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._app = app
+        self._grace_seconds = grace_seconds
         self._on_shutdown = on_shutdown
         self._on_closed = on_closed
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_shutdown()
-        end_task = asyncio.create_task(self._end_streams())
+        tasks = [asyncio.create_task(self._end_streams()), asyncio.create_task(self._end_calls())]
         await super().shutdown(sockets)
-        end_task.cancel()
+        for task in tasks:
+            task.cancel()
         self._on_closed()
+
+    async def _end_calls(self) -> None:
+        await asyncio.sleep(self._grace_seconds)
+        self._app.end_calls()
 
     async def _end_streams(self) -> None:
         while self._app.calls_in_flight:
@@ -94,7 +103,6 @@ class _Server(uvicorn.Server):
 
 
 def _make_uvicorn_config(app: App, settings: "Settings") -> uvicorn.Config:
-    grace_seconds = settings.shutdown_grace_seconds
     connection = functools.partial(
         HTTPConnection,
         read_timeout=settings.read_timeout_seconds,
@@ -113,8 +121,15 @@ def _make_uvicorn_config(app: App, settings: "Settings") -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=math.ceil(settings.read_timeout_seconds),
-        timeout_graceful_shutdown=math.ceil(_DEFAULT_GRACE_SECONDS if grace_seconds is None else grace_seconds),
+        # Before that, `end_calls` answers the calls that are left. Uvicorn would answer with an error of its own.
+        timeout_graceful_shutdown=math.ceil(_get_grace_seconds(settings)) + 1,
     )
+
+
+def _get_grace_seconds(settings: "Settings") -> float:
+    """Return how long calls in flight may take at shutdown."""
+    seconds = settings.shutdown_grace_seconds
+    return _DEFAULT_GRACE_SECONDS if seconds is None else seconds
 
 
 def _open_listener(settings: "Settings") -> socket.socket:

@@ -165,7 +165,7 @@ class Transport:
     async def handle(self, exchange: HTTPExchange) -> None:
         """Answer a request, whose token, host and origin are allowed."""
         if exchange.method == "POST" and not is_json(exchange.headers.get(b"content-type", b"")):
-            await exchange.respond(400, b"Invalid Content-Type header")
+            await exchange.respond(400, b"Invalid Content-Type header; send application/json")
             return
         version = exchange.headers.get(b"mcp-protocol-version")
         try:
@@ -174,7 +174,8 @@ class Transport:
             else:
                 await self._handle_handshake(exchange, version or b"")
         except BodyTooLarge:
-            await exchange.respond(413, b"Request body too large")
+            text = f"Request body too large; --body-limit-bytes allows {self._body_limit_bytes} bytes"
+            await exchange.respond(413, text.encode())
 
     def tick(self, now: float) -> None:
         """Send comments on silent streams, and end sessions that were idle for too long."""
@@ -262,7 +263,7 @@ class Transport:
         if session_id is not None:
             session = self._find_session(session_id.decode("latin-1"), exchange.principal)
             if session is None:
-                await _refuse(exchange, 404, INVALID_REQUEST, "Session not found")
+                await _refuse(exchange, 404, INVALID_REQUEST, "Session not found; send initialize again")
                 return
         match exchange.method:
             case "POST":
@@ -301,7 +302,8 @@ class Transport:
             return
         is_first = is_request and message["method"] == "initialize"
         if session is None and not is_first:
-            await _refuse(exchange, 400, INVALID_REQUEST, "Bad Request: Missing session ID")
+            text = "Bad Request: Missing session ID; send initialize first, or Mcp-Protocol-Version: 2026-07-28"
+            await _refuse(exchange, 400, INVALID_REQUEST, text)
             return
         if session is None:
             session = await self._open_session(exchange)
@@ -580,6 +582,9 @@ def _find_request_fault(message: Mapping[str, Any], headers: Mapping[bytes, byte
     meta = params.get("_meta")
     required = (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY)
     if not isinstance(meta, dict):
+        fault = _find_version_fault(str(_decode(headers.get(b"mcp-protocol-version"))))
+        if fault is not None:
+            return fault
         keys = " and ".join(map(repr, required))
         return INVALID_PARAMS, f"params._meta must be an object carrying the required {keys} envelope keys"
     if missing := [key for key in required if key not in meta]:
@@ -589,7 +594,7 @@ def _find_request_fault(message: Mapping[str, Any], headers: Mapping[bytes, byte
         text = "mcp-protocol-version header does not match the request envelope's protocol version"
         return _HEADER_MISMATCH, text
     if _decode(headers.get(b"mcp-method")) != method:
-        return _HEADER_MISMATCH, "mcp-method header does not match the request body's method"
+        return _HEADER_MISMATCH, "the mcp-method header is missing, or does not match the request body's method"
     name_param = _NAME_PARAMS.get(method)
     if name_param is not None:
         name = params.get(name_param)
