@@ -115,3 +115,68 @@ def test_notifications_to_a_server_that_reads_too_slowly_are_refused() -> None:
         assert 10 < len(upstream._send_queue) < 1000
 
     asyncio.run(run())
+
+
+SLOW_TO_START = """
+import json, sys, time
+time.sleep(SECONDS)
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {}, "tools": []}}
+    if message["method"] == "initialize":
+        answer = {"error": {"code": -32600, "message": "there is no handshake"}}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+def test_a_server_that_is_slow_to_start_need_not_have_a_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("forebay.hub.connection._DISCOVER_TIMEOUT_SECONDS", 0.1)
+
+    async def run() -> None:
+        hub = _make_hub(tmp_path, SLOW_TO_START.replace("SECONDS", "0.5"))
+        tenant = hub._make_stateless(None, {})
+        await tenant.start()
+        connection = tenant.connections["one"]
+        assert (connection.is_connected, connection.is_modern) == (True, True)
+        await tenant.close()
+        await hub.close()
+
+    asyncio.run(run())
+    assert "cannot be used" not in caplog.text
+
+
+ENDS_AFTER_THE_HANDSHAKE = """
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    result = {"tools": []}
+    if message["method"] == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+    if message["method"] == "ping":
+        os._exit(0)
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+def test_requests_that_are_held_back_fail_with_their_server(tmp_path: Path) -> None:
+    """Requests of one turn of the event loop are written together, or none of them is."""
+
+    async def run() -> None:
+        hub = _make_hub(tmp_path, ENDS_AFTER_THE_HANDSHAKE)
+        session = hub.open_session(None, NoReply())
+        await session.start()
+        connection = session.connections["one"]
+        for _ in range(3):
+            requests = [connection.request("ping" if number == 5 else "tools/list", {}) for number in range(20)]
+            results = await asyncio.wait_for(asyncio.gather(*requests, return_exceptions=True), 60)
+            assert all(isinstance(result, dict | UpstreamFailed) for result in results)
+            assert [isinstance(result, dict) for result in results[:5]] in (5 * [True], 5 * [False])
+            assert isinstance(results[5], UpstreamFailed)
+        await session.close()
+        await hub.close()
+
+    asyncio.run(run())

@@ -131,10 +131,14 @@ def test_each_listener_gets_a_notification_once(tmp_path: Path) -> None:
                     case {"params": {"uri": uri, "_meta": {"io.modelcontextprotocol/subscriptionId": number}}}:
                         updates.append((uri, number))
 
-        # The subscription reaches the upstream a moment later.
-        while not updates:
-            update(0, times=10, min_notifications=0)
-        update(1, times=3, min_notifications=6)
+        # A subscription is acknowledged when the upstream has accepted it.
+        acknowledged = 0
+        while acknowledged < 2:
+            message = json.loads(client.read_line())
+            acknowledged += message.get("method") == "notifications/subscriptions/acknowledged"
+        for count in (2, 4, 6):
+            # One after the other, because equal notifications that wait for the client are sent once.
+            update(1, times=1, min_notifications=count)
         update(2, times=1, min_notifications=2)
         assert sorted(number for uri, number in updates if uri == "one://1") == sorted(both * 3)
 

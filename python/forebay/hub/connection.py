@@ -30,6 +30,7 @@ from forebay.wire.messages import (
     dump,
     dump_message,
     get_meta,
+    parse,
     read_bytes,
     replace_values,
 )
@@ -147,6 +148,8 @@ class ServerConnection:
         self._listing_task: asyncio.Task[None] | None = None
         self._is_listing_wanted = False
         self._listen_task: asyncio.Task[None] | None = None
+        self._cork: contextlib.AbstractContextManager[None] | None = None
+        """Holds back messages to a process until the end of this turn of the event loop."""
         self._connect_task = asyncio.create_task(self._keep_connected())
 
     # The life of the connection.
@@ -256,19 +259,38 @@ class ServerConnection:
         if self._prefers_handshake:
             await self._initialize()
             return
+        attempts = [asyncio.create_task(self._discover())]
         try:
-            async with asyncio.timeout(_DISCOVER_TIMEOUT_SECONDS):
-                await self._discover()
-        except (RequestFailed, TimeoutError) as error:
+            await asyncio.wait(attempts, timeout=_DISCOVER_TIMEOUT_SECONDS)
+            if not attempts[0].done():
+                # It may have ignored the request, or just be slow to start. So take the first answer to either.
+                attempts.append(asyncio.create_task(self._initialize()))
+                await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED)
+            await self._take_first_success(attempts)
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
+            await asyncio.gather(*attempts, return_exceptions=True)
+
+    async def _take_first_success(self, attempts: "list[asyncio.Task[None]]") -> None:
+        """Wait until one of the attempts succeeds; make the last one, if none did. Raises the last one's error."""
+        discovering, *initializing = attempts
+        if initializing and not discovering.done():
+            with contextlib.suppress(RequestFailed):
+                await initializing[0]
+                return
+        try:
+            await discovering
+        except RequestFailed as error:
             _log.debug("forebay: %s does not speak %s: %s", self.name, MODERN_VERSION, error)
-            await self._initialize()
+            await (initializing[0] if initializing else self._initialize())
 
     async def _initialize(self) -> None:
         params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
         self.is_modern, self.receiver.negotiated_version = False, None
         result = await self.request("initialize", params)
         self._check_capabilities(result)
-        self.initialize_result = result
+        self.is_modern, self.initialize_result = False, result
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def _discover(self) -> None:
@@ -277,7 +299,7 @@ class ServerConnection:
         self._check_capabilities(result)
         if MODERN_VERSION not in (result.get("supportedVersions") or ()):
             raise RequestFailed(UNSUPPORTED_VERSION, f"the server does not support {MODERN_VERSION}")
-        self.initialize_result = result
+        self.is_modern, self.initialize_result = True, result
 
     def _check_capabilities(self, result: dict[str, Any]) -> None:
         if not isinstance(result.get("capabilities"), dict):
@@ -345,9 +367,27 @@ class ServerConnection:
             self.send_raw(dump_message(message))
 
     def send_raw(self, raw: Message) -> None:
-        if self._upstream is None:
+        """Send a message. Those of one turn of the event loop are written together. Raises `UpstreamFailed`."""
+        upstream = self._upstream
+        if upstream is None:
             raise UpstreamFailed(f"{self.name} cannot be reached just now; try again in a while")
-        self._upstream.send(raw)
+        if self._cork is None and not isinstance(upstream, HttpUpstream):
+            self._cork = upstream.corked(self._on_unsent)
+            self._cork.__enter__()
+            self.loop.call_soon(self._uncork)
+        upstream.send(raw)
+
+    def _uncork(self) -> None:
+        if self._cork is not None:
+            cork, self._cork = self._cork, None
+            cork.__exit__(None, None, None)
+
+    def _on_unsent(self, raw: Message, error: UpstreamFailed) -> None:
+        """Fail a request that was held back and cannot be sent any more."""
+        message = parse(raw)
+        exchange = self.exchanges.find(message.get("id")) if isinstance(message, dict) else None
+        if exchange is not None and "method" in message:
+            self.exchanges.fail(exchange, error)
 
     def send_notification(self, raw: Message) -> None:
         """Send a notification of a client. Raises `UpstreamFailed` if the server is gone or takes them too slowly."""
