@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -112,9 +111,8 @@ def test_nested_batches_of_a_server_cost_one_message(gateway: Gateway) -> None:
 
 def test_a_dead_server_whose_child_still_writes_is_noticed(gateway: Gateway) -> None:
     wire = connect_as(gateway.port, LEGACY, "ann")
-    start = time.monotonic()
+    # The child writes for longer than a call may take.
     assert call_tool(wire, "leaves_a_child")["error"]["code"] == "upstream_failed"
-    assert time.monotonic() - start < 4
     assert call_tool(wire, "echo", x=1) == {"x": 1}
 
 

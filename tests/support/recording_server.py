@@ -14,7 +14,7 @@ from typing import Any
 
 TOOLS = ["echo", "asks", "answers_and_exits", "leaves_a_child", "slow", "update", "writes"]
 CAPABILITIES = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
-CHILD = "import sys, time\nfor _ in range(1000): print('{}', flush=True); time.sleep(0.005)"
+CHILD = "import sys, time\nfor _ in range(10_000): print('{}', flush=True); time.sleep(0.005)"
 
 _lock = threading.Lock()
 _answers: dict[Any, Any] = {}
