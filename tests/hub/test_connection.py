@@ -12,10 +12,10 @@ from forebay.config.upstreams import UpstreamConfig
 from forebay.errors import UpstreamFailed
 from forebay.hub.connection import ServerConnection
 from forebay.hub.hub import Hub
-from forebay.hub.receiver import ResponseWorkers
 from forebay.proxy.http.upstream import HttpUpstream
 from forebay.proxy.process_group import Grace
 from forebay.proxy.stdio import Process, StdioUpstream
+from forebay.proxy.workers import ResponseWorkers
 from forebay.wire.framing import LineReader, Spool
 from serve_http_harness import is_running
 from waiting import wait_until_async

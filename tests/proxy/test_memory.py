@@ -244,8 +244,8 @@ def test_an_open_request_does_not_keep_its_message(kind: str, tmp_path: Path) ->
         fields = {"cursor": b'"cursor":"%s",', "token": b'"_meta":{"progressToken":"%s"},'}
         return make_line(number, b'"x":1', fields[kind] % large)
 
-    # Besides the messages that wait for the server, one is read, one handled and one written.
-    with bounded(tmp_path, message_bytes=7_000_000, message_count=3) as talk:
+    # Besides the messages that wait for the server, one is read, one handled, one written, and one about to be freed.
+    with bounded(tmp_path, message_bytes=7_000_000, message_count=4) as talk:
         send_all(talk, (make(number) for number in range(100, 120))).join()
         assert talk.call("shape")["content"]
 

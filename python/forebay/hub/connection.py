@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.hub.exchanges import Asker, Exchange, Exchanges, Response
 from forebay.hub.questions import Questions
-from forebay.hub.receiver import ResponseWorkers, ServerReceiver
+from forebay.hub.receiver import ServerReceiver
 from forebay.hub.subscriptions import ResourceSubscriptions
 from forebay.hub.translation import SERVER_INFO, RequestFailed, translate_params
 from forebay.outputs.known_tools import parse_definition
@@ -20,6 +20,7 @@ from forebay.proxy.http.upstream import HttpUpstream
 from forebay.proxy.list_pages import check_list_size, open_page
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import make_cancellation
+from forebay.proxy.workers import ResponseWorkers
 from forebay.store.threads import run_in_thread
 from forebay.wire.framing import Message
 from forebay.wire.messages import (

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidArgument, UpstreamFailed
 from forebay.hub.exchanges import Exchange, Exchanges
-from forebay.hub.inbox import Inbox, measure
 from forebay.hub.translation import RequestFailed
-from forebay.proxy.workers import Capacity, WorkerPool
+from forebay.proxy.inbox import Inbox, measure
+from forebay.proxy.workers import ResponseWorkers
 from forebay.wire.framing import Line, LostMessage, Message, read_head_tail
 from forebay.wire.messages import INTERNAL_ERROR, dump_line, find_response_id, parse, split_batch
 from forebay.wire.protocol import LEGACY_VERSION
@@ -17,33 +17,11 @@ from forebay.wire.protocol import LEGACY_VERSION
 if TYPE_CHECKING:
     from forebay.hub.connection import ServerConnection
 
-__all__ = ["ResponseWorkers", "ServerReceiver"]
+__all__ = ["ServerReceiver"]
 
 _log = logging.getLogger("forebay")
 
-_MAX_STORE_WORKERS = 4
-
-_MAX_STORING_BYTES = 12 << 20
-"""Maximum bytes of responses that are stored at once. Each takes about twice its bytes."""
-
-_LARGE_RESPONSE_BYTES = 8 << 20
-"""The memory that a spooled response counts for."""
-
 _MAX_EXCERPT_CHARS = 200
-
-
-class ResponseWorkers:
-    """Threads that store large responses, for all connections, with a limit on their memory."""
-
-    def __init__(self) -> None:
-        self._workers = WorkerPool(_MAX_STORE_WORKERS)
-        self._capacity = Capacity(_MAX_STORE_WORKERS, _MAX_STORING_BYTES)
-
-    def submit(self, size: int, job: Callable[[], None]) -> None:
-        """Run a job for a response of `size` bytes; block while there is too much to do."""
-        memory_bytes = min(size, _LARGE_RESPONSE_BYTES)
-        self._capacity.acquire(memory_bytes)
-        self._workers.submit(job, lambda: self._capacity.release(memory_bytes))
 
 
 class ServerReceiver:
@@ -118,9 +96,8 @@ class ServerReceiver:
         if len(raw) <= exchange.inline_limit:
             self._post_message(raw, partial(self._finish, exchange, message, raw))
         else:
-            size = len(raw) * (2 if exchange.method.endswith("/list") else 1)
             job = partial(self._finish_in_thread, exchange, message, raw)
-            self._inbox.run_blocking(partial(self._workers.submit, size, job))
+            self._inbox.run_blocking(partial(self._workers.submit_response, exchange.method, len(raw), job))
         return True
 
     def _finish(self, exchange: Exchange, message: dict[str, Any], raw: Message) -> None:

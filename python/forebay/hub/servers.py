@@ -5,11 +5,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from forebay.hub.connection import ServerConnection
-from forebay.hub.loop_reader import LoopReader
-from forebay.hub.receiver import ResponseWorkers
 from forebay.proxy.http.upstream import HttpUpstream
+from forebay.proxy.loop_reader import LoopReader
 from forebay.proxy.process_group import Grace
 from forebay.proxy.stdio import Process, RestartBackoff, StdioUpstream
+from forebay.proxy.workers import ResponseWorkers
 from forebay.wire.framing import create_spool
 from forebay.wire.messages import dump
 

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidArgument
-from forebay.hub.inbox import MAX_QUEUED_BYTES, Inbox, measure
+from forebay.proxy.inbox import MAX_QUEUED_BYTES, Inbox, measure
 from forebay.proxy.message_queue import MessageQueue
 from forebay.proxy.stdio import StdioClient, claim_stdout
 from forebay.wire.framing import Line, LineReader, LostMessage, Message, count_memory_bytes, create_spool

@@ -33,7 +33,7 @@ from forebay.proxy.session import (
     UpstreamRejected,
     make_cancellation,
 )
-from forebay.proxy.workers import CallOrder, Capacity, WorkerPool
+from forebay.proxy.workers import CallOrder, Capacity, ResponseWorkers, WorkerPool
 from forebay.wire.framing import HeadTail, Line, LostMessage, Message, count_memory_bytes, read_head_tail
 from forebay.wire.messages import (
     INTERNAL_ERROR,
@@ -61,14 +61,6 @@ _MAX_PREPARING = 64
 
 _MAX_PREPARING_BYTES = 16 << 20
 """Maximum bytes in memory of these requests."""
-
-_MAX_STORE_WORKERS = 4
-
-_MAX_STORING_BYTES = 12 << 20
-"""Maximum bytes of responses that are stored at once. Each takes about twice its bytes."""
-
-_LARGE_RESPONSE_BYTES = 8 << 20
-"""The memory that a spooled response counts for."""
 
 _MAX_ID_BYTES = 1024
 """Maximum bytes of the id of a request, because the id is kept until the response."""
@@ -126,8 +118,7 @@ class Relay:
         # Two pools: a worker that waits for the server's tool list must not delay storing that list.
         self._workers = WorkerPool()
         self._capacity = Capacity(_MAX_PREPARING, _MAX_PREPARING_BYTES)
-        self._store_workers = WorkerPool(_MAX_STORE_WORKERS)
-        self._store_capacity = Capacity(_MAX_STORE_WORKERS, _MAX_STORING_BYTES)
+        self._store_workers = ResponseWorkers()
         self._listing_lock = threading.Lock()
         self._listing_count = 0
         """How often the server's tools were requested."""
@@ -432,13 +423,8 @@ class Relay:
                 return
             pending = self._make_unmatched_request(message)
         if len(raw) > pending.mode.output_inline_limit_bytes:
-            # A list of tools is parsed, which takes more memory.
-            memory_bytes = min(len(raw) * (2 if pending.method == "tools/list" else 1), _LARGE_RESPONSE_BYTES)
             self._flush()
-            self._store_capacity.acquire(memory_bytes)
-            self._store_workers.submit(
-                lambda: self._respond(pending, message, raw), lambda: self._store_capacity.release(memory_bytes)
-            )
+            self._store_workers.submit_response(pending.method, len(raw), lambda: self._respond(pending, message, raw))
         else:
             self._respond(pending, message, raw)
 

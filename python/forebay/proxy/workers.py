@@ -9,11 +9,17 @@ from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-__all__ = ["CallOrder", "CallSlot", "Capacity", "WorkerPool", "limit_heaps"]
+__all__ = ["CallOrder", "CallSlot", "Capacity", "ResponseWorkers", "WorkerPool", "limit_heaps"]
 
 _log = logging.getLogger("forebay")
 
 _MAX_WORKERS = 4
+
+_MAX_STORING_BYTES = 12 << 20
+"""Maximum bytes of responses that are stored at once. Each takes about twice its bytes."""
+
+_SPOOLED_RESPONSE_BYTES = 8 << 20
+"""The memory that a spooled response counts for."""
 
 _M_ARENA_MAX = -8
 """Parameter of glibc's `mallopt`: the maximum number of heaps."""
@@ -134,6 +140,21 @@ class WorkerPool:
         """Wait until all jobs are done; return `False` on timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._unfinished, seconds)
+
+
+class ResponseWorkers(WorkerPool):
+    """Threads that store large responses, with a limit on their memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._capacity = Capacity(_MAX_WORKERS, _MAX_STORING_BYTES)
+
+    def submit_response(self, method: str, size: int, job: Callable[[], None]) -> None:
+        """Run a job for a response of `size` bytes to a request; wait while too much is stored."""
+        # Lists are parsed, which takes more memory.
+        memory_bytes = min(size * (2 if method.endswith("/list") else 1), _SPOOLED_RESPONSE_BYTES)
+        self._capacity.acquire(memory_bytes)
+        self.submit(job, lambda: self._capacity.release(memory_bytes))
 
 
 class CallSlot:

@@ -9,8 +9,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from forebay.hub import loop_reader
-from forebay.hub.loop_reader import LoopReader
+from forebay.proxy import loop_reader
+from forebay.proxy.loop_reader import LoopReader
 from forebay.wire.framing import Line, LostMessage, Spool
 from hypothesis import given
 from hypothesis import strategies as st
