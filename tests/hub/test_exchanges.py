@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 import pytest
-from forebay.errors import UpstreamFailed
+from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.hub.exchanges import Exchange, Exchanges
 from forebay.wire.messages import parse
 from hypothesis import given
@@ -25,7 +25,7 @@ def test_each_request_ends_once(steps: list[tuple[str, int]]) -> None:
 
 async def _compare(steps: list[tuple[str, int]]) -> None:
     """Compare with a naive version: the requests that are open, and how each has ended."""
-    exchanges = Exchanges("one")
+    exchanges = Exchanges("one", lambda _exchange, _reason: None)
     made: dict[int, Exchange] = {}
     naive_open: set[int] = set()
     naive_ends: dict[int, object] = {}
@@ -65,7 +65,7 @@ async def _compare(steps: list[tuple[str, int]]) -> None:
 @pytest.mark.parametrize("request_id", ["true", '"1"', "null", "[1]", "{}", "2", "1e999", "1" * 50, "1.5"])
 def test_only_the_id_of_a_request_finds_it(request_id: str) -> None:
     async def run() -> None:
-        exchanges = Exchanges("one")
+        exchanges = Exchanges("one", lambda _exchange, _reason: None)
         exchanges.add(exchanges.new("ping"))
         assert exchanges.find(1) is not None
         message: Any = parse(f'{{"id":{request_id}}}'.encode())
@@ -76,11 +76,11 @@ def test_only_the_id_of_a_request_finds_it(request_id: str) -> None:
 
 def test_a_finished_request_is_released() -> None:
     async def run() -> None:
-        exchanges = Exchanges("one")
+        exchanges = Exchanges("one", lambda _exchange, _reason: None)
         exchange = exchanges.new("tools/call")
         exchange.timeout = 3600
         exchanges.add(exchange)
-        exchanges.restart_timer(exchange, lambda _: None)
+        exchanges.restart_timer(exchange)
         exchanges.call_when_settled(exchange.id, lambda: None)
         reference = weakref.ref(exchange.future)
         exchanges.resolve(exchange, json.loads("{}"))
@@ -94,16 +94,24 @@ def test_a_finished_request_is_released() -> None:
 
 def test_a_paused_request_does_not_expire() -> None:
     async def run() -> None:
-        exchanges = Exchanges("one")
-        exchange = exchanges.new("tools/call")
-        exchange.timeout = 0.01
-        exchanges.add(exchange)
-        expired = asyncio.Event()
-        with exchanges.paused([exchange], lambda _: expired.set()):
-            with exchanges.paused([exchange], lambda _: expired.set()):
+        cancelled: list[str] = []
+        exchanges = Exchanges("one", lambda _, reason: cancelled.append(reason))
+        tenant: Any = object()
+        exchange, other = exchanges.new("tools/call"), exchanges.new("tools/call")
+        exchange.tenant = tenant
+        for added in (exchange, other):
+            added.timeout = 0.01
+            exchanges.add(added)
+            exchanges.restart_timer(added)
+        with exchanges.paused(tenant):
+            with exchanges.paused(tenant):
                 pass
+            with pytest.raises(UpstreamTimeout):
+                await asyncio.wait_for(other.future, 60)
             await asyncio.sleep(0.05)
-            assert not expired.is_set()
-        await asyncio.wait_for(expired.wait(), 60)
+            assert not exchange.future.done()
+        with pytest.raises(UpstreamTimeout):
+            await asyncio.wait_for(exchange.future, 60)
+        assert cancelled == ["timeout", "timeout"]
 
     asyncio.run(run())

@@ -5,20 +5,18 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from forebay.errors import UpstreamFailed, UpstreamTimeout
-from forebay.hub.exchanges import Asker, Exchange, Exchanges, Response
+from forebay.hub.exchanges import Exchange, Exchanges, Response
 from forebay.hub.questions import Questions
 from forebay.hub.receiver import ServerReceiver
 from forebay.hub.subscriptions import ResourceSubscriptions
 from forebay.hub.translation import SERVER_INFO, RequestFailed, translate_params
 from forebay.outputs.known_tools import parse_definition
 from forebay.proxy.http.upstream import HttpUpstream
-from forebay.proxy.list_pages import check_list_size, open_page
-from forebay.proxy.message_queue import Reply
+from forebay.proxy.list_pages import ToolPages
 from forebay.proxy.session import make_cancellation
 from forebay.proxy.workers import ResponseWorkers
 from forebay.store.threads import run_in_thread
@@ -42,20 +40,19 @@ from forebay.wire.protocol import (
     LIST_CHANGED_KEYS,
     LOG_LEVELS,
     LOG_METHOD,
-    MAX_LIST_ITEMS,
     MODERN_VERSION,
     PROGRESS_METHOD,
     SUBSCRIPTION_ID_KEY,
     TOOLS_CHANGED_METHOD,
     UNSUPPORTED_VERSION,
     UPDATED_METHOD,
-    PageCursors,
 )
 
 if TYPE_CHECKING:
+    from forebay.hub.tenant import Tenant
     from forebay.proxy.stdio import StdioUpstream
 
-__all__ = ["Client", "ServerConnection"]
+__all__ = ["ServerConnection"]
 
 _log = logging.getLogger("forebay")
 
@@ -81,24 +78,13 @@ _MIN_LISTEN_DELAY_SECONDS = 0.5
 _NO_LISTENING_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
 """Errors that mean that the server does not support subscriptions."""
 
-_PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
+_PAGE_KEYS = ("nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
 """Members of one page of tools; all others belong to the whole list."""
 
+_ABOVE_ALL_LEVELS = len(LOG_LEVELS)
+"""Severity of a log message that each client gets, whatever level it wants."""
 
-class Client(Asker, Protocol):
-    """Client that uses a connection."""
-
-    is_stateless: bool
-    """Whether it is a group of clients without sessions."""
-
-    def on_tools_changed(self) -> None:
-        """Forget what was known of the tools, and tell the client."""
-
-    def on_notification(self, connection: "ServerConnection", method: str, params: Mapping[str, Any], /) -> None:
-        """Handle a notification that belongs to none of the client's requests."""
-
-    def on_log_message(self, severity: int, raw: bytes, reply: Reply | None, /) -> None:
-        """Send a log message to the client; `reply` is the channel of the request that it belongs to."""
+_OnNotification = Callable[[str, Mapping[str, Any]], None]
 
 
 class ServerConnection:
@@ -117,10 +103,10 @@ class ServerConnection:
     ) -> None:
         self.name = name
         self.call_timeout = call_timeout
-        self.clients: dict[Client, None] = {}
-        """The clients that use this connection, in the order in which they came."""
+        self.tenants: dict[Tenant, None] = {}
+        """The tenants that use this connection, in the order in which they came."""
         self.has_many_principals = has_many_principals
-        """Whether clients of several principals use this connection, so that none may get what is for another."""
+        """Whether tenants of several principals use this connection, so that none may get what is for another."""
         self.is_connected = False
         self.is_modern = False
         """Whether the server speaks 2026-07-28, which has no handshake."""
@@ -128,13 +114,13 @@ class ServerConnection:
         """The result of `initialize` or `server/discover`."""
         self.tools: dict[str, LazyJSON] = {}
         self.list_extras: dict[str, Any] = {}
-        """Members of the latest tool list besides the tools, if it had one page."""
+        """What the server's list of tools has besides tools and paging, from all pages."""
         self.first_attempt = asyncio.Event()
         """Set when the first attempt to connect has succeeded or failed."""
         self.log_level: str | None = None
         """The level that was set last, in the handshake era."""
         # A message of one principal may hold what a lenient server takes for the id of another's request.
-        self.exchanges = Exchanges(name, has_secret_ids=has_many_principals)
+        self.exchanges = Exchanges(name, self._send_cancellation, has_secret_ids=has_many_principals)
         self.questions = Questions(self)
         self.subscriptions = ResourceSubscriptions(self)
         self.receiver = ServerReceiver(self, self.exchanges, workers)
@@ -166,6 +152,7 @@ class ServerConnection:
                     "forebay: the upstream %s cannot be used, and is tried again in %g s: %s", self.name, delay, reason
                 )
                 _log.debug("forebay: the upstream %s", self.name, exc_info=True)
+                self.first_attempt.set()
             else:
                 self.first_attempt.set()
                 delay = _MIN_DELAY_SECONDS
@@ -173,8 +160,6 @@ class ServerConnection:
                 await self._has_stopped.wait()
                 self.is_connected = False
                 self._has_connected.clear()
-            finally:
-                self.first_attempt.set()
             await asyncio.sleep(delay)
             delay = min(2 * delay, _MAX_DELAY_SECONDS)
 
@@ -308,14 +293,19 @@ class ServerConnection:
 
     # Requests and notifications to the server.
 
-    def begin(self, method: str) -> Exchange:
+    def begin(self, method: str, tenant: "Tenant | None" = None) -> Exchange:
         """Return a new request, with an id of this connection. `complete` must follow.
 
-        Raises `UpstreamFailed` if the server cannot be reached, or has too many requests to answer.
+        Raises `UpstreamFailed` if it is a tenant's and the server is not connected, or if too many are unanswered.
         """
-        if self._upstream is None:
-            raise UpstreamFailed(f"{self.name} cannot be reached just now; try again in a while")
-        return self.exchanges.new(method)
+        if tenant is not None and not self.is_connected:
+            raise self._make_unreachable_error()
+        exchange = self.exchanges.new(method)
+        exchange.tenant = tenant
+        return exchange
+
+    def _make_unreachable_error(self) -> UpstreamFailed:
+        return UpstreamFailed(f"{self.name} cannot be reached just now; try again in a while")
 
     async def complete(self, exchange: Exchange, raw: Message) -> Any:
         """Send a request and return its result, as made by `exchange.finish`. Raises `UpstreamFailed`."""
@@ -326,18 +316,16 @@ class ServerConnection:
             self.exchanges.settle(exchange)
             raise
         if exchange.timeout is not None:
-            self.restart_timer(exchange)
+            self.exchanges.restart_timer(exchange)
         try:
-            return await exchange.future  # type: ignore[misc]
+            return await exchange.future
         except asyncio.CancelledError:
-            self.cancel(exchange, "the client has cancelled the request")
+            self.exchanges.cancel(exchange, "the client has cancelled the request")
             raise
 
-    def cancel(self, exchange: Exchange, reason: str) -> None:
-        """Forget a request, and tell the server that nobody waits for it."""
-        if self.exchanges.settle(exchange):
-            with contextlib.suppress(UpstreamFailed):
-                self.send_raw(make_cancellation(exchange.id, reason))
+    def _send_cancellation(self, exchange: Exchange, reason: str) -> None:
+        with contextlib.suppress(UpstreamFailed):
+            self.send_raw(make_cancellation(exchange.id, reason))
 
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of a request of our own, parsed lazily. Raises `RequestFailed` and `UpstreamFailed`."""
@@ -347,20 +335,22 @@ class ServerConnection:
             result = result.parse(max_container_bytes=len(result), max_depth=1)
         return result if isinstance(result, dict) else {}
 
-    async def request_message(self, method: str, params: Mapping[str, Any]) -> Response:
-        """Return the response to a request of our own. Raises `RequestFailed` and `UpstreamFailed`."""
+    async def request_message(
+        self, method: str, params: Mapping[str, Any], on_notification: _OnNotification | None = None
+    ) -> Response:
+        """Return the response to a request of our own, parsed lazily and as bytes.
+
+        `on_notification` receives the notifications of a subscription. Raises `RequestFailed` and `UpstreamFailed`.
+        """
         exchange = self.begin(method)
-        raw = dump({"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": self.add_meta(params)})
-        message, raw = await self.complete(exchange, raw)
+        exchange.on_notification = on_notification
+        if self.is_modern:
+            params = translate_params(params, to_modern=True, capabilities=self._capabilities)
+        request = {"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": params}
+        message, raw = await self.complete(exchange, dump(request))
         if message.get("result") is None:
             raise RequestFailed.from_response(message)
         return message, raw
-
-    def add_meta(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the params of a request of our own in the server's protocol era."""
-        return (
-            translate_params(params, to_modern=True, capabilities=self._capabilities) if self.is_modern else {**params}
-        )
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a notification or a response; drop it if the server is gone."""
@@ -371,7 +361,7 @@ class ServerConnection:
         """Send a message. Those of one turn of the event loop are written together. Raises `UpstreamFailed`."""
         upstream = self._upstream
         if upstream is None:
-            raise UpstreamFailed(f"{self.name} cannot be reached just now; try again in a while")
+            raise self._make_unreachable_error()
         if self._cork is None and not isinstance(upstream, HttpUpstream):
             self._cork = upstream.corked(self._on_unsent)
             self._cork.__enter__()
@@ -397,53 +387,38 @@ class ServerConnection:
             raise UpstreamFailed(f"{self.name} has not taken what it was sent before; try again in a while")
         self.send_raw(raw)
 
-    def restart_timer(self, exchange: Exchange) -> None:
-        """Start the timeout of a request again, unless it is paused."""
-        self.exchanges.restart_timer(exchange, self._expire)
+    async def replay_session(self, send: Callable[[Message], None]) -> None:
+        """Repeat the handshake and what followed to a server that has lost its session. `send` may block."""
+        if not self.is_modern and self.receiver.negotiated_version is not None:
+            params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
+            message = await self._replay_request(send, "initialize", params)
+            if "result" not in message:
+                raise UpstreamFailed("the server refused what it was asked")
+            if isinstance(message["result"], dict):
+                self.initialize_result = message["result"]
+            initialized = dump({"jsonrpc": "2.0", "method": "notifications/initialized"})
+            await run_in_thread(partial(send, initialized), daemon=True)
+            if self.log_level is not None:
+                await self._replay_request(send, "logging/setLevel", {"level": self.log_level})
+            for uri in [*self.subscriptions.subscribers]:
+                await self._replay_request(send, "resources/subscribe", {"uri": uri})
+        self.schedule_listing()
 
-    def _expire(self, exchange: Exchange) -> None:
-        if exchange.is_answered:
-            return
-        future = exchange.future
-        self.cancel(exchange, "timeout")
-        if not future.done():
-            future.set_exception(self.exchanges.make_timeout_error(exchange))
-
-    def paused(self, client: Client) -> "contextlib.AbstractContextManager[None]":
-        """Stop the timeouts of a client's requests while the client answers a question."""
-        requests = [exchange for exchange in self.exchanges if exchange.client is client]
-        return self.exchanges.paused(requests, self._expire)
-
-    def replay_session(self, send: Callable[[Message], None]) -> None:
-        if self.is_modern or self.receiver.negotiated_version is None:
-            self.receiver.post(self.schedule_listing)
-            return
-        params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
-        message = self._replay_request(send, "initialize", params)
-        if "result" not in message:
-            raise UpstreamFailed("the server refused what it was asked")
-        if isinstance(message["result"], dict):
-            self.initialize_result = message["result"]
-        send(dump({"jsonrpc": "2.0", "method": "notifications/initialized"}))
-        if self.log_level is not None:
-            self._replay_request(send, "logging/setLevel", {"level": self.log_level})
-        for uri in [*self.subscriptions.subscribers]:
-            self._replay_request(send, "resources/subscribe", {"uri": uri})
-        self.receiver.post(self.schedule_listing)
-
-    def _replay_request(
+    async def _replay_request(
         self, send: Callable[[Message], None], method: str, params: Mapping[str, Any]
     ) -> dict[str, Any]:
-        future: Future[Response] = Future()
-        exchange = self.exchanges.new(method, future)
+        exchange = self.exchanges.new(method)
         self.exchanges.add(exchange)
+        raw = dump({"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": params})
         try:
-            send(dump({"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": params}))
-            return future.result(_CONNECT_TIMEOUT_SECONDS)[0]
+            async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
+                await run_in_thread(partial(send, raw), daemon=True)
+                message, _ = await exchange.future
+                return message  # type: ignore[no-any-return]
         except TimeoutError:
             raise UpstreamTimeout(f"the server did not answer within {_CONNECT_TIMEOUT_SECONDS:g} s") from None
         finally:
-            self.receiver.post(partial(self.exchanges.settle, exchange))
+            self.exchanges.settle(exchange)
 
     # Requests and notifications from the server.
 
@@ -461,50 +436,46 @@ class ServerConnection:
         elif method == LOG_METHOD:
             self._on_log_message(params, raw, stream_request_id)
         else:
-            self._on_event(method, params)
+            self._on_other_notification(method, params)
 
     def _on_progress(self, params: Mapping[str, Any], raw: Message) -> None:
         exchange = self.exchanges.find(params.get("progressToken"))
         if exchange is None:
             return
-        if exchange.reply is not None and exchange.token is not None:
-            renamed = replace_values(raw, {("params", "progressToken"): exchange.token})
+        if exchange.reply is not None and exchange.progress_token is not None:
+            renamed = replace_values(raw, {("params", "progressToken"): exchange.progress_token})
             exchange.reply.send(read_bytes(renamed), PROGRESS_METHOD)
-        self.restart_timer(exchange)
+        self.exchanges.restart_timer(exchange)
 
     def _on_log_message(self, params: Mapping[str, Any], raw: Message, stream_request_id: object) -> None:
-        """Send a log message to the client whose request it belongs to or, if that is not clear, to all sessions."""
+        """Send a log message to the client of the request that it belongs to.
+
+        If that is not clear, all sessions get it, or nobody if the server has many principals.
+        """
         level = params.get("level")
-        severity = LOG_LEVELS.index(level) if level in LOG_LEVELS else len(LOG_LEVELS)
-        if len(self.clients) == 1 and not next(iter(self.clients)).is_stateless:
+        severity = LOG_LEVELS.index(level) if level in LOG_LEVELS else _ABOVE_ALL_LEVELS
+        if len(self.tenants) == 1 and not next(iter(self.tenants)).is_stateless:
             # The server knows the level of its only session.
-            severity = len(LOG_LEVELS)
-        data = read_bytes(raw)
+            severity = _ABOVE_ALL_LEVELS
         if stream_request_id is None and self.has_many_principals:
             # It may be about a request of any of them, also one that has ended.
             return
-        exchange = None if stream_request_id is None else self.exchanges.find(stream_request_id)
-        exchanges = [*self.exchanges] if exchange is None else [exchange]
-        exchanges = [exchange for exchange in exchanges if exchange.reply is not None]
-        clients = {exchange.client for exchange in exchanges}
-        if len(clients) != 1:
-            for client in [*self.clients]:
-                if not client.is_stateless and not self.has_many_principals:
-                    client.on_log_message(severity, data, None)
-            return
-        newest = exchanges[-1]
-        if newest.client is None or newest.reply is None:
-            return
-        if not newest.client.is_stateless:
-            newest.client.on_log_message(severity, data, newest.reply)
-        elif len(exchanges) == 1 and newest.log_level is not None and severity >= newest.log_level:
-            newest.reply.send(data, LOG_METHOD)
+        data = read_bytes(raw)
+        sources = [exchange for exchange in self.exchanges.list_sources(stream_request_id) if exchange.reply]
+        if len({exchange.tenant for exchange in sources}) == 1:
+            source = sources[-1]
+            is_clear = len(sources) == 1 or (source.tenant is not None and not source.tenant.is_stateless)
+            if source.tenant is not None and is_clear:
+                source.tenant.on_log_message(severity, data, source)
+        elif not self.has_many_principals:
+            for tenant in [*self.tenants]:
+                tenant.on_log_message(severity, data, None)
 
-    def _on_event(self, method: str, params: Mapping[str, Any]) -> None:
+    def _on_other_notification(self, method: str, params: Mapping[str, Any]) -> None:
         subscription = get_meta(params).get(SUBSCRIPTION_ID_KEY)
         exchange = self.exchanges.find(subscription)
-        if exchange is not None and exchange.on_event is not None:
-            exchange.on_event(method, params)
+        if exchange is not None and exchange.on_notification is not None:
+            exchange.on_notification(method, params)
         elif subscription is None and method != ACKNOWLEDGED_METHOD:
             self.broadcast(method, params)
 
@@ -516,8 +487,8 @@ class ServerConnection:
         if self.has_many_principals and method != UPDATED_METHOD and method not in LIST_CHANGED_KEYS:
             # It does not say which client it is for.
             return
-        for client in [*self.clients]:
-            client.on_notification(self, method, params)
+        for tenant in [*self.tenants]:
+            tenant.on_notification(self, method, params)
 
     # The tools of the server.
 
@@ -540,33 +511,23 @@ class ServerConnection:
             await asyncio.sleep(_LISTING_INTERVAL_SECONDS)
 
     def _notify_tools_changed(self) -> None:
-        for client in [*self.clients]:
-            client.on_tools_changed()
+        for tenant in [*self.tenants]:
+            tenant.on_tools_changed()
 
     async def _list_tools(self) -> None:
         async with self._listing_lock:
+            pages = ToolPages()
+            try:
+                for cursor in pages:
+                    pages.add(*await self.request_message("tools/list", cursor))
+            except RequestFailed as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise
             tools: dict[str, LazyJSON] = {}
-            extras: dict[str, Any] = {}
-            list_bytes = 0
-            cursors = PageCursors()
-            for cursor in cursors:
-                try:
-                    message, raw = await self.request_message("tools/list", cursor)
-                except RequestFailed as error:
-                    if error.code != METHOD_NOT_FOUND:
-                        raise
-                    break
-                list_bytes += len(raw)
-                check_list_size(list_bytes)
-                page = open_page(message, raw, "tools")
-                for item in () if page is None else page.items:
-                    self._add_tool(tools, item)
-                if len(tools) > MAX_LIST_ITEMS:
-                    raise UpstreamFailed(f"the server lists more than {MAX_LIST_ITEMS:,} tools, which are not read")
-                if page is not None:
-                    extras |= {key: value for key, value in page.result.items() if key not in _PAGE_KEYS}
-                    cursors.follow(page.result)
-            self.tools, self.list_extras = tools, extras
+            for item in pages.tools:
+                self._add_tool(tools, item)
+            self.tools = tools
+            self.list_extras = {key: value for key, value in pages.other_members.items() if key not in _PAGE_KEYS}
 
     def _add_tool(self, tools: dict[str, LazyJSON], item: LazyJSON) -> None:
         name = item.members(("name",)).get("name") if item.is_object else None
@@ -578,11 +539,11 @@ class ServerConnection:
         else:
             tools[text] = item
 
-    def get_input_schema(self, tool: str) -> Mapping[str, Any] | None:
-        """Return a tool's input schema, which says which arguments an HTTP server wants as headers."""
+    def get_schema(self, key: str, tool: str) -> Mapping[str, Any] | None:
+        """Return the `inputSchema` or `outputSchema` that the server lists for a tool."""
         item = self.tools.get(tool)
         definition = None if item is None else parse_definition(item)
-        schema = definition.get("inputSchema") if isinstance(definition, dict) else None
+        schema = definition.get(key) if isinstance(definition, dict) else None
         return schema if isinstance(schema, Mapping) else None
 
     # Changes that a server of 2026-07-28 announces.
@@ -596,20 +557,13 @@ class ServerConnection:
         if method in LIST_CHANGED_KEYS:
             self.broadcast(method, params)
 
-    async def keep_listening(
-        self, params: Mapping[str, Any], on_event: Callable[[str, Mapping[str, Any]], None]
-    ) -> None:
+    async def keep_listening(self, params: Mapping[str, Any], on_notification: _OnNotification) -> None:
         """Keep a subscription at the server open until this task is cancelled, or the server refuses it."""
         delay = _MIN_LISTEN_DELAY_SECONDS
         while True:
             started = self.loop.time()
             try:
-                exchange = self.begin("subscriptions/listen")
-                exchange.on_event = on_event
-                request = {"id": exchange.id, "method": exchange.method, "params": self.add_meta(params)}
-                message, _ = await self.complete(exchange, dump({"jsonrpc": "2.0", **request}))
-                if message.get("error") is not None:
-                    raise RequestFailed.from_response(message)
+                await self.request_message("subscriptions/listen", params, on_notification)
             except (RequestFailed, UpstreamFailed) as error:
                 _log.debug("forebay: %s cannot be listened to: %s", self.name, error)
                 if isinstance(error, RequestFailed) and error.code in _NO_LISTENING_CODES:

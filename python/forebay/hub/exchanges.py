@@ -13,12 +13,11 @@ from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.proxy.message_queue import Reply
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from forebay.hub.connection import Client, ServerConnection
+    from forebay.hub.connection import ServerConnection
+    from forebay.hub.tenant import Tenant
     from forebay.wire.framing import Message
 
-__all__ = ["Asker", "Exchange", "Exchanges", "Response", "keep_response"]
+__all__ = ["Exchange", "Exchanges", "Respondent", "Response", "keep_response"]
 
 _MAX_EXCHANGES = 4096
 """Maximum number of requests that wait for the response of one server."""
@@ -29,8 +28,8 @@ _MAX_ID = 1 << 53
 """Some servers read numbers as doubles."""
 
 
-class Asker(Protocol):
-    """Who answers the questions that a server asks during a request."""
+class Respondent(Protocol):
+    """A client that a server may ask something during a request."""
 
     @property
     def identity(self) -> object:
@@ -42,7 +41,10 @@ class Asker(Protocol):
     async def ask(
         self, connection: "ServerConnection", message: Mapping[str, Any], raw: "Message", exchange: "Exchange | None", /
     ) -> dict[str, Any]:
-        """Return the answer as the `result` or `error` of a response. Raises `RequestFailed`."""
+        """Return the answer as the `result` or `error` of a response. Raises `RequestFailed`.
+
+        `exchange` is the request that the question belongs to, if that is known.
+        """
 
 
 Response = tuple[dict[str, Any], "Message"]
@@ -60,19 +62,20 @@ class Exchange:
 
     id: int
     method: str
-    future: "asyncio.Future[Any] | Future[Any]"
-    client: "Client | None" = None
-    asker: Asker | None = None
+    future: "asyncio.Future[Any]"
+    tenant: "Tenant | None" = None
+    """Whose request it is; `None` for a request of the hub itself."""
+    respondent: Respondent | None = None
     reply: Reply | None = None
-    token: bytes | None = None
-    """The progress token that the client chose, as JSON. Its server gets the id of the request instead."""
+    progress_token: bytes | None = None
+    """The token that the client chose, as JSON. Its server gets the id of the request instead."""
     log_level: int | None = None
     """Severity of the log messages that a stateless request wants."""
     finish: Callable[[dict[str, Any], "Message"], Any] = keep_response
     """Makes the result of the exchange from the response. Runs in a thread if the response is large."""
     inline_limit: int = _LARGE_RESPONSE_BYTES
     """Size of a response above which `finish` runs in a thread."""
-    on_event: Callable[[str, Mapping[str, Any]], None] | None = None
+    on_notification: Callable[[str, Mapping[str, Any]], None] | None = None
     """Receives the notifications of a subscription."""
     is_answered: bool = False
     """Whether the response has arrived, so that only `finish` is left to do."""
@@ -84,11 +87,20 @@ class Exchange:
 
 
 class Exchanges:
-    """The open requests to one server, by id. Only `find`, `add` and `call_when_settled` may be used in threads."""
+    """The open requests to one server, by id.
 
-    def __init__(self, server_name: str, *, has_secret_ids: bool = False) -> None:
-        """With `has_secret_ids`, no client can guess the ids of another client's requests."""
+    Other threads than that of the event loop may look for requests and use `call_when_settled`.
+    """
+
+    def __init__(
+        self, server_name: str, on_cancelled: Callable[[Exchange, str], None], *, has_secret_ids: bool = False
+    ) -> None:
+        """`on_cancelled` gets a request that nobody waits for any more, and the reason.
+
+        With `has_secret_ids`, no client can guess the ids of another client's requests.
+        """
         self._server_name = server_name
+        self._on_cancelled = on_cancelled
         self._has_secret_ids = has_secret_ids
         self._loop = asyncio.get_running_loop()
         self._open: dict[object, Exchange] = {}
@@ -97,13 +109,13 @@ class Exchanges:
 
     def __iter__(self) -> Iterator[Exchange]:
         """Iterate over the open requests, the newest last."""
-        # A copy, because another thread may add one.
+        # A copy, because the event loop may add one.
         return iter(list(self._open.values()))
 
     def __contains__(self, exchange: Exchange) -> bool:
         return exchange.id in self._open
 
-    def new(self, method: str, future: "Future[Any] | None" = None) -> Exchange:
+    def new(self, method: str) -> Exchange:
         """Return a new request, which is not open yet. Raises `UpstreamFailed` if too many are open."""
         if len(self._open) >= _MAX_EXCHANGES:
             raise UpstreamFailed(
@@ -111,7 +123,7 @@ class Exchanges:
                 "wait for some of the answers, and ask again"
             )
         request_id = secrets.randbelow(_MAX_ID) if self._has_secret_ids else next(self._ids)
-        return Exchange(request_id, method, future or self._loop.create_future())
+        return Exchange(request_id, method, self._loop.create_future())
 
     def list_unanswered(self) -> list[Exchange]:
         """Return the open requests whose response has not arrived."""
@@ -126,6 +138,16 @@ class Exchanges:
         # In Python, `True` is 1, but in JSON it is not.
         is_number = isinstance(request_id, int | float) and not isinstance(request_id, bool)
         return self._open.get(request_id) if is_number else None
+
+    def list_sources(self, stream_request_id: object) -> list[Exchange]:
+        """Return the requests that a message of the server may belong to, the newest last.
+
+        Before 2026-07-28 a message does not name its request. Over HTTP the stream of a response tells.
+        """
+        if stream_request_id is None:
+            return [*self]
+        exchange = self.find(stream_request_id)
+        return [] if exchange is None else [exchange]
 
     def settle(self, exchange: Exchange) -> bool:
         """Close a request that has ended; return whether it was still open."""
@@ -163,28 +185,36 @@ class Exchanges:
             # Each gets its own exception, because raising one adds a traceback to it.
             self.fail(exchange, UpstreamFailed(str(error)))
 
-    def restart_timer(self, exchange: Exchange, on_expired: Callable[[Exchange], None]) -> None:
+    def cancel(self, exchange: Exchange, reason: str) -> None:
+        """Forget a request that nobody waits for any more."""
+        if self.settle(exchange):
+            self._on_cancelled(exchange, reason)
+
+    def restart_timer(self, exchange: Exchange) -> None:
         """Start the timeout of a request again, unless it is paused."""
         if exchange.timer is not None:
             exchange.timer.cancel()
             exchange.timer = None
         if exchange.timeout is not None and not exchange.pauses and not exchange.is_answered and exchange in self:
-            exchange.timer = self._loop.call_later(exchange.timeout, on_expired, exchange)
+            exchange.timer = self._loop.call_later(exchange.timeout, self._expire, exchange)
+
+    def _expire(self, exchange: Exchange) -> None:
+        if not exchange.is_answered:
+            self.cancel(exchange, "timeout")
+            text = f"{self._server_name}: {exchange.method} took too long; ask for less, or allow it longer"
+            if not exchange.future.done():
+                exchange.future.set_exception(UpstreamTimeout(text))
 
     @contextlib.contextmanager
-    def paused(self, exchanges: Iterable[Exchange], on_expired: Callable[[Exchange], None]) -> Iterator[None]:
-        """Stop the timeouts of requests while their client answers a question."""
-        paused = [*exchanges]
+    def paused(self, tenant: "Tenant") -> Iterator[None]:
+        """Stop the timeouts of a client's requests while the client answers a question."""
+        paused = [exchange for exchange in self if exchange.tenant is tenant]
         for exchange in paused:
             exchange.pauses += 1
-            self.restart_timer(exchange, on_expired)
+            self.restart_timer(exchange)
         try:
             yield
         finally:
             for exchange in paused:
                 exchange.pauses -= 1
-                self.restart_timer(exchange, on_expired)
-
-    def make_timeout_error(self, exchange: Exchange) -> UpstreamTimeout:
-        text = f"{self._server_name}: {exchange.method} took too long; ask for less, or allow it longer"
-        return UpstreamTimeout(text)
+                self.restart_timer(exchange)

@@ -1,32 +1,27 @@
 """The hub of `forebay serve`: many clients in front, and behind them MCP servers, HTTP APIs and Python modules."""
 
 import asyncio
-import contextlib
-import logging
 import weakref
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from forebay.errors import UpstreamFailed
 from forebay.hub.paused_calls import PausedCalls
 from forebay.hub.servers import Servers
 from forebay.hub.sessions import ClientSession
 from forebay.hub.stateless import StatelessTenant, TenantPool
-from forebay.hub.tenant import Tenant, check_request
 from forebay.hub.translation import SERVER_INFO, RequestFailed
 from forebay.operations.sources import OperationSources
 from forebay.operations.spec import Operation
 from forebay.operations.tool_names import ToolNames
 from forebay.outputs.capabilities import CORE
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy.intercept import find_refusal
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.process_group import Grace
 from forebay.proxy.session import Session
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
-from forebay.wire.framing import LostMessage, Message, create_spool
-from forebay.wire.messages import INVALID_PARAMS, dump_line, get_meta
+from forebay.wire.framing import Message, create_spool
+from forebay.wire.messages import INVALID_PARAMS, get_meta
 from forebay.wire.protocol import (
     CANCELLED_METHOD,
     CLIENT_CAPABILITIES_KEY,
@@ -37,13 +32,12 @@ from forebay.wire.protocol import (
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
+    from forebay.hub.tenant import Tenant
 
 __all__ = ["Hub"]
 
-_log = logging.getLogger("forebay")
-
-_CONNECT_WAIT_SECONDS = 10.0
-"""How long the start waits for APIs and modules. One that is loaded later is added when it is."""
+_LOAD_WAIT_SECONDS = 10.0
+"""How long the start waits for APIs and modules. Those that take longer are added once they are loaded."""
 
 
 class Hub:
@@ -83,22 +77,20 @@ class Hub:
 
     async def start(self) -> None:
         """Load the operations of APIs and modules; those that take long are added later."""
-        await self.operations.start(_CONNECT_WAIT_SECONDS)
+        await self.operations.start(_LOAD_WAIT_SECONDS)
 
     def stop_listening(self) -> None:
         """End all subscriptions of clients, which would never end by themselves."""
         for tenant in self.stateless_tenants:
             tenant.stop_listening()
 
-    async def close_servers(self) -> None:
-        """Close all connections to servers, without a timeout, so that no server process is left behind."""
-        self.paused_calls.close()
-        await asyncio.gather(self.stateless_tenants.close(), *(tenant.close() for tenant in [*self.tenants]))
-
     async def close(self) -> None:
         """Close everything, the store last."""
         self.grace.start()
-        await self.close_servers()
+        self.paused_calls.close()
+        sessions = [tenant for tenant in self.tenants if not tenant.is_stateless]
+        # Without a timeout, so that no server process is left behind.
+        await asyncio.gather(self.stateless_tenants.close(), *(session.close() for session in sessions))
         await self.operations.close()
         self.policy.close()
 
@@ -143,7 +135,6 @@ class Hub:
         if "method" not in message:
             return None
         try:
-            check_request(message)
             capabilities = _check_envelope(message)
             async with self.stateless_tenants.acquire(principal, capabilities) as tenant:
                 return await tenant.handle_request(message, raw, reply)
@@ -156,37 +147,9 @@ class Hub:
             params = message.get("params")
             for tenant in tenants:
                 if message["method"] != CANCELLED_METHOD:
-                    self.forward_notification(tenant, message, raw)
+                    tenant.forward_notification(message, raw)
                 elif isinstance(params, dict):
                     tenant.cancel_request(params.get("requestId"))
-
-    def forward_notification(self, tenant: Tenant, message: Mapping[str, Any], raw: Message) -> None:
-        """Forward a notification of a client to its servers."""
-        method = message["method"]
-        if not isinstance(method, str) or not method.startswith("notifications/"):
-            # A method that is not a notification's could be a call to a server that is less strict than the protocol.
-            return
-        if self.policy.capabilities.is_active:
-            line = dump_line(message)
-            if isinstance(line, LostMessage) or find_refusal(message, line, lambda _: False) is not None:
-                return
-            raw = line
-        for connection in tenant.connections.values():
-            with contextlib.suppress(UpstreamFailed):
-                connection.send_notification(raw)
-
-    def describe(self, tenant: Tenant) -> dict[str, Any]:
-        """Return the capabilities and instructions of all servers of a tenant, merged."""
-        merged: dict[str, Any] = {"tools": {}}
-        for connection in tenant.connections.values():
-            for name, value in connection.capabilities.items():
-                known = merged.get(name)
-                merged[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
-        if isinstance(merged["tools"], dict):
-            merged["tools"] = {**merged["tools"], "listChanged": True}
-        texts = [connection.instructions for connection in tenant.connections.values()]
-        instructions = "\n\n".join(text for text in texts if text)
-        return {"capabilities": merged, **({"instructions": instructions} if instructions else {})}
 
     # Names of tools.
 
@@ -204,7 +167,10 @@ class Hub:
 
 
 def _check_envelope(message: Mapping[str, Any]) -> object:
-    """Return the client's capabilities. Raises `RequestFailed` if the request does not say who sends it."""
+    """Return the client's capabilities.
+
+    Raises `RequestFailed` if the request does not say who sends it, or names another version.
+    """
     meta = get_meta(message.get("params"))
     missing = [key for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY) if key not in meta]
     if missing:

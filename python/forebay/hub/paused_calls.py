@@ -18,7 +18,7 @@ from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOU
 from forebay.wire.protocol import REQUEST_TIMEOUT, supports_request
 
 if TYPE_CHECKING:
-    from forebay.hub.tenant import Request
+    from forebay.hub.tenant import Request, RoutedRequest
 
 __all__ = ["UNKNOWN_STATE", "PausableCall", "PausedCalls"]
 
@@ -48,19 +48,14 @@ class PausableCall:
     """Call to a server that may ask its client. It runs in its own task, which may outlive the client's request."""
 
     def __init__(
-        self,
-        connection: ServerConnection,
-        request: "Request",
-        principal: str | None,
-        identity: object,
-        capabilities: Any,
+        self, routed: "RoutedRequest", principal: str | None, identity: object, capabilities: Mapping[str, Any]
     ) -> None:
-        self.connection = connection
-        self.request = request
-        """The client's latest request, which gets the response."""
+        self.connection = routed.connection
         self.principal = principal
         self.identity = identity
-        self.key = _make_key(request)
+        self.key = _make_key(routed.request)
+        self.expiry_timer: asyncio.TimerHandle | None = None
+        """Cancels the call if the client does not answer. It runs while the call is paused."""
         self._capabilities = capabilities
         self._questions: dict[str, _Question] = {}
         self._numbers = itertools.count(1)
@@ -70,7 +65,7 @@ class PausableCall:
         self, exchange: Exchange, raw: Message, keep_open: Callable[[], AbstractAsyncContextManager[object]]
     ) -> None:
         """Send the call. `keep_open` keeps the connection open while the call is paused and no request is in flight."""
-        exchange.asker = self
+        exchange.respondent = self
         # The response is handled later, for the request that is in flight then.
         exchange.finish, exchange.inline_limit = keep_response, sys.maxsize
         self.exchange = exchange
@@ -125,20 +120,20 @@ class PausableCall:
             else:
                 self._has_changed.clear()
                 await self._has_changed.wait()
-        self._fail_questions(RequestFailed(METHOD_NOT_FOUND, "Method not found"))
+        # Nobody would read the answers.
+        self.refuse_questions(METHOD_NOT_FOUND, "Method not found")
         return self._task.result()
 
     def pause(self) -> None:
         """Stop the timeout while the call waits for its client."""
         self.exchange.pauses += 1
-        self.connection.restart_timer(self.exchange)
+        self.connection.exchanges.restart_timer(self.exchange)
 
-    def resume(self, request: "Request", token: bytes | None, answers: Mapping[str, Any]) -> None:
+    def resume(self, request: "Request", answers: Mapping[str, Any]) -> None:
         """Continue with the client's answers. Questions without an answer stay open and are sent again."""
-        self.request = request
-        self.exchange.reply, self.exchange.token = request.reply, token
+        self.exchange.reply, self.exchange.progress_token = request.reply, request.progress_token
         self.exchange.pauses -= 1
-        self.connection.restart_timer(self.exchange)
+        self.connection.exchanges.restart_timer(self.exchange)
         for key, answer in answers.items():
             question = self._questions.pop(key, None)
             if question is not None and not question.answer.done():
@@ -146,24 +141,17 @@ class PausableCall:
 
     def refuse_questions(self, code: int, message: str) -> None:
         """Answer the open questions with an error; the call continues."""
-        self._fail_questions(RequestFailed(code, message))
-
-    def cancel(self, code: int, message: str) -> None:
-        """Answer the open questions with an error, then cancel the call."""
-        self.refuse_questions(code, message)
-        self._task.cancel()
-
-    def _fail_questions(self, error: RequestFailed) -> None:
         questions, self._questions = [*self._questions.values()], {}
         for question in questions:
             if not question.answer.done():
-                question.answer.set_exception(error)
+                question.answer.set_exception(RequestFailed(code, message))
 
-
-@dataclasses.dataclass(eq=False, frozen=True, slots=True)
-class _PausedCall:
-    call: PausableCall
-    expiry_timer: asyncio.TimerHandle
+    def cancel(self, code: int, message: str) -> None:
+        """Answer the open questions with an error, then cancel the call."""
+        if self.expiry_timer is not None:
+            self.expiry_timer.cancel()
+        self.refuse_questions(code, message)
+        self._task.cancel()
 
 
 class PausedCalls:
@@ -171,18 +159,15 @@ class PausedCalls:
 
     def __init__(self, answer_timeout: float) -> None:
         self._answer_timeout = answer_timeout
-        self._paused: dict[str, _PausedCall] = {}
+        self._paused: dict[str, PausableCall] = {}
 
-    def resume(
-        self, connection: ServerConnection, request: "Request", principal: str | None, token: bytes | None
-    ) -> PausableCall | None:
+    def resume(self, routed: "RoutedRequest", principal: str | None) -> PausableCall | None:
         """Resume and return the paused call that a request continues; `None` if the principal has no such call."""
-        params = request.params
+        request, params = routed.request, routed.request.params
         state = params.get("requestState")
-        paused = self._paused.get(state) if isinstance(state, str) else None
-        if paused is None or paused.call.connection is not connection:
+        call = self._paused.get(state) if isinstance(state, str) else None
+        if call is None or call.connection is not routed.connection:
             return None
-        call = paused.call
         if call.principal != principal or call.key != _make_key(request):
             return None
         answers = params.get("inputResponses")
@@ -190,8 +175,9 @@ class PausedCalls:
         if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
             raise RequestFailed(INVALID_PARAMS, "inputResponses is an object of results; answer again")
         del self._paused[str(state)]
-        paused.expiry_timer.cancel()
-        call.resume(request, token, answers)
+        if call.expiry_timer is not None:
+            call.expiry_timer.cancel()
+        call.resume(request, answers)
         return call
 
     async def wait(self, call: PausableCall) -> Response | dict[str, Any]:
@@ -212,27 +198,26 @@ class PausedCalls:
             raise
 
     def _can_pause(self, call: PausableCall) -> bool:
-        count = sum(paused.call.principal == call.principal for paused in self._paused.values())
+        count = sum(paused.principal == call.principal for paused in self._paused.values())
         return count < _MAX_PAUSED_CALLS
 
     def _pause(self, call: PausableCall) -> dict[str, Any]:
         state = secrets.token_urlsafe(32)
-        timer = asyncio.get_running_loop().call_later(self._answer_timeout, self._expire, state)
-        self._paused[state] = _PausedCall(call, timer)
+        call.expiry_timer = asyncio.get_running_loop().call_later(self._answer_timeout, self._expire, state)
+        self._paused[state] = call
         call.pause()
-        return {"resultType": "input_required", "inputRequests": call.questions, "requestState": state}
+        return {"inputRequests": call.questions, "requestState": state}
 
     def _expire(self, state: str) -> None:
         message = f"the client did not answer within {self._answer_timeout:g} s"
-        self._paused.pop(state).call.cancel(REQUEST_TIMEOUT, message)
+        self._paused.pop(state).cancel(REQUEST_TIMEOUT, message)
 
     def close(self) -> None:
         """Cancel all paused calls."""
         paused_calls = [*self._paused.values()]
         self._paused.clear()
-        for paused in paused_calls:
-            paused.expiry_timer.cancel()
-            paused.call.cancel(INTERNAL_ERROR, "the gateway is about to end")
+        for call in paused_calls:
+            call.cancel(INTERNAL_ERROR, "the gateway is about to end")
 
 
 def _make_key(request: "Request") -> tuple[str, bytes]:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from forebay.hub.exchanges import Asker, Exchange
+from forebay.hub.exchanges import Exchange, Respondent
 from forebay.hub.translation import RequestFailed
 from forebay.wire.framing import Message
 from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, make_id_key
@@ -59,8 +59,8 @@ class Questions:
 
     async def _answer(self, message: dict[str, Any], raw: Message, stream_request_id: object) -> None:
         try:
-            asker, exchange = self._find_asker(message, stream_request_id)
-            answer = await asker.ask(self._connection, message, raw, exchange)
+            respondent, exchange = self._find_respondent(message, stream_request_id)
+            answer = await respondent.ask(self._connection, message, raw, exchange)
         except RequestFailed as error:
             answer = {"error": error.to_dict()}
         except Exception as error:
@@ -69,33 +69,30 @@ class Questions:
             answer = {"error": {"code": INTERNAL_ERROR, "message": text}}
         self._connection.send({"jsonrpc": "2.0", "id": message["id"], **answer})
 
-    def _find_asker(self, message: dict[str, Any], stream_request_id: object) -> tuple[Asker, Exchange | None]:
-        """Return who answers a question. Raises `RequestFailed` if nobody can, or if it is not clear.
-
-        Before 2026-07-28 a request of a server does not name the call that it belongs to. Only over HTTP, the stream
-        tells.
-        """
+    def _find_respondent(
+        self, message: dict[str, Any], stream_request_id: object
+    ) -> tuple[Respondent, Exchange | None]:
+        """Return who answers a question. Raises `RequestFailed` if nobody can, or if it is not clear."""
         connection, method, params = self._connection, message["method"], message.get("params")
         params = params if isinstance(params, dict) else {}
         unknown = RequestFailed(METHOD_NOT_FOUND, "Method not found", method)
         if connection.has_many_principals:
             raise unknown
-        if stream_request_id is not None:
-            found = connection.exchanges.find(stream_request_id)
-            exchanges = [] if found is None else [found]
-        else:
-            exchanges = [*connection.exchanges]
-        candidates = [(exchange.asker, exchange) for exchange in exchanges if exchange.asker is not None]
-        if len({asker.identity for asker, _ in candidates}) > 1:
+        candidates = [
+            (exchange.respondent, exchange)
+            for exchange in connection.exchanges.list_sources(stream_request_id)
+            if exchange.respondent is not None
+        ]
+        if len({respondent.identity for respondent, _ in candidates}) > 1:
             raise RequestFailed(
                 INTERNAL_ERROR,
                 "several clients share this connection; nobody can tell whose this is; "
                 f'give the upstream {connection.name} share = "session" if its clients must be asked',
             )
-        able = [(asker, exchange) for asker, exchange in candidates if asker.supports(method, params)]
+        able = [(respondent, exchange) for respondent, exchange in candidates if respondent.supports(method, params)]
         if able:
             return able[-1]
-        sessions = [client for client in connection.clients if not client.is_stateless]
-        if not candidates and len(sessions) == len(connection.clients) == 1:
-            return sessions[0], None
+        respondents = [tenant.respondent for tenant in connection.tenants]
+        if not candidates and len(respondents) == 1 and respondents[0] is not None:
+            return respondents[0], None
         raise unknown

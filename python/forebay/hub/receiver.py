@@ -1,5 +1,6 @@
 """Messages from one MCP server, on their way from the thread that reads them to the event loop."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -155,4 +156,4 @@ class ServerReceiver:
         self.post(partial(self._exchanges.fail_all, error, exchanges))
 
     def replay_session(self, send: Callable[[Message], None]) -> None:
-        self._connection.replay_session(send)
+        asyncio.run_coroutine_threadsafe(self._connection.replay_session(send), self._connection.loop).result()

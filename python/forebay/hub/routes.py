@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from forebay.operations.spec import Identity, OperationSpec
     from forebay.operations.tool_names import Origin, ToolNames
 
-__all__ = ["LIST_METHODS", "Routes", "get_output_schema", "matches_template"]
+__all__ = ["LIST_METHODS", "Routes", "matches_template"]
 
 _log = logging.getLogger("forebay")
 
@@ -208,13 +208,6 @@ def _rename(connection: "ServerConnection", original: str, name: str, *, is_lega
         result = {"$id": "forebay:result", **definition["outputSchema"]}
         definition["outputSchema"] = {"type": "object", "properties": {"result": result}, "required": ["result"]}
     return as_lazy(dump(definition))
-
-
-def get_output_schema(connection: "ServerConnection", tool: str) -> Any:
-    """Return the output schema that a server lists for a tool, or `None`."""
-    item = connection.tools.get(tool)
-    definition = None if item is None else parse_definition(item)
-    return definition.get("outputSchema") if isinstance(definition, dict) else None
 
 
 def _name_prompts(lists: "list[tuple[ServerConnection, _Entries]]") -> _Prompts:

@@ -59,7 +59,7 @@ class Servers:
                 has_many_principals=share == "all",
             )
             self._keys[connection] = key
-        connection.clients[tenant] = None
+        connection.tenants[tenant] = None
         return connection
 
     def _make_key(self, share: str, name: str, tenant: "Tenant") -> Hashable:
@@ -73,9 +73,9 @@ class Servers:
 
     async def release(self, connection: ServerConnection, tenant: "Tenant") -> None:
         """Give a connection back. It is closed if nobody else uses it."""
-        connection.clients.pop(tenant, None)
+        connection.tenants.pop(tenant, None)
         connection.subscriptions.remove_all(tenant)
-        if not connection.clients and connection in self._keys:
+        if not connection.tenants and connection in self._keys:
             del self._connections[self._keys.pop(connection)]
             await connection.close()
 
@@ -85,7 +85,9 @@ class Servers:
         limits: dict[str, Any] = {"spool_above_bytes": settings.spool_above_bytes, "make_spool": make_spool}
         if config.url is not None:
             headers = [f"{name}: {value}" for name, value in config.headers.items()]
-            return HttpUpstream(config.url, headers=headers, find_schema=connection.get_input_schema, **limits)
+            return HttpUpstream(
+                config.url, headers=headers, find_schema=partial(connection.get_schema, "inputSchema"), **limits
+            )
         command = [str(config.command), *config.args]
         return StdioUpstream(
             Process(command, env=config.env, cwd=config.cwd),

@@ -1,4 +1,4 @@
-"""Sessions: the tenants of clients of the handshake era, whose servers may send them requests."""
+"""Sessions: tenants for clients that did the handshake, and can be asked by requests."""
 
 import asyncio
 import contextlib
@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from forebay.errors import UpstreamFailed
 from forebay.hub.connection import ServerConnection
-from forebay.hub.exchanges import Exchange
+from forebay.hub.exchanges import Exchange, Respondent
 from forebay.hub.subscriptions import check_subscription_count, subscribe
-from forebay.hub.tenant import InputRequired, Request, Tenant, check_request
+from forebay.hub.tenant import Request, RoutedRequest, Tenant
 from forebay.hub.translation import SERVER_INFO, RequestFailed
 from forebay.outputs.clients import find_client
 from forebay.proxy.message_queue import Reply
-from forebay.proxy.session import PendingRequest, Session, make_cancellation
+from forebay.proxy.session import Session, make_cancellation
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
     LazyJSON,
     dump,
     get_meta,
-    make_result_message,
-    parse,
     read_bytes,
     replace_values,
     to_text,
@@ -32,6 +30,7 @@ from forebay.wire.protocol import (
     HANDSHAKE_VERSIONS,
     LEGACY_VERSION,
     LOG_LEVELS,
+    LOG_METHOD,
     MISSING_CAPABILITY,
     REQUEST_TIMEOUT,
     SUBSCRIPTION_ID_KEY,
@@ -62,12 +61,11 @@ class ClientSession(Tenant):
         self._initialized = asyncio.Event()
         self._question_ids = itertools.count(1)
         self._questions: dict[object, asyncio.Future[dict[str, Any]]] = {}
-        self._client_info: object = None
         self._replies: list[Reply] = []
         """Channels of the requests in flight, the newest last."""
         self.log_level: int | None = None
         self._listening: dict[ServerConnection, tuple[frozenset[str], contextlib.AsyncExitStack]] = {}
-        """The URIs that the client is subscribed to at each server of 2026-07-28, and how to end that."""
+        """The URIs to which the client is subscribed at servers of 2026-07-28, and the stack that ends each subscription."""
         self._listening_lock = asyncio.Lock()
 
     async def handle(self, message: Any, raw: Message, reply: Reply) -> Message | None:
@@ -80,10 +78,6 @@ class ClientSession(Tenant):
         if "id" not in message:
             self._on_notification(message, raw)
             return None
-        try:
-            check_request(message)
-        except RequestFailed as error:
-            return error.to_message(message["id"])
         self._replies.append(reply)
         try:
             return await self.handle_request(message, raw, reply)
@@ -102,36 +96,42 @@ class ClientSession(Tenant):
             capabilities = capabilities.parse(max_container_bytes=len(capabilities))
         if self._start_task is None:
             self.capabilities = capabilities if isinstance(capabilities, dict) else {}
-        self._client_info = client_info
+        self.client_info = client_info
         self.session.client = find_client(get_client_name(client_info))
         await self.start()
         requested = params.get("protocolVersion")
         version = requested if requested in HANDSHAKE_VERSIONS else LEGACY_VERSION
-        result = {"protocolVersion": version, **self.hub.describe(self), "serverInfo": SERVER_INFO}
-        pending = PendingRequest("initialize", message["id"], version)
-        raw = make_result_message(message["id"], result)
-        return self._response_handler(pending, parse(raw), raw) or raw
-
-    @property
-    def client_info(self) -> object:
-        return self._client_info
+        return self._respond_first(message, version, {"protocolVersion": version, "serverInfo": SERVER_INFO})
 
     # Messages to the client.
 
-    def notify(self, raw: bytes, method: str) -> None:
+    @property
+    def respondent(self) -> Respondent:
+        return self
+
+    @property
+    def identity(self) -> object:
+        return self
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         if self._initialized.is_set():
-            self._outbox.send(raw, method)
+            members = {"method": method} if params is None else {"method": method, "params": params}
+            self._outbox.send(dump({"jsonrpc": "2.0", **members}), method)
 
     def on_notification(self, connection: ServerConnection, method: str, params: Mapping[str, Any]) -> None:
-        if method == UPDATED_METHOD and len(connection.clients) > 1:
+        if method == UPDATED_METHOD and len(connection.tenants) > 1:
             uri = to_text(params.get("uri"))
             if uri is None or not connection.subscriptions.is_subscriber(uri, self):
                 return
         super().on_notification(connection, method, _strip_subscription_id(params))
 
-    def on_log_message(self, severity: int, raw: bytes, reply: Reply | None) -> None:
-        if self.log_level is None or severity >= self.log_level:
-            super().on_log_message(severity, raw, reply)
+    def on_log_message(self, severity: int, raw: bytes, source: Exchange | None) -> None:
+        if self.log_level is not None and severity < self.log_level:
+            return
+        if source is not None and source.reply is not None:
+            source.reply.send(raw, LOG_METHOD)
+        elif self._initialized.is_set():
+            self._outbox.send(raw, LOG_METHOD)
 
     def supports(self, method: str, params: Mapping[str, Any]) -> bool:
         # The client itself refuses what it does not know.
@@ -150,7 +150,7 @@ class ClientSession(Tenant):
         channel.send(read_bytes(replace_values(raw, {("id",): b"%d" % question_id})), message["method"])
         seconds = self.hub.settings.answer_timeout_seconds
         # The request names no call, so pause all calls of this client to this server, but not those to others.
-        with connection.paused(self):
+        with connection.exchanges.paused(self):
             try:
                 async with asyncio.timeout(seconds):
                     return await answer
@@ -173,7 +173,7 @@ class ClientSession(Tenant):
             return
         if self._policy.capabilities.is_active:
             try:
-                self._filter(message)
+                self._check_and_serialize(message)
             except RequestFailed as error:
                 answer.set_exception(error)
                 return
@@ -187,43 +187,41 @@ class ClientSession(Tenant):
             if isinstance(params, dict):
                 self.cancel_request(params.get("requestId"))
         else:
-            self.hub.forward_notification(self, message, raw)
+            self.forward_notification(message, raw)
 
-    async def _complete(
-        self, connection: ServerConnection, exchange: Exchange, request: Request, name: str | None, raw: Message
-    ) -> Message | InputRequired:
-        del request, name
-        exchange.asker = self
-        outcome: Message | InputRequired = await connection.complete(exchange, raw)
-        return outcome
-
-    async def _resolve_inputs(
-        self, connection: ServerConnection, request: Request, name: str | None, required: InputRequired
-    ) -> Message:
-        """Ask the client what a server of 2026-07-28 wants to know, and repeat the request with the answers."""
-        for _ in range(_MAX_ROUNDS):
-            result = required.result
-            requests = result.get("inputRequests") or {}
-            if not isinstance(requests, Mapping) or not all(map(_is_input_request, requests.values())):
-                raise UpstreamFailed(
-                    f"{connection.name} sent an input request without a method; report it to the authors of the server"
-                )
-            extra: dict[str, Any] = {}
-            if requests:
-                extra["inputResponses"] = await self._collect_answers(connection, requests)
-            else:
-                await asyncio.sleep(_RETRY_SECONDS)
-            if "requestState" in result:
-                extra["requestState"] = result["requestState"]
-            exchange = self._begin(connection, request, name)
-            raw = self._make_message(connection, exchange, request, name, extra)
-            outcome = await self._complete(connection, exchange, request, name, raw)
-            if not isinstance(outcome, InputRequired):
+    async def _send(self, routed: RoutedRequest) -> Message:
+        connection = routed.connection
+        required: dict[str, Any] | None = None
+        for _ in range(_MAX_ROUNDS + 1):
+            # A server of 2026-07-28 answers with what it wants to know, and gets the request again with the answers.
+            answers = None if required is None else await self._answer_inputs(connection, required)
+            exchange = self._begin(routed)
+            exchange.respondent = self
+            outcome: Message | dict[str, Any] = await connection.complete(
+                exchange, self._make_message(routed, exchange, answers)
+            )
+            if not isinstance(outcome, dict):
                 return outcome
             required = outcome
         raise UpstreamFailed(
             f"{connection.name} has asked its client {_MAX_ROUNDS} times and still has no result; change the arguments"
         )
+
+    async def _answer_inputs(self, connection: ServerConnection, required: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the client what an input-required result wants to know, and return the params to repeat the call with."""
+        requests = required.get("inputRequests") or {}
+        if not isinstance(requests, Mapping) or not all(map(_is_input_request, requests.values())):
+            raise UpstreamFailed(
+                f"{connection.name} sent an input request without a method; report it to the authors of the server"
+            )
+        params: dict[str, Any] = {}
+        if requests:
+            params["inputResponses"] = await self._collect_answers(connection, requests)
+        else:
+            await asyncio.sleep(_RETRY_SECONDS)
+        if "requestState" in required:
+            params["requestState"] = required["requestState"]
+        return params
 
     async def _collect_answers(self, connection: ServerConnection, requests: Mapping[str, Any]) -> dict[str, Any]:
         for question in requests.values():
@@ -253,43 +251,42 @@ class ClientSession(Tenant):
 
     async def _change_subscription(self, request: Request) -> Message:
         connection = await self._find_resource_server(request)
-        uri, is_new = str(to_text(request.params.get("uri"))), request.pending.method == "resources/subscribe"
+        uri = str(to_text(request.params.get("uri")))
+        is_subscribing = request.pending.method == "resources/subscribe"
         if connection.is_modern:
-            await self._change_listening(connection, uri, is_new=is_new)
-            return self._respond(request, {})
-        if is_new:
+            await self._change_listening(connection, uri, is_subscribing=is_subscribing)
+        elif is_subscribing:
             await connection.subscriptions.add(uri, self)
         else:
             await connection.subscriptions.remove(uri, self)
         return self._respond(request, {})
 
-    async def _change_listening(self, connection: ServerConnection, uri: str, *, is_new: bool) -> None:
+    async def _change_listening(self, connection: ServerConnection, uri: str, *, is_subscribing: bool) -> None:
         """Start or stop to listen to a resource of a server of 2026-07-28, which has no other subscriptions."""
         async with self._listening_lock:
-            uris, ending = self._listening.get(connection, (frozenset[str](), contextlib.AsyncExitStack()))
-            wanted = uris | {uri} if is_new else uris - {uri}
+            uris, previous_stack = self._listening.get(connection, (frozenset[str](), contextlib.AsyncExitStack()))
+            wanted = uris | {uri} if is_subscribing else uris - {uri}
             if wanted == uris:
                 return
             check_subscription_count(len(wanted))
             # The new request is open before the earlier one ends, so that no update is missed.
             stack = contextlib.AsyncExitStack()
             if wanted:
-                on_event = partial(self._on_listened, connection)
-                await stack.enter_async_context(subscribe({connection: sorted(wanted)}, self, on_event))
+                on_notification = partial(self._on_resource_notification, connection)
+                await stack.enter_async_context(subscribe({connection: sorted(wanted)}, self, on_notification))
             self._listening[connection] = wanted, stack
-            await ending.aclose()
+            await previous_stack.aclose()
 
-    def _on_listened(self, connection: ServerConnection, method: str, params: Mapping[str, Any]) -> None:
+    def _on_resource_notification(self, connection: ServerConnection, method: str, params: Mapping[str, Any]) -> None:
         super().on_notification(connection, method, _strip_subscription_id(params))
 
-    async def _forward_log_level(self, connection: ServerConnection, request: Request) -> Message:
+    async def _set_level_at(self, connection: ServerConnection, request: Request) -> Message:
+        """Record the level of this session, and send the server the lowest level of its sessions."""
         level = request.params.get("level")
         if level in LOG_LEVELS:
             self.log_level = LOG_LEVELS.index(level)
-            # The connection gets the lowest level that one of its sessions wants.
-            levels = [client.log_level for client in connection.clients if isinstance(client, ClientSession)]
-            lowest = min((known for known in levels if known is not None), default=self.log_level)
-            connection.log_level = LOG_LEVELS[lowest]
+            levels = [tenant.log_level for tenant in connection.tenants if isinstance(tenant, ClientSession)]
+            connection.log_level = LOG_LEVELS[min(known for known in (*levels, self.log_level) if known is not None)]
             if connection.log_level != level:
                 return self._respond(request, {})
         return await self.forward(connection, request)

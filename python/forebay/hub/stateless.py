@@ -1,12 +1,12 @@
-"""Stateless clients (2026-07-28): their tenants, which last from one request to the next, and the pool of these."""
+"""Tenants of stateless clients (2026-07-28), and the pool that keeps them open between requests."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
@@ -14,20 +14,20 @@ from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange
 from forebay.hub.paused_calls import UNKNOWN_STATE, PausableCall
 from forebay.hub.subscriptions import Listener, subscribe
-from forebay.hub.tenant import InputRequired, Request, Tenant
+from forebay.hub.tenant import Request, RoutedRequest, Tenant
 from forebay.hub.translation import SERVER_INFO, RequestFailed
 from forebay.proxy.message_queue import Reply
-from forebay.proxy.session import PendingRequest, Session
+from forebay.proxy.session import Session
 from forebay.store.threads import run_in_pool
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, get_meta, make_result_message, parse
+from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, get_meta, make_result_message
 from forebay.wire.protocol import (
     INPUT_METHODS,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
+    LOG_METHOD,
     MODERN_VERSION,
     SERVER_BUSY,
-    TOOLS_CHANGED_METHOD,
     add_result_fields,
     normalize_capabilities,
 )
@@ -42,6 +42,9 @@ _log = logging.getLogger("forebay")
 _MAX_LISTENERS = 1024
 """Maximum number of subscriptions of one tenant."""
 
+
+_ROUND_PARAMS = ("requestState", "inputResponses")
+"""Params of a request that continues a paused call."""
 
 _REMOVED_METHODS = ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 """Methods of earlier versions. They still work if one of the servers speaks an earlier version."""
@@ -59,39 +62,31 @@ class StatelessTenant(Tenant):
     async def _handle(self, message: dict[str, Any], raw: Message, reply: Reply) -> Message:
         if message["method"] == "server/discover":
             await self.start()
-            return self._discover(message)
+            caching = {"ttlMs": 0, "cacheScope": "private"}
+            return self._respond_first(message, MODERN_VERSION, {"supportedVersions": [MODERN_VERSION], **caching})
         if message["method"] == "initialize":
             raise RequestFailed(METHOD_NOT_FOUND, "Method not found", "initialize")
         return await super()._handle(message, raw, reply)
 
-    def _discover(self, message: dict[str, Any]) -> Message:
-        caching = {"ttlMs": 0, "cacheScope": "private"}
-        result = {"supportedVersions": [MODERN_VERSION], **self.hub.describe(self), **caching}
-        pending = PendingRequest("server/discover", message["id"], MODERN_VERSION)
-        result = add_result_fields(pending.method, result, MODERN_VERSION, SERVER_INFO)
-        raw = make_result_message(message["id"], result)
-        return self._response_handler(pending, parse(raw), raw) or raw
-
-    async def _route(self, method: str, request: Request) -> Message:
+    async def _dispatch(self, method: str, request: Request) -> Message:
         if method in _REMOVED_METHODS and all(connection.is_modern for connection in self.connections.values()):
             raise RequestFailed(METHOD_NOT_FOUND, "Method not found", method)
         if method == "subscriptions/listen":
             return await self._listen(request)
-        return await super()._route(method, request)
+        return await super()._dispatch(method, request)
 
     # Messages to the client.
 
-    def notify(self, raw: bytes, method: str) -> None:
-        """Send a notification of a changed list to those who listen. There is no other way to a stateless client."""
-        del raw
-        if method == TOOLS_CHANGED_METHOD:
-            for listener in [*self.listeners]:
-                listener.publish(method, {})
-
-    def on_notification(self, connection: ServerConnection, method: str, params: Mapping[str, Any]) -> None:
-        self.routes.forget(connection)
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification to those who listen. There is no other way to a stateless client."""
         for listener in [*self.listeners]:
-            listener.publish(method, params)
+            listener.publish(method, params or {})
+
+    def on_log_message(self, severity: int, raw: bytes, source: Exchange | None) -> None:
+        if source is None or source.log_level is None or source.reply is None:
+            return
+        if severity >= source.log_level:
+            source.reply.send(raw, LOG_METHOD)
 
     async def _listen(self, request: Request) -> Message:
         if len(self.listeners) >= _MAX_LISTENERS:
@@ -128,43 +123,35 @@ class StatelessTenant(Tenant):
 
     # Requests to servers.
 
-    def supports(self, method: str, params: Mapping[str, Any]) -> bool:
-        del method, params
-        return False
-
-    def _begin(self, connection: ServerConnection, request: Request, name: str | None) -> Exchange:
-        exchange = super()._begin(connection, request, name)
-        level = get_meta(request.params).get(LOG_LEVEL_KEY)
+    def _begin(self, routed: RoutedRequest) -> Exchange:
+        exchange = super()._begin(routed)
+        level = get_meta(routed.request.params).get(LOG_LEVEL_KEY)
         exchange.log_level = LOG_LEVELS.index(level) if level in LOG_LEVELS else None
         return exchange
 
-    async def _complete(
-        self, connection: ServerConnection, exchange: Exchange, request: Request, name: str | None, raw: Message
-    ) -> Message | InputRequired:
-        if connection.is_modern:
-            return await self._wait(connection, exchange, raw)
+    async def _send(self, routed: RoutedRequest) -> Message:
+        request, connection = routed.request, routed.connection
         paused_calls, principal = self.hub.paused_calls, self.session.principal
-        call = paused_calls.resume(connection, request, principal, exchange.token)
+        call = None if connection.is_modern else paused_calls.resume(routed, principal)
         if call is None:
-            if any(request.params.get(key) is not None for key in ("requestState", "inputResponses")):
+            if not connection.is_modern and any(request.params.get(key) is not None for key in _ROUND_PARAMS):
                 raise RequestFailed(INVALID_PARAMS, UNKNOWN_STATE)
-            if not self.capabilities or request.pending.method not in INPUT_METHODS:
-                return await self._wait(connection, exchange, raw)
+            exchange = self._begin(routed)
+            raw = self._make_message(routed, exchange)
+            if connection.is_modern or not self.capabilities or request.pending.method not in INPUT_METHODS:
+                response: Message = await connection.complete(exchange, raw)
+                return response
             # On stdio there is one client. Over HTTP, each anonymous request may come from another client.
             identity = principal or (object() if self.hub.is_over_http else "stdio")
-            call = PausableCall(connection, request, principal, identity, self.capabilities)
+            call = PausableCall(routed, principal, identity, self.capabilities)
             call.start(exchange, raw, self._keep_open)
         outcome = await paused_calls.wait(call)
         if isinstance(outcome, dict):
             return self._respond_with_questions(request, outcome)
-        message, raw = outcome
-        finish = partial(self._finish, request, connection, name, message, raw)
-        return finish() if len(raw) <= request.pending.mode.output_inline_limit_bytes else await run_in_pool(finish)
-
-    @staticmethod
-    async def _wait(connection: ServerConnection, exchange: Exchange, raw: Message) -> Message | InputRequired:
-        outcome: Message | InputRequired = await connection.complete(exchange, raw)
-        return outcome
+        finish = partial(self._finish, routed, *outcome)
+        is_small = len(outcome[1]) <= request.pending.mode.output_inline_limit_bytes
+        final = finish() if is_small else await run_in_pool(finish)
+        return cast("Message", final)
 
     def _respond_with_questions(self, request: Request, result: dict[str, Any]) -> bytes:
         fields = add_result_fields("", result, request.pending.version, SERVER_INFO)
@@ -179,15 +166,35 @@ _TenantKey = tuple[str | None, bytes]
 
 
 class _PoolEntry:
-    """Tenant and the number of its requests in flight."""
+    """A tenant in the pool, and the context of each request that uses it: it is not closed meanwhile."""
 
-    def __init__(self, key: _TenantKey, tenant: StatelessTenant) -> None:
+    # Its own context, because a generator with `asynccontextmanager` costs several times as much, for each request.
+
+    def __init__(self, key: _TenantKey, tenant: StatelessTenant, on_idle: "Callable[[_PoolEntry], None]") -> None:
         self.key = key
         self.tenant = tenant
         self.request_count = 0
         self.is_admitted = asyncio.Event()
         self.is_released = asyncio.Event()
         self.expiry_timer: asyncio.TimerHandle | None = None
+        self._on_idle = on_idle
+
+    async def __aenter__(self) -> StatelessTenant:
+        self.request_count += 1
+        if self.expiry_timer is not None:
+            self.expiry_timer.cancel()
+        if not self.is_admitted.is_set():
+            try:
+                await self.is_admitted.wait()
+            except BaseException:
+                await self.__aexit__()
+                raise
+        return self.tenant
+
+    async def __aexit__(self, *_: object) -> None:
+        self.request_count -= 1
+        if not self.request_count:
+            self._on_idle(self)
 
 
 class TenantPool:
@@ -217,22 +224,22 @@ class TenantPool:
         self._entry_tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    def acquire(self, principal: str | None, capabilities: object) -> "_Use":
+    def acquire(self, principal: str | None, capabilities: object) -> _PoolEntry:
         """Return a context with the tenant for a request of a client with these capabilities.
 
         Raises `RequestFailed` if the pool is full.
         """
         normalized = normalize_capabilities(capabilities) if capabilities else {}
         key = principal, orjson.dumps(normalized)
-        return _Use(self, self._entries.get(key) or self._add_entry(key, normalized))
+        return self._entries.get(key) or self._add_entry(key, normalized)
 
     @contextlib.asynccontextmanager
     async def acquire_open(self, principal: str | None) -> AsyncIterator[list[StatelessTenant]]:
         """Yield the open tenants of a principal; none is created."""
         async with contextlib.AsyncExitStack() as stack:
-            yield [await stack.enter_async_context(_Use(self, entry)) for entry in self._find_entries(principal)]
+            yield [await stack.enter_async_context(entry) for entry in self._find_entries(principal)]
 
-    def __iter__(self) -> "Any":
+    def __iter__(self) -> Iterator[StatelessTenant]:
         return (entry.tenant for entry in [*self._entries.values()])
 
     def _find_entries(self, principal: str | None) -> list[_PoolEntry]:
@@ -242,7 +249,7 @@ class TenantPool:
         if self._is_closed:
             raise RequestFailed(SERVER_BUSY, "this server is about to end; try again in a while")
         self._make_room(key[0])
-        entry = self._entries[key] = _PoolEntry(key, self._make_tenant(key[0], capabilities))
+        entry = self._entries[key] = _PoolEntry(key, self._make_tenant(key[0], capabilities), self._on_idle)
         task = asyncio.create_task(self._hold_slot(entry))
         self._entry_tasks.add(task)
         task.add_done_callback(self._entry_tasks.discard)
@@ -276,7 +283,7 @@ class TenantPool:
             await entry.is_released.wait()
             await entry.tenant.close()
 
-    def mark_idle(self, entry: _PoolEntry) -> None:
+    def _on_idle(self, entry: _PoolEntry) -> None:
         """Start the idle time of an entry whose last request has ended."""
         if self._entries.get(entry.key) is not entry:
             return
@@ -297,34 +304,3 @@ class TenantPool:
         for entry in [*self._entries.values()]:
             self._release(entry)
         await asyncio.gather(*self._entry_tasks)
-
-
-class _Use:
-    """Context of a request: its tenant is not closed meanwhile."""
-
-    # A class, because a generator with `asynccontextmanager` costs several times as much, for each request.
-    __slots__ = ("_entry", "_pool")
-
-    def __init__(self, pool: TenantPool, entry: _PoolEntry) -> None:
-        self._pool, self._entry = pool, entry
-
-    async def __aenter__(self) -> StatelessTenant:
-        entry = self._entry
-        entry.request_count += 1
-        if entry.expiry_timer is not None:
-            entry.expiry_timer.cancel()
-        if not entry.is_admitted.is_set():
-            try:
-                await entry.is_admitted.wait()
-            except BaseException:
-                self._leave()
-                raise
-        return entry.tenant
-
-    async def __aexit__(self, *_: object) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        self._entry.request_count -= 1
-        if not self._entry.request_count:
-            self._pool.mark_idle(self._entry)

@@ -30,7 +30,7 @@ _MAX_SUBSCRIPTIONS = 1000
 _MAX_EARLY_EVENTS = 64
 """Maximum number of notifications that wait for the acknowledgement of a subscription."""
 
-_OnEvent = Callable[[str, Mapping[str, Any]], None]
+_OnNotification = Callable[[str, Mapping[str, Any]], None]
 
 
 def check_subscription_count(count: int) -> None:
@@ -164,16 +164,16 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def subscribe(
-    uris: "Mapping[ServerConnection, list[str]]", subscriber: object, on_event: "_OnEvent"
+    uris: "Mapping[ServerConnection, list[str]]", subscriber: object, on_notification: "_OnNotification"
 ) -> AsyncIterator[None]:
     """Subscribe to resources of servers of either era, and wait a moment until they have accepted it.
 
-    In the handshake era, updates reach all clients of a connection; since 2026-07-28, they are passed to `on_event`.
+    In the handshake era, updates reach all clients of a connection; since 2026-07-28, `on_notification` gets them.
     """
     accepted = [asyncio.Event() for _ in uris]
     tasks = [
-        asyncio.create_task(_keep_subscribed(connection, wanted, subscriber, on_event, event))
-        for (connection, wanted), event in zip(uris.items(), accepted, strict=True)
+        asyncio.create_task(_keep_subscribed(connection, wanted, subscriber, on_notification, is_accepted))
+        for (connection, wanted), is_accepted in zip(uris.items(), accepted, strict=True)
     ]
     try:
         with contextlib.suppress(TimeoutError):
@@ -187,7 +187,11 @@ async def subscribe(
 
 
 async def _keep_subscribed(
-    connection: "ServerConnection", uris: list[str], subscriber: object, on_event: "_OnEvent", accepted: asyncio.Event
+    connection: "ServerConnection",
+    uris: list[str],
+    subscriber: object,
+    on_notification: "_OnNotification",
+    accepted: asyncio.Event,
 ) -> None:
     # The server may be about to connect for the first time, so that its era is not known yet.
     await connection.wait_connected()
@@ -199,7 +203,7 @@ async def _keep_subscribed(
         if method == ACKNOWLEDGED_METHOD:
             accepted.set()
         else:
-            on_event(method, params)
+            on_notification(method, params)
 
     await connection.keep_listening({"notifications": {"resourceSubscriptions": uris}}, handle)
     accepted.set()

@@ -1,4 +1,4 @@
-"""Tenants: each handles the requests of one session, or of all stateless clients of a principal that are alike."""
+"""A tenant is one session, or all stateless clients of one principal with equal capabilities."""
 
 import asyncio
 import contextlib
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from forebay.errors import ForebayError, RedactionFailed
+from forebay.errors import ForebayError, RedactionFailed, UpstreamFailed
 from forebay.hub.connection import ServerConnection
-from forebay.hub.exchanges import Exchange
-from forebay.hub.routes import LIST_METHODS, Routes, get_output_schema
+from forebay.hub.exchanges import Exchange, Respondent
+from forebay.hub.routes import LIST_METHODS, Routes
 from forebay.hub.translation import (
     SERVER_INFO,
     RequestFailed,
@@ -49,20 +49,23 @@ from forebay.wire.messages import (
     replace_values,
     to_text,
 )
-from forebay.wire.protocol import LOG_METHOD, TOOLS_CHANGED_METHOD, add_result_fields, is_modern
+from forebay.wire.protocol import TOOLS_CHANGED_METHOD, add_result_fields, is_modern
 
 if TYPE_CHECKING:
     from forebay.hub.hub import Hub
 
-__all__ = ["InputRequired", "Request", "Tenant", "check_request"]
+__all__ = ["Request", "RoutedRequest", "Tenant"]
 
 _log = logging.getLogger("forebay")
 
 _CONNECT_WAIT_SECONDS = 10.0
 """How long a new client waits for servers. One that connects later is added when it has connected."""
 
-_LARGE_LIST_BYTES = 256 << 10
+_MAX_INLINE_LIST_BYTES = 256 << 10
 """Lists of tools above this size are rewritten in a thread."""
+
+_MAX_SPLICED_BYTES = 256 << 10
+"""Responses above this size get their final id only after we know that they are not stored."""
 
 _UNREADABLE_REQUEST = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
 
@@ -83,34 +86,43 @@ class Request:
         params = self.message.get("params")
         return params if isinstance(params, dict) else {}
 
+    @property
+    def progress_token(self) -> bytes | None:
+        """The progress token, as JSON."""
+        meta = self.params.get("_meta")
+        if isinstance(meta, LazyJSON):
+            meta = meta.members(("progressToken",))
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        return None if token is None else dump(token)
 
-class InputRequired:
-    """Result that asks a client for input which is asked by requests."""
 
-    def __init__(self, result: dict[str, Any]) -> None:
-        self.result = result
+@dataclasses.dataclass(slots=True)
+class RoutedRequest:
+    """A request of a client, the server that it is for, and the name of its tool or prompt there if that differs."""
+
+    request: Request
+    connection: ServerConnection
+    name: str | None = None
 
 
-def check_request(message: Mapping[str, Any]) -> None:
+def _check_request(message: Mapping[str, Any]) -> None:
     """Raise `RequestFailed` if a message is not a request of JSON-RPC 2.0."""
-    request_id = message["id"]
+    request_id, params = message["id"], message.get("params")
     is_valid_id = isinstance(request_id, str | int | float | LazyJSON) and not isinstance(request_id, bool)
     is_valid = message.get("jsonrpc") == "2.0" and is_valid_id and isinstance(message["method"], str)
-    if not is_valid or not isinstance(message.get("params", {}), dict | LazyJSON | None):
+    if not is_valid or not isinstance(params, dict | LazyJSON | None):
         raise RequestFailed(INVALID_REQUEST, _UNREADABLE_REQUEST)
-    if not isinstance(get_meta_value(message), dict | LazyJSON | None):
+    if isinstance(params, dict) and not isinstance(params.get("_meta"), dict | LazyJSON | None):
         raise RequestFailed(INVALID_PARAMS, "_meta is an object; send one, or none")
 
 
-def get_meta_value(message: Mapping[str, Any]) -> object:
-    params = message.get("params")
-    return params.get("_meta") if isinstance(params, dict) else None
-
-
 class Tenant:
-    """The upstreams of one session or of several equal clients, and the handling of their requests."""
+    """Handles the requests of its clients, with connections that it may share with other tenants."""
 
     is_stateless = False
+
+    client_info: object = None
+    """The `clientInfo` of the handshake."""
 
     def __init__(self, hub: "Hub", session: Session, capabilities: Mapping[str, Any]) -> None:
         self.hub = hub
@@ -157,40 +169,49 @@ class Tenant:
         connections = [*self.connections.values()]
         await asyncio.gather(*(self.hub.servers.release(connection, self) for connection in connections))
 
-    # Clients of connections.
+    # Messages to the client.
 
     @property
-    def identity(self) -> object:
-        return self
+    def respondent(self) -> Respondent | None:
+        """Who answers a question that belongs to no request."""
+        return None
 
-    def supports(self, method: str, params: Mapping[str, Any]) -> bool:
-        raise NotImplementedError
-
-    async def ask(
-        self, connection: ServerConnection, message: Mapping[str, Any], raw: Message, exchange: Exchange | None
-    ) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def notify(self, raw: bytes, method: str) -> None:
-        """Send the client a message that belongs to none of its requests."""
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send the client a notification that belongs to none of its requests."""
         raise NotImplementedError
 
     def on_tools_changed(self) -> None:
+        """Forget what was known of the tools, and tell the client."""
         self.routes.forget()
         self._policy.knows_tools = False
         if self._start_task is not None and self._start_task.done():
-            self.notify(_TOOLS_CHANGED, TOOLS_CHANGED_METHOD)
+            self.notify(TOOLS_CHANGED_METHOD)
 
     def on_notification(self, connection: ServerConnection, method: str, params: Mapping[str, Any]) -> None:
+        """Handle a notification of a server that belongs to none of the client's requests."""
         self.routes.forget(connection)
-        self.notify(dump({"jsonrpc": "2.0", "method": method, "params": params}), method)
+        self.notify(method, params)
 
-    def on_log_message(self, severity: int, raw: bytes, reply: Reply | None) -> None:
-        del severity
-        if reply is not None:
-            reply.send(raw, LOG_METHOD)
-        else:
-            self.notify(raw, LOG_METHOD)
+    def on_log_message(self, severity: int, raw: bytes, source: Exchange | None) -> None:
+        """Send a log message to the client, if it wants that severity. `source` is the request that it belongs to."""
+        raise NotImplementedError
+
+    # Notifications of the client.
+
+    def forward_notification(self, message: Mapping[str, Any], raw: Message) -> None:
+        """Forward a notification of the client to its servers."""
+        method = message["method"]
+        if not isinstance(method, str) or not method.startswith("notifications/"):
+            # A lenient server could run anything else as a call.
+            return
+        if self._policy.capabilities.is_active:
+            line = dump_line(message)
+            if isinstance(line, LostMessage) or find_refusal(message, line, lambda _: False) is not None:
+                return
+            raw = line
+        for connection in self.connections.values():
+            with contextlib.suppress(UpstreamFailed):
+                connection.send_notification(raw)
 
     # Requests of the client.
 
@@ -198,8 +219,9 @@ class Tenant:
         """Return the response to a request; `None` if the client has cancelled it."""
         key, task = make_id_key(message["id"]), cast("asyncio.Task[Any]", asyncio.current_task())
         try:
+            _check_request(message)
             if self._policy.capabilities.is_active:
-                raw = self._filter(message)
+                raw = self._check_and_serialize(message)
             self._in_flight[key] = task
             return await self._handle(message, raw, reply)
         except RequestFailed as error:
@@ -228,13 +250,15 @@ class Tenant:
         task.cancel()
         return True
 
-    def _filter(self, message: dict[str, Any]) -> Message:
-        """Return the only bytes that the server may get if tools are filtered. Raises `RequestFailed`."""
-        # Serialize the message again: the server might parse the client's bytes differently and see another call.
+    def _check_and_serialize(self, message: dict[str, Any]) -> Message:
+        """Serialize a message again, because a lenient server could read another call in the client's bytes.
+
+        Raises `RequestFailed` if that could still happen.
+        """
         line = dump_line(message)
         if isinstance(line, LostMessage):
             raise RequestFailed(INTERNAL_ERROR, str(line.error), line.error.to_dict()["error"])
-        # Ids may be in use: clients without sessions choose theirs independently, and servers get ours.
+        # No check for duplicate ids: servers get ours.
         refusal = find_refusal(message, line, lambda _: False)
         if refusal is not None:
             record_denial(self._policy.store.journal, refusal, self.session.principal)
@@ -257,17 +281,17 @@ class Tenant:
             outcome = handler(message, raw)
         if not isinstance(outcome, ForwardedRequest):
             *notifications, response = outcome
-            for notification in notifications:
-                self.notify(notification, TOOLS_CHANGED_METHOD)
+            if notifications:
+                self.notify(TOOLS_CHANGED_METHOD)
             return response
         is_changed = outcome.replacement is not None
         request = Request(outcome.pending, message, outcome.replacement if is_changed else raw, reply, is_changed)  # type: ignore[arg-type]
         try:
-            return await self._route(method, request)
+            return await self._dispatch(method, request)
         except ForebayError as error:
             return handler.make_error_response(request.pending, error)
 
-    async def _route(self, method: str, request: Request) -> Message:
+    async def _dispatch(self, method: str, request: Request) -> Message:
         match method:
             case "tools/call":
                 return await self._call_tool(request)
@@ -280,19 +304,20 @@ class Tenant:
             case "logging/setLevel":
                 return await self._set_log_level(request)
         connections = [*self.connections.values()]
-        owner = connections[0] if len(connections) == 1 else self._find_task_owner(request)
+        owner = connections[0] if len(connections) == 1 else self._find_task_server(request)
         if owner is not None:
             return await self.forward(owner, request)
-        return await self._route_to_server(method, request)
+        return await self._find_and_forward(method, request)
 
-    async def _route_to_server(self, method: str, request: Request) -> Message:
+    async def _find_and_forward(self, method: str, request: Request) -> Message:
         params = request.params
+        # We have resources of our own, but no prompts.
         if method in LIST_METHODS and (self.connections or method != "prompts/list"):
-            return self._rewrite(request, self._respond(request, await self.routes.merge_lists(method, params)))
+            return self._rewrite(request.pending, self._respond(request, await self.routes.merge_lists(method, params)))
         ref = params.get("ref") if method == "completion/complete" else None
         ref = ref if isinstance(ref, dict) else {}
-        named = ref or params
-        name, uri = to_text(named.get("name")), to_text(named.get("uri"))
+        subject = ref or params
+        name, uri = to_text(subject.get("name")), to_text(subject.get("uri"))
         match method, ref.get("type"):
             case "prompts/get", _ if name is not None:
                 connection, original = await self.routes.find_prompt(name)
@@ -307,7 +332,7 @@ class Tenant:
                 return await self.forward(await self.routes.find_resource(uri), request)
         raise RequestFailed(METHOD_NOT_FOUND, "Method not found", method)
 
-    def _find_task_owner(self, request: Request) -> ServerConnection | None:
+    def _find_task_server(self, request: Request) -> ServerConnection | None:
         """Return the server that runs the task named in a `tasks/…` request, or `None`."""
         if not request.pending.method.startswith("tasks/"):
             return None
@@ -319,10 +344,29 @@ class Tenant:
         pending = request.pending
         return make_result_message(pending.id, add_result_fields(pending.method, result, pending.version, SERVER_INFO))
 
-    def _rewrite(self, request: Request, raw: Message) -> Message:
+    def _rewrite(self, pending: PendingRequest, raw: Message) -> Message:
         """Add what forebay itself offers to a response."""
-        replacement = self._response_handler(request.pending, parse(raw), raw)
+        replacement = self._response_handler(pending, parse(raw), raw)
         return raw if replacement is None else replacement
+
+    def _respond_first(self, message: Mapping[str, Any], version: str, fields: Mapping[str, Any]) -> Message:
+        """Return the response to `initialize` or `server/discover`: these fields, and what all servers offer."""
+        pending = PendingRequest(message["method"], message["id"], version)
+        result = add_result_fields(pending.method, {**fields, **self._describe_servers()}, version, SERVER_INFO)
+        return self._rewrite(pending, make_result_message(pending.id, result))
+
+    def _describe_servers(self) -> dict[str, Any]:
+        """Return the capabilities and instructions of all servers, merged."""
+        merged: dict[str, Any] = {"tools": {}}
+        for connection in self.connections.values():
+            for name, value in connection.capabilities.items():
+                known = merged.get(name)
+                merged[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+        if isinstance(merged["tools"], dict):
+            merged["tools"] = {**merged["tools"], "listChanged": True}
+        texts = [connection.instructions for connection in self.connections.values()]
+        instructions = "\n\n".join(text for text in texts if text)
+        return {"capabilities": merged, **({"instructions": instructions} if instructions else {})}
 
     # Tools.
 
@@ -336,9 +380,9 @@ class Tenant:
             (connection,) = self.connections.values()
             extras = connection.list_extras
         response = self._respond(request, {**extras, "tools": as_lazy(tools)})
-        if len(response) <= _LARGE_LIST_BYTES:
-            return self._rewrite(request, response)
-        return await run_in_pool(partial(self._rewrite, request, response))
+        if len(response) <= _MAX_INLINE_LIST_BYTES:
+            return self._rewrite(request.pending, response)
+        return await run_in_pool(partial(self._rewrite, request.pending, response))
 
     async def _call_tool(self, request: Request) -> Message:
         name = request.params.get("name")
@@ -407,50 +451,27 @@ class Tenant:
 
         `name` is the name of the tool or prompt at the server, if it differs.
         """
-        exchange = self._begin(connection, request, name)
-        raw = self._make_message(connection, exchange, request, name)
-        outcome = await self._complete(connection, exchange, request, name, raw)
-        if isinstance(outcome, InputRequired):
-            return await self._resolve_inputs(connection, request, name, outcome)
-        response: Message = outcome
-        return response
+        return await self._send(RoutedRequest(request, connection, name))
 
-    def _begin(self, connection: ServerConnection, request: Request, name: str | None) -> Exchange:
-        pending = request.pending
-        exchange = connection.begin(pending.method)
-        exchange.client = self
-        exchange.reply = request.reply
+    async def _send(self, routed: RoutedRequest) -> Message:
+        raise NotImplementedError
+
+    def _begin(self, routed: RoutedRequest) -> Exchange:
+        pending, connection = routed.request.pending, routed.connection
+        exchange = connection.begin(pending.method, self)
+        exchange.reply = routed.request.reply
         exchange.timeout = connection.call_timeout
-        exchange.finish = partial(self._finish, request, connection, name)
+        exchange.finish = partial(self._finish, routed)
         if pending.method == "tools/call" or pending.method in TASK_RESULT_METHODS:
             exchange.inline_limit = pending.mode.output_inline_limit_bytes
-        meta = request.params.get("_meta")
-        if isinstance(meta, LazyJSON):
-            meta = meta.members(("progressToken",))
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
-        if token is not None:
-            exchange.token = dump(token)
+        exchange.progress_token = routed.request.progress_token
         return exchange
 
-    async def _complete(
-        self, connection: ServerConnection, exchange: Exchange, request: Request, name: str | None, raw: Message
-    ) -> "Message | InputRequired":
-        raise NotImplementedError
-
-    async def _resolve_inputs(
-        self, connection: ServerConnection, request: Request, name: str | None, required: InputRequired
-    ) -> Message:
-        raise NotImplementedError
-
     def _make_message(
-        self,
-        connection: ServerConnection,
-        exchange: Exchange,
-        request: Request,
-        name: str | None,
-        extra_params: Mapping[str, Any] | None = None,
+        self, routed: RoutedRequest, exchange: Exchange, extra_params: Mapping[str, Any] | None = None
     ) -> Message:
         """Return a request with the id of its exchange, in the protocol era of the server."""
+        request, connection, name = routed.request, routed.connection, routed.name
         is_translated = connection.is_modern != is_modern(request.pending.version)
         message = parse(request.raw) if request.is_changed and is_translated else request.message
         params = message.get("params")
@@ -461,16 +482,14 @@ class Tenant:
             if is_translated:
                 meta = self._translate_params(connection, exchange, {"_meta": params["_meta"]})  # type: ignore[index]
                 values["params", "_meta"] = dump(meta.get("_meta", {}))
-            elif exchange.token is not None:
+            elif exchange.progress_token is not None:
                 values["params", "_meta", "progressToken"] = b"%d" % exchange.id
             return replace_values(request.raw, values)
         if isinstance(params, LazyJSON) and params.is_object:
             params = open_object(params)
-        params = params if isinstance(params, dict) else {}
-        if is_translated:
-            params = self._translate_params(connection, exchange, params)
+        params = self._translate_params(connection, exchange, params if isinstance(params, dict) else {})
         if name is not None:
-            params = {**params, "name": name}
+            params["name"] = name
         return dump_message({**message, "id": exchange.id, "params": {**params, **(extra_params or {})}})
 
     def _translate_params(
@@ -480,22 +499,18 @@ class Tenant:
         params = translate_params(
             params, to_modern=connection.is_modern, client_info=self.client_info, capabilities=self.capabilities
         )
-        if exchange.token is not None:
+        if exchange.progress_token is not None:
             params["_meta"]["progressToken"] = exchange.id
         return params
 
-    @property
-    def client_info(self) -> object:
-        """The `clientInfo` of the handshake."""
-        return None
+    def _finish(self, routed: RoutedRequest, message: dict[str, Any], raw: Message) -> Message | dict[str, Any]:
+        """Return the response for the client, or the result of a server that asks its client first.
 
-    def _finish(
-        self, request: Request, connection: ServerConnection, name: str | None, message: dict[str, Any], raw: Message
-    ) -> "Message | InputRequired":
-        """Return the response for the client. May run in a thread."""
-        pending = request.pending
+        May run in a thread.
+        """
+        pending = routed.request.pending
         try:
-            return self._translate(request, connection, name, message, raw)
+            return self._translate(routed, message, raw)
         except Exception:
             _log.exception("forebay: the answer to %.64s could not be handled", pending.method)
             if self._policy.store.options.redactions and pending.method in ("tools/call", *TASK_RESULT_METHODS):
@@ -504,34 +519,27 @@ class Tenant:
             # The call has already run, so the client gets its result even without our changes.
             return _set_id(raw, pending.id)
 
-    def _translate(
-        self, request: Request, connection: ServerConnection, name: str | None, message: dict[str, Any], raw: Message
-    ) -> "Message | InputRequired":
-        pending = request.pending
+    def _translate(self, routed: RoutedRequest, message: dict[str, Any], raw: Message) -> Message | dict[str, Any]:
+        pending, connection = routed.request.pending, routed.connection
         original = result = message.get("result")
         is_modern_client = is_modern(pending.version)
         if connection.is_modern and not is_modern_client:
             if is_input_required(result):
-                return InputRequired(result)  # type: ignore[arg-type]
-            result = _wrap_structured_content(result, connection, name or pending.tool)
+                return result  # type: ignore[return-value]
+            result = _wrap_structured_content(result, connection, routed.name or pending.tool)
         if result is not None and (is_modern_client or not isinstance(result, dict) or "resultType" in result):
             result = translate_result(pending.method, result, pending.version)
-        is_same = result is original
-        message = {**message, "id": pending.id} if is_same else {**message, "id": pending.id, "result": result}
-        if pending.method in LIST_METHODS:
-            # The handler splices its own entries into the bytes.
-            raw = _set_id(raw, pending.id) if is_same else dump_message(message)
-            replacement = self._response_handler(pending, message, raw)
-            return raw if replacement is None else replacement
-        if len(raw) > _LARGE_LIST_BYTES:
-            replacement = self._response_handler(pending, message, raw)
-            if replacement is not None:
-                return replacement
-            return _set_id(raw, pending.id) if is_same else dump_message(message)
-        # With the final id, so that the size is that of what the client gets.
-        raw = _set_id(raw, pending.id) if is_same else _set_result(raw, message, original)
-        replacement = self._response_handler(pending, message, raw)
-        return raw if replacement is None else replacement
+        message = {**message, "id": pending.id}
+        if result is not original:
+            message["result"] = result
+
+        def finalize() -> Message:
+            return _set_id(raw, pending.id) if result is original else _set_result(raw, message, original)
+
+        # The size is that of what the client gets. A large response is likely to be replaced, so do not copy it first.
+        is_large = len(raw) > _MAX_SPLICED_BYTES and pending.method not in LIST_METHODS
+        replacement = self._response_handler(pending, message, raw if is_large else finalize())
+        return finalize() if replacement is None else replacement
 
     # Subscriptions and log levels.
 
@@ -551,14 +559,11 @@ class Tenant:
             connections = self.routes.find_capable("logging")
         if not connections:
             raise RequestFailed(METHOD_NOT_FOUND, "Method not found", request.pending.method)
-        responses = [await self._forward_log_level(connection, request) for connection in connections]
+        responses = [await self._set_level_at(connection, request) for connection in connections]
         return responses[0]
 
-    async def _forward_log_level(self, connection: ServerConnection, request: Request) -> Message:
+    async def _set_level_at(self, connection: ServerConnection, request: Request) -> Message:
         return await self.forward(connection, request)
-
-
-_TOOLS_CHANGED = dump({"jsonrpc": "2.0", "method": TOOLS_CHANGED_METHOD})
 
 
 def _set_id(raw: Message, request_id: object) -> Message:
@@ -582,6 +587,6 @@ def _wrap_structured_content(result: Any, connection: ServerConnection, tool: st
         return result
     structured = result["structuredContent"]
     is_object = isinstance(structured, dict) or (isinstance(structured, LazyJSON) and structured.is_object)
-    if is_object and not needs_result_wrapper(get_output_schema(connection, tool)):
+    if is_object and not needs_result_wrapper(connection.get_schema("outputSchema", tool)):
         return result
     return {**result, "structuredContent": {"result": structured}}

@@ -8,9 +8,9 @@ from forebay.errors import InvalidArgument, InvalidJSON, UpstreamFailed
 from forebay.outputs.known_tools import MAX_DEFINITION_BYTES, parse_definition
 from forebay.wire.framing import Message, Spool
 from forebay.wire.messages import LazyJSON, as_lazy, dump
-from forebay.wire.protocol import MAX_LIST_BYTES, MAX_LIST_ITEMS
+from forebay.wire.protocol import MAX_LIST_BYTES, MAX_LIST_ITEMS, MAX_LIST_PAGES, PageCursors
 
-__all__ = ["ListPage", "check_list_size", "open_page", "parse_tools"]
+__all__ = ["ListPage", "ToolPages", "open_page", "parse_tools"]
 
 _NEXT_STEP = "have it list less, or in smaller pages"
 
@@ -69,7 +69,7 @@ def open_page(message: dict[str, Any], raw: Message, key: str) -> ListPage | Non
     """
     if message.get("result") is None:
         return None
-    check_list_size(len(raw))
+    _check_list_size(len(raw))
     data = b"".join(raw.chunks()) if isinstance(raw, Spool) else raw
     try:
         members = as_lazy(data).members(("result",))
@@ -88,11 +88,43 @@ def open_page(message: dict[str, Any], raw: Message, key: str) -> ListPage | Non
     return ListPage(message, data, key, array, items)
 
 
-def check_list_size(size: int) -> None:
+def _check_list_size(size: int) -> None:
     """Raise `UpstreamFailed` if a list of this many bytes is too large to be read."""
     if size > MAX_LIST_BYTES:
         text = f"the server answered with a list of {size} bytes, and at most {MAX_LIST_BYTES} are read; {_NEXT_STEP}"
         raise UpstreamFailed(text)
+
+
+class ToolPages:
+    """The tools on all pages of a server's list, and an iterator over the params that request each page.
+
+    Call `add` with each response. Both raise `UpstreamFailed` if the list is too long.
+    """
+
+    def __init__(self) -> None:
+        self.tools: list[LazyJSON] = []
+        self.other_members: dict[str, Any] = {}
+        """What the results have besides the tools."""
+        self._cursors = PageCursors()
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        yield from self._cursors
+        if self._cursors.is_truncated:
+            raise UpstreamFailed(f"the server lists its tools in more than {MAX_LIST_PAGES} pages; {_NEXT_STEP}")
+
+    def add(self, message: dict[str, Any], raw: Message) -> None:
+        """Add the page of a response."""
+        self._bytes += len(raw)
+        _check_list_size(self._bytes)
+        page = open_page(message, raw, "tools")
+        self.tools += [] if page is None else page.items
+        if len(self.tools) > MAX_LIST_ITEMS:
+            raise UpstreamFailed(f"the server lists more than {MAX_LIST_ITEMS:,} tools, which are not read")
+        result = message["result"]
+        if isinstance(result, dict):
+            self.other_members |= {key: value for key, value in result.items() if key != "tools"}
+            self._cursors.follow(result)
 
 
 def parse_tools(items: Sequence[LazyJSON]) -> Iterator[Any]:

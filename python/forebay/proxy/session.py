@@ -14,10 +14,10 @@ from forebay.errors import InvalidArgument, UpstreamFailed, UpstreamTimeout
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
 from forebay.outputs.tasks import NO_OWNER, TaskOwners
-from forebay.proxy.list_pages import check_list_size, open_page
+from forebay.proxy.list_pages import ToolPages
 from forebay.wire.framing import Message
 from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, make_optional_key, parse
-from forebay.wire.protocol import LEGACY_VERSION, MAX_LIST_ITEMS, MAX_LIST_PAGES, PageCursors, get_client_name
+from forebay.wire.protocol import LEGACY_VERSION, get_client_name
 
 __all__ = [
     "CANCELLED_METHOD",
@@ -434,26 +434,15 @@ class InternalRequests:
 
     def list_tools(self, send: Callable[[Message], None], meta: Mapping[str, Any]) -> list[LazyJSON]:
         """Return the tools on all pages of the server's list, unparsed. Raises `UpstreamFailed`."""
-        tools: list[LazyJSON] = []
-        list_bytes = 0
         # Without the client's progress token, so that the client gets no progress of this request.
         meta = {key: value for key, value in meta.items() if key != "progressToken"}
-        cursors = PageCursors()
-        for cursor in cursors:
+        pages = ToolPages()
+        for cursor in pages:
             request_id = self.new_id()
             params = {**({"_meta": meta} if meta else {}), **cursor}
             send(dump({"jsonrpc": "2.0", "id": request_id, "method": "tools/list", "params": params}))
-            message, raw = self.wait_response(request_id)
-            list_bytes += len(raw)
-            check_list_size(list_bytes)
-            page = open_page(message, raw, "tools")
-            tools += [] if page is None else page.items
-            if len(tools) > MAX_LIST_ITEMS:
-                raise UpstreamFailed(f"the server lists more than {MAX_LIST_ITEMS:,} tools, which are not read")
-            cursors.follow(message["result"])
-        if cursors.is_truncated:
-            raise UpstreamFailed(f"the server lists its tools in more than {MAX_LIST_PAGES} pages")
-        return tools
+            pages.add(*self.wait_response(request_id))
+        return pages.tools
 
     def wait_response(self, request_id: str) -> tuple[dict[str, Any], Message]:
         """Return the response to a request, parsed lazily and as bytes.
