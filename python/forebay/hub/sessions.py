@@ -65,7 +65,7 @@ class ClientSession(Tenant):
         """Channels of the requests in flight, the newest last."""
         self.log_level: int | None = None
         self._listening: dict[ServerConnection, tuple[frozenset[str], contextlib.AsyncExitStack]] = {}
-        """The URIs to which the client is subscribed at servers of 2026-07-28, and the stack that ends each subscription."""
+        """The URIs to which the client is subscribed at each server of 2026-07-28, and what ends the subscription."""
         self._listening_lock = asyncio.Lock()
 
     async def handle(self, message: Any, raw: Message, reply: Reply) -> Message | None:
