@@ -20,9 +20,10 @@ __all__ = ["OPERATOR", "Options", "Store", "StoredOutput", "SweepReport", "open_
 
 
 def open_store(url: str | os.PathLike[str] | None = None, **options: Any) -> Store:
-    """Open the store in a folder: `file:///path` or a `Path`; by default `FOREBAY_HOME` or the user's data directory.
+    """Open the store in a folder: `file:///path` or a `Path`.
 
-    `options` are fields of `Options`.
+    Without one, it is that of the variable `FOREBAY_STORE` (an address) or `FOREBAY_HOME` (a folder), or is in the
+    user's data directory. `options` are fields of `Options`.
     """
     root = resolve_root(url)
     unknown = set(options).difference(Options.__slots__)
@@ -41,6 +42,8 @@ def resolve_root(url: str | os.PathLike[str] | None) -> Path:
         path = os.fsdecode(url)
         _check_path(path)
         return Path(path).absolute()
+    # An empty variable counts as unset.
+    url = url if url is not None else os.environ.get("FOREBAY_STORE") or None
     if url is None:
         home = os.environ.get("FOREBAY_HOME")
         if home:
