@@ -396,11 +396,11 @@ class Tenant:
             (connection,) = self.connections.values()
             return await self.forward(connection, request)
         if isinstance(route, OperationSpec):
-            return await self._call_operation(route, request)
+            return await self._call_operation(route, request, name)
         connection, original = route
         return await self.forward(connection, request, name=None if original == name else original)
 
-    async def _call_operation(self, spec: OperationSpec, request: Request) -> Message:
+    async def _call_operation(self, spec: OperationSpec, request: Request, name: str) -> Message:
         pending, policy = request.pending, self._policy
         params = as_lazy(request.raw).members(("params",))["params"]
         arguments = params.members(("arguments",)).get("arguments")
@@ -420,6 +420,7 @@ class Tenant:
                 self.hub.operations.registry,
                 spec,
                 value or {},
+                tool=name,
                 identity=self._identity,
                 request_id=pending.id if isinstance(pending.id, str | int) else None,
                 timeout=self.hub.settings.call_timeout_seconds,

@@ -80,6 +80,7 @@ async def call_operation(
     spec: OperationSpec,
     arguments: Mapping[str, Any],
     *,
+    tool: str | None = None,
     identity: Identity | None = None,
     request_id: str | int | None = None,
     timeout: float | None = None,
@@ -87,8 +88,9 @@ async def call_operation(
 ) -> Result | BodyResult:
     """Run an operation with the arguments of a `tools/call`, and return the tool result, with wire keys.
 
-    A failed call is an error result. A caller without access gets the error of an operation that does not exist. A
-    large body that nothing has to decode is a `BodyResult`; `finish_result` makes it a result for the client.
+    A failed call is an error result, whose message names the operation by `tool`, the name that was called. A caller
+    without access gets the error of an operation that does not exist. A large body that nothing has to decode is a
+    `BodyResult`; `finish_result` makes it a result for the client.
     """
     try:
         if not spec.access_control.allows(identity):
@@ -105,7 +107,15 @@ async def call_operation(
             _log.debug("forebay: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
     except CallError as error:
-        return error_to_call_tool_result(error)
+        return error_to_call_tool_result(error if tool is None else _rename_operation(error, spec.id, tool))
+
+
+def _rename_operation(error: CallError, operation_id: str, tool: str) -> CallError:
+    """Return an error whose message begins with the name of the tool, because clients do not know the operation id."""
+    message = str(error)
+    if not message.startswith(f"{operation_id} "):
+        return error
+    return CallError(error.code, tool + message.removeprefix(operation_id), error.details)
 
 
 async def finish_result(
