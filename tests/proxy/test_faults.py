@@ -87,6 +87,7 @@ def test_a_server_that_cannot_start_ends_the_gateway(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path / "store"), env=env, handshake=False) as talk:
         answer = talk.request("initialize", {})
         assert answer["error"]["data"]["code"] == "upstream_failed"
+        assert "at its start" in answer["error"]["message"]
         assert talk.is_closed()
         assert talk.process.wait(TIMEOUT_SECONDS) == 7
 
