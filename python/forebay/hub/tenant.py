@@ -460,7 +460,7 @@ class Tenant:
     def _begin(self, routed: RoutedRequest) -> Exchange:
         pending, connection = routed.request.pending, routed.connection
         exchange = connection.begin(pending.method, self)
-        exchange.reply = routed.request.reply
+        exchange.tool, exchange.reply = pending.tool, routed.request.reply
         exchange.timeout = connection.call_timeout
         exchange.finish = partial(self._finish, routed)
         if pending.method == "tools/call" or pending.method in TASK_RESULT_METHODS:
