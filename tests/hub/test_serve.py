@@ -315,6 +315,20 @@ def test_an_unreachable_upstream_does_not_affect_the_others(tmp_path: Path) -> N
         assert "pid" in tool_names(client)
 
 
+def test_an_unknown_tool_may_be_one_of_an_upstream_that_is_not_available(tmp_path: Path) -> None:
+    upstreams = {
+        "raw": upstream_command("raw_server.py", "stdio"),
+        "inventory": {"command": sys.executable, "args": ["-c", ""]},
+        "parts": {"python": "no_such_module"},
+    }
+    with serving(write_config(tmp_path, upstreams)) as client:
+        message = client.request("tools/call", {"name": "export_parts"})["error"]["message"]
+        assert message == (
+            "Unknown tool: export_parts; the upstreams inventory, parts are not available now, "
+            "and tools/list has all others"
+        )
+
+
 def test_a_tool_disabled_by_its_prefixed_name_is_disabled_while_no_other_tool_has_its_name(tmp_path: Path) -> None:
     upstreams = {
         "files": upstream_command("adverse_server.py"),

@@ -391,7 +391,7 @@ class Tenant:
         route = self.routes.find_tool(name)
         if route is None:
             if not self.hub.has_single_upstream:
-                raise self.routes.make_unknown_tool_error(name)
+                raise self.routes.make_unknown_tool_error(name, self.hub.operations.unloaded)
             # Forward the call although the tool is unknown: the server may have tools that it does not list.
             (connection,) = self.connections.values()
             return await self.forward(connection, request)

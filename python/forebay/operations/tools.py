@@ -6,7 +6,7 @@ import difflib
 import functools
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import orjson
@@ -68,10 +68,19 @@ def define_tool(name: str, spec: OperationSpec, *, is_legacy: bool = False) -> d
     return {**tool, "annotations": {"readOnlyHint": spec.type == "query"}}
 
 
-def describe_unknown_tool(name: str, visible_names: Iterable[str]) -> str:
-    """Return the error message for a call of a tool that is not listed, with similar names that are."""
+def describe_unknown_tool(name: str, visible_names: Iterable[str], unavailable: Sequence[str] = ()) -> str:
+    """Return the error message for a call of a tool that is not listed, with similar names that are.
+
+    It also names the upstreams that are `unavailable`, because one of them may have the tool.
+    """
     near = difflib.get_close_matches(name[:MAX_NAME_CHARS], visible_names, 3, 0.4)
-    hint = f"did you mean {' or '.join(near)}? tools/list has all" if near else "tools/list has all"
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    if unavailable:
+        names = f"{', '.join(unavailable):.512}"
+        subject = f"upstream {names} is" if len(unavailable) == 1 else f"upstreams {names} are"
+        hint += f"the {subject} not available now, and tools/list has all others"
+    else:
+        hint += "tools/list has all"
     return f"Unknown tool: {name:.128}; {hint}"
 
 
