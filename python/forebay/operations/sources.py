@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay.config.upstreams import UpstreamConfig
+from forebay.errors import InvalidArgument
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import Operation
 from forebay.store.threads import run_in_thread
@@ -95,17 +96,20 @@ class OperationSources:
         from forebay.operations.openapi import from_openapi
 
         document = str(config.openapi)
-        api = await from_openapi(
-            document if "://" in document else Path(document),
-            namespace=config.name,
-            base_url=config.base_url,
-            security=config.auth,
-            headers=config.headers,
-            timeout=self._timeout,
-            cross_host_redirects=config.cross_host_redirects,
-            make_spool=self._make_spool,
-            spool_over=self._spool_above_bytes,
-        )
+        try:
+            api = await from_openapi(
+                document if "://" in document else Path(document),
+                namespace=config.name,
+                base_url=config.base_url,
+                security=config.auth,
+                headers=config.headers,
+                timeout=self._timeout,
+                cross_host_redirects=config.cross_host_redirects,
+                make_spool=self._make_spool,
+                spool_over=self._spool_above_bytes,
+            )
+        except InvalidArgument as error:
+            raise InvalidArgument(f"openapi: {error}") from error
         self._apis.append(api)
         self._add(config, [*api])
 
