@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forebay import InvalidArgument
 from forebay.operations import OperationRegistry
 from forebay.operations.functions import from_module
 
@@ -59,3 +60,10 @@ def test_a_parameter_without_an_annotation_has_no_type(registry: OperationRegist
     assert properties == {"a": {"title": "a"}, "b": {"title": "b", "default": 2}}
     assert call(registry, "untyped", a=[1], b=3) == [[1], 3]
     assert "type" not in get_schema(registry, "copies")["properties"]["copy"]
+
+
+def test_the_name_of_a_file_is_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "named_with_suffix.py").write_text("def f(): ...")
+    with pytest.raises(InvalidArgument, match=r"no module named_with_suffix.py; .* without .py: named_with_suffix$"):
+        from_module("named_with_suffix.py", namespace="n")

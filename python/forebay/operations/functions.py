@@ -59,7 +59,10 @@ def _import_module(name: str, folder: str | None) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise InvalidArgument(f"there is no module {name}; put it beside the configuration or install it") from None
+            advice = "put it beside the configuration or install it"
+            if name.endswith(".py"):
+                advice = f"a module is named without .py: {name.removesuffix('.py').replace('/', '.')}"
+            raise InvalidArgument(f"there is no module {name}; {advice}") from None
         raise InvalidArgument(f"the module {name} cannot be imported: {error}; install what it needs") from error
     except (Exception, SystemExit) as error:
         raise InvalidArgument(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
