@@ -73,6 +73,30 @@ def test_a_chunked_body_is_limited(era: str, guarded: HttpServer) -> None:
     assert parse_statuses(guarded.send_raw(make_request(more, encode_chunked(padded + b" ", 4096)))) == [413]
 
 
+@pytest.mark.parametrize(
+    "endless",
+    [b"0\r\n" + b"ab:cd\r\n" * 50_000, b"0\r\nx: " + b"y" * 300_000, b"5;" + b"y" * 300_000],
+    ids=["many trailers", "a long trailer", "a long extension of a chunk"],
+)
+def test_what_is_beside_a_chunked_body_is_limited(endless: bytes, guarded: HttpServer) -> None:
+    headers, body = valid_request(MODERN)
+    sent = make_request(f"transfer-encoding: chunked\r\n{headers}", b"%x\r\n%b\r\n" % (len(body), body) + endless)
+    assert parse_statuses(guarded.send_raw(sent)) == [400]
+
+
+def test_trailers_are_no_headers(guarded: HttpServer) -> None:
+    headers, body = valid_request(MODERN)
+    chunk = b"%x\r\n%b\r\n0\r\n" % (len(body), body)
+    lines = ["POST /mcp HTTP/1.1", "host: localhost", HEADERS, headers, "transfer-encoding: chunked"]
+    for trailers, status in (
+        (f"authorization: Bearer {ALICE}\r\n", 401),
+        (f"authorization: Bearer {UNKNOWN_TOKEN}\r\nhost: evil.example\r\n", 200),
+    ):
+        more = ["connection: close", *([] if status == 401 else [f"authorization: Bearer {ALICE}"]), "", ""]
+        sent = "\r\n".join([*lines, *more]).encode() + chunk + trailers.encode() + b"\r\n"
+        assert parse_statuses(guarded.send_raw(sent)) == [status]
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_a_content_length_above_the_limit_is_refused_at_once(era: str, guarded: HttpServer) -> None:
     headers, body = valid_request(era)

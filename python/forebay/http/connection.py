@@ -268,6 +268,7 @@ if HAS_HTTPTOOLS:
             super().__init__(*args, **options)
             self._state = _IDLE
             self._head_bytes = 0
+            """Bytes of a head, or since the last bytes of a body: trailers and extensions of chunks."""
             self._unparsed = memoryview(b"")
 
         @property
@@ -305,7 +306,7 @@ if HAS_HTTPTOOLS:
             self._unset_keepalive_if_required()
             try:
                 self.parser.feed_data(data)
-                if self._state == _IN_HEAD:
+                if self._state in (_IN_HEAD, _IN_BODY):
                     self._head_bytes += len(data)
                     if self._head_bytes > _MAX_HEAD_BYTES:
                         self._refuse()
@@ -341,6 +342,11 @@ if HAS_HTTPTOOLS:
             super().on_message_begin()
             self._state, self._head_bytes = _IN_HEAD, 0
 
+        def on_header(self, name: bytes, value: bytes) -> None:
+            # Trailers arrive after the checks of the headers, so they must not be merged into these (RFC 9110, 6.5.1).
+            if self._state == _IN_HEAD:
+                super().on_header(name, value)
+
         def on_headers_complete(self) -> None:
             if not self.url.startswith(b"/"):
                 raise ValueError("the target of a request is a path")
@@ -348,8 +354,12 @@ if HAS_HTTPTOOLS:
                 raise ValueError("a request has a Host header")
             if self.parser.should_upgrade():
                 return
-            self._state = _IN_BODY
+            self._state, self._head_bytes = _IN_BODY, 0
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._head_bytes = 0
+            super().on_body(body)
 
         def on_message_complete(self) -> None:
             if not self.parser.should_upgrade():
