@@ -240,6 +240,7 @@ def test_a_slow_request_is_ended_by_the_read_timeout(parser: str, tmp_path: Path
             # A refused request is not answered twice.
             (refused[:-1], [401]),
             (whole + whole[:-1], [200, 408]),
+            (whole + whole[:40], [200, 408]),
         )
         # Sending a byte now and then does not extend the time.
         sent_slowly = (
@@ -300,6 +301,25 @@ def test_the_read_timeout_does_not_limit_the_call(tmp_path: Path) -> None:
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         answer = server.post(call, mcp_protocol_version=MODERN, mcp_method="tools/call", mcp_name="slow")
         assert answer.message["result"]["content"][0]["text"] == "at last"
+
+
+@pytest.mark.slow
+def test_a_pipelined_request_does_not_end_the_call_before_it(parser: str, tmp_path: Path) -> None:
+    params = {"name": "slow", "arguments": {"seconds": 1.5}, "_meta": MODERN_META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    more = f"mcp-protocol-version: {MODERN}\r\nmcp-method: tools/call\r\nmcp-name: slow"
+    call = make_request(f"{more}\r\ncontent-length: {len(body)}", body)
+    headers, body = valid_request(MODERN)
+    body += b" " * (BODY_LIMIT_BYTES - len(body))
+    whole = make_request(f"connection: close\r\n{headers}\r\ncontent-length: {len(body)}", body)
+    sent = ((whole, [200, 200]), (whole[:40], [200, 408]), (whole[:-1], [200, 408]))
+    with (
+        run_server(tmp_path, read_timeout_seconds=0.5, parser=parser) as server,
+        ThreadPoolExecutor(len(sent)) as pool,
+    ):
+        answers = [(pool.submit(server.send_raw, call + rest), statuses) for rest, statuses in sent]
+        for answer, statuses in answers:
+            assert parse_statuses(answer.result()) == statuses
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ class Connection(_Base):
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a part of a request has arrived, but not all of it."""
+        """Whether a part of a request has arrived, and nothing but its client keeps the rest from arriving."""
         raise NotImplementedError
 
     @property
@@ -203,6 +203,8 @@ class Connection(_Base):
             self._cancel_deadline()
         elif self._deadline is None:
             self._start_deadline()
+            # The time for an idle connection may end first, and without a response.
+            self._unset_keepalive_if_required()
 
     def _start_deadline(self) -> None:
         self._deadline = self.loop.call_later(self._read_timeout, self._on_deadline)
@@ -273,7 +275,10 @@ if HAS_HTTPTOOLS:
 
         @property
         def is_receiving(self) -> bool:
-            return self._state in (_IN_HEAD, _IN_BODY)
+            # A request behind unanswered ones is not read to its end before their responses.
+            if self._state == _IN_HEAD:
+                return self.cycle is None or self.cycle.response_complete
+            return self._state == _IN_BODY and not self.pipeline
 
         @property
         def _is_receiving_body(self) -> bool:
@@ -368,9 +373,11 @@ if HAS_HTTPTOOLS:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if self._unparsed and not self.transport.is_closing():
+            if self.transport.is_closing():
+                return
+            if self._unparsed:
                 self._parse_more()
-                self._update_deadline()
+            self._update_deadline()
 
     HTTPConnection = HttpToolsConnection
 
