@@ -322,6 +322,39 @@ def test_a_pipelined_request_does_not_end_the_call_before_it(parser: str, tmp_pa
             assert parse_statuses(answer.result()) == statuses
 
 
+MALFORMED = make_request("transfer-encoding: chunked", b"-1\r\n\r\n")
+
+
+@pytest.mark.slow
+def test_a_malformed_request_does_not_end_the_call_before_it(parser: str, tmp_path: Path) -> None:
+    message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call"}
+    params = {"name": "wait", "arguments": {"report_first": True}, "_meta": MODERN_META}
+    body = json.dumps({**message, "params": params}).encode()
+    more = f"mcp-protocol-version: {MODERN}\r\nmcp-method: tools/call\r\nmcp-name: wait"
+    call = make_request(f"{more}\r\ncontent-length: {len(body)}", body)
+    params = {"name": "release", "arguments": {}, "_meta": MODERN_META}
+    health = make_request("", line="GET /health HTTP/1.1")
+    with run_server(tmp_path, script="scripted_hub.py", parser=parser) as server:
+        for rest, statuses in (
+            (MALFORMED, [200]),
+            (health + MALFORMED, [200, 200]),
+            (health + b"no request\r\n\r\n", [200, 200]),
+        ):
+            with server.connect() as connection:
+                connection.sendall(call + rest)
+                # The head of the stream, which is sent before the call is released.
+                received = connection.recv(65536)
+                released = server.post(
+                    {**message, "params": params}, mcp_protocol_version=MODERN, mcp_method="tools/call", mcp_name="release"
+                )
+                assert released.status == 200
+                received += read_until_closed(connection)
+            assert b"at last" in received
+            # Only h11 answers the malformed request, too.
+            assert [status for status in parse_statuses(received) if status != 400] == statuses
+        assert "Traceback" not in server.log
+
+
 @pytest.mark.slow
 def test_aborted_requests_do_not_disturb_later_ones(guarded: HttpServer) -> None:
     headers, body = valid_request(MODERN)

@@ -272,6 +272,8 @@ if HAS_HTTPTOOLS:
             self._head_bytes = 0
             """Bytes of a head, or since the last bytes of a body: trailers and extensions of chunks."""
             self._unparsed = memoryview(b"")
+            self._previous_cycle = self.cycle
+            """The request before the newest one."""
 
         @property
         def is_receiving(self) -> bool:
@@ -336,7 +338,12 @@ if HAS_HTTPTOOLS:
             is_body, self._state = self._state == _IN_BODY, _MALFORMED
             self._unparsed = memoryview(b"")
             _log.info("forebay: a request cannot be parsed")
-            if is_body and (self.pipeline or self.cycle.response_started):
+            if is_body and self.pipeline:
+                # The newest request, which waits for the responses to earlier ones.
+                self.pipeline.popleft()
+                self.cycle = self._previous_cycle
+                self.cycle.keep_alive = False
+            elif is_body and self.cycle.response_started:
                 self.transport.close()
             elif is_body or self.cycle is None or self.cycle.response_complete:
                 self.send_400_response("Invalid HTTP request received.")
@@ -360,6 +367,7 @@ if HAS_HTTPTOOLS:
             if self.parser.should_upgrade():
                 return
             self._state, self._head_bytes = _IN_BODY, 0
+            self._previous_cycle = self.cycle
             super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
