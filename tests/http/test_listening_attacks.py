@@ -84,6 +84,23 @@ def test_what_is_beside_a_chunked_body_is_limited(endless: bytes, guarded: HttpS
     assert parse_statuses(guarded.send_raw(sent)) == [400]
 
 
+@pytest.mark.parametrize(
+    ("token", "path", "early_status"), [(ALICE, "/mcp", None), (UNKNOWN_TOKEN, "/mcp", 401), (ALICE, "/elsewhere", 404)]
+)
+def test_a_malformed_body_is_answered_once(
+    token: str, path: str, early_status: int | None, guarded: HttpServer
+) -> None:
+    """And without an error in the log, which `_stays_up` checks."""
+    line = f"POST {path} HTTP/1.1"
+    request = make_request("transfer-encoding: chunked", b"5\r\nabcde\r\n", token=token, line=line)
+    assert parse_statuses(guarded.send_raw(request + b"zz\r\n")) == [400]
+    with guarded.connect() as connection:
+        connection.sendall(request)
+        received = b"" if early_status is None else connection.recv(65536)
+        connection.sendall(b"zz\r\n")
+        assert parse_statuses(received + read_until_closed(connection)) == [early_status or 400]
+
+
 def test_trailers_are_no_headers(guarded: HttpServer) -> None:
     headers, body = valid_request(MODERN)
     chunk = b"%x\r\n%b\r\n0\r\n" % (len(body), body)
@@ -345,7 +362,10 @@ def test_a_malformed_request_does_not_end_the_call_before_it(parser: str, tmp_pa
                 # The head of the stream, which is sent before the call is released.
                 received = connection.recv(65536)
                 released = server.post(
-                    {**message, "params": params}, mcp_protocol_version=MODERN, mcp_method="tools/call", mcp_name="release"
+                    {**message, "params": params},
+                    mcp_protocol_version=MODERN,
+                    mcp_method="tools/call",
+                    mcp_name="release",
                 )
                 assert released.status == 200
                 received += read_until_closed(connection)

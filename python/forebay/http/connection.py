@@ -222,6 +222,12 @@ class Connection(_Base):
         # No 408 if the client has sent nothing yet: it would take the 408 for the response to its next request.
         self._close(_TIMEOUT_RESPONSE if self.is_receiving and not has_response else b"")
 
+    def _drop_request(self) -> None:
+        """Let the application do without a response to the current request, or without the rest of it."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
     def _close(self, response: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(response)
@@ -248,6 +254,14 @@ class H11Connection(Connection, H11Protocol):
         # Ignore data that arrives after the connection was closed.
         if not self.transport.is_closing():
             super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            # The malformed part is in the body of a request whose response has begun.
+            self.transport.close()
+        self._drop_request()
 
     def handle_events(self) -> None:
         super().handle_events()
@@ -345,8 +359,10 @@ if HAS_HTTPTOOLS:
                 self.cycle.keep_alive = False
             elif is_body and self.cycle.response_started:
                 self.transport.close()
+                self._drop_request()
             elif is_body or self.cycle is None or self.cycle.response_complete:
                 self.send_400_response("Invalid HTTP request received.")
+                self._drop_request()
             else:
                 self.cycle.keep_alive = False
 
