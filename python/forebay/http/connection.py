@@ -29,7 +29,7 @@ _UNAVAILABLE_RESPONSE = (
 _TIMEOUT_RESPONSE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 _MAX_HEAD_BYTES = 16 << 10
-"""Maximum size of the request line and the headers; h11 has the same limit."""
+"""Maximum size of the request line and the headers. In h11, a larger head is accepted if it arrives at once."""
 
 _PARSE_BYTES = 4096
 """How much to parse at once: pipelined requests in it are kept in memory until they are answered."""
