@@ -139,6 +139,26 @@ def test_a_client_gets_only_what_it_accepts(era: str, server: HttpServer) -> Non
     assert client.call("text", accept="image/png").status == 406
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [["application/json", "text/event-stream"], ["text/event-stream", "application/json"], ["x/y", "*/*", "x/z"]],
+    ids=", ".join,
+)
+def test_a_client_accepts_what_any_of_its_headers_names(lines: list[str], server: HttpServer) -> None:
+    message, headers = Client(server, MODERN)._make("tools/call", {"name": "text", "arguments": {}}, "")
+    body = json.dumps(message)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_SECONDS)
+    with contextlib.closing(connection):
+        connection.putrequest("POST", "/mcp")
+        sent = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        del sent["accept"]
+        for name, value in [*sent.items(), *(("accept", line) for line in lines), ("content-length", str(len(body)))]:
+            connection.putheader(name, value)
+        connection.endheaders(body.encode())
+        response = connection.getresponse()
+        assert (response.status, response.getheader("content-type")) == (200, "application/json")
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_a_spooled_response_is_sent_whole(era: str, server: HttpServer) -> None:
     client = Client(server, era)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from forebay.http.request_headers import join_headers
 from forebay.proxy.message_queue import MessageQueue
 from forebay.wire.framing import Message, Spool, count_memory_bytes
 from forebay.wire.messages import parse
@@ -71,7 +72,7 @@ class HTTPExchange:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
-        self.headers = dict(self.raw_headers)
+        self.headers = join_headers(self.raw_headers)
         self.client_host: str = (scope.get("client") or ("",))[0]
         self.connection: Connection = scope["state"]["connection"]
         self.token: AccessToken | None = None
