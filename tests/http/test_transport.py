@@ -316,6 +316,27 @@ def test_the_stream_of_a_session_is_resumed_without_loss(server: HttpServer) -> 
         assert resumed.next()["method"] == "notifications/later"
 
 
+def test_a_stream_without_an_event_id_starts_with_one(server: HttpServer) -> None:
+    client = Client(server, LEGACY)
+    with client.listen() as events:
+        assert events.next() is None
+        client.call("push", method=UPDATED, count=2)
+        assert [events.next()["params"]["uri"] for _ in range(2)] == ["x://0", "x://1"]
+
+    def has_opened() -> bool:
+        with client.listen() as again:
+            # Until the server has noticed that the first connection is closed.
+            if again.response.status == 409:
+                return False
+            assert (again.next(), again.last_id) == (None, events.last_id)
+            return True
+
+    wait_until(has_opened)
+    client.call("push", method="notifications/custom")
+    with client.listen(last_event_id=events.last_id) as resumed:
+        assert resumed.next()["method"] == "notifications/custom"
+
+
 def test_a_session_that_has_missed_notifications_is_ended(server: HttpServer) -> None:
     client = Client(server, LEGACY)
     with client.listen() as events:
