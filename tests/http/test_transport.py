@@ -129,6 +129,19 @@ def test_messages_before_the_response_are_streamed_in_order(era: str, server: Ht
 
 
 @pytest.mark.parametrize("era", ERAS)
+def test_a_stream_says_once_whether_its_connection_is_kept(era: str, server: HttpServer) -> None:
+    client = Client(server, era)
+    message, headers = client._make("tools/call", {"name": "report", "arguments": {"count": 1}}, JSON["accept"])
+    lines = {name.replace("_", "-"): value for name, value in {**JSON, **headers, "connection": "close"}.items()}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_SECONDS)
+    with contextlib.closing(connection):
+        connection.request("POST", "/mcp", json.dumps(message), lines)
+        response = connection.getresponse()
+        assert response.getheader("content-type") == "text/event-stream"
+        assert response.headers.get_all("connection") == ["close"]
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_a_client_gets_only_what_it_accepts(era: str, server: HttpServer) -> None:
     client = Client(server, era)
     plain = client.call("report", accept="application/json", count=3)

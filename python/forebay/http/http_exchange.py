@@ -28,7 +28,6 @@ TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
-    (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 )
 
