@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from forebay.errors import UpstreamFailed
+from forebay.proxy.http import client as client_module
 from forebay.proxy.http import connection as connection_module
 from forebay.proxy.http.client import Response
 from forebay.proxy.http.connection import Endpoint
 from forebay.wire.framing import Message, Spool
+from waiting import wait_until_async
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -203,6 +205,20 @@ def test_an_idle_connection_that_the_server_ends_is_not_used_again() -> None:
             assert server.connection_count == number
 
     run(lambda: RawServer([OK] * 3, is_closing=True), test)
+
+
+def test_the_end_of_a_connection_is_noticed_after_a_body_that_was_all_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "_READ_BYTES", 100)
+    monkeypatch.setattr(connection_module, "_IDLE_TIMEOUT_SECONDS", 600)
+
+    async def test(_: RawServer, endpoint: Endpoint) -> None:
+        assert await post(endpoint) == b"x" * 200
+        connection = endpoint._idle[0][1]
+        await wait_until_async(lambda: not connection.is_usable)
+
+    run(lambda: RawServer([CHUNKED + b"c8\r\n" + b"x" * 200 + b"\r\n0\r\n\r\n"], is_closing=True), test)
 
 
 def test_idle_connections_are_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ class _Stream(asyncio.Protocol):
             if not await self.wait_data():
                 raise _make_end_error("it was closed")
         data = bytes(memoryview(self.buffer)[: match.start()])
-        del self.buffer[: match.end()]
+        self._drop(match.end())
         return data
 
     async def read(self, max_bytes: int) -> bytes:
@@ -136,11 +136,14 @@ class _Stream(asyncio.Protocol):
             if not await self.wait_data():
                 return b""
         data = bytes(memoryview(self.buffer)[:max_bytes])
-        del self.buffer[:max_bytes]
-        if not self.buffer:
-            # Also behind the last byte of a body, so that the end of an idle connection is noticed.
-            self._resume_reading()
+        self._drop(max_bytes)
         return data
+
+    def _drop(self, count: int) -> None:
+        del self.buffer[:count]
+        if not self.buffer:
+            # Also behind the last byte of a response, so that the end of an idle connection is noticed.
+            self._resume_reading()
 
 
 def _wake(future: "asyncio.Future[None] | None") -> None:
