@@ -32,6 +32,8 @@ class RawServer:
         self._is_closing = is_closing
         self.ignores_bodies = False
         """Whether it answers before it reads the body of a request."""
+        self.reads_on = True
+        """Whether it reads what follows the last request that it answers."""
         self.requests: list[bytes] = []
         self.connection_count = 0
         self.tasks: list[asyncio.Task[None]] = []
@@ -62,7 +64,11 @@ class RawServer:
                     await asyncio.sleep(0)
                 if self._is_closing:
                     return
-            await reader.read()
+            if not self.reads_on:
+                await asyncio.Event().wait()
+            rest = await reader.read()
+            if self.requests:
+                self.requests[-1] += rest
         self.ended.set()
 
 
@@ -258,13 +264,36 @@ def test_large_bodies_are_sent_whole(tmp_path: Path) -> None:
     run(lambda: RawServer([OK] * 3), test)
 
 
-def test_a_response_before_the_end_of_the_request_is_read() -> None:
+TOO_LARGE = b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig"
+
+
+@pytest.mark.parametrize("response", [TOO_LARGE, b"HTTP/1.1 100 Continue\r\n\r\n" + TOO_LARGE])
+@pytest.mark.parametrize("reads_on", [True, False])
+def test_a_refusal_before_the_end_of_the_request_is_read(response: bytes, reads_on: bool) -> None:
+    async def test(server: RawServer, endpoint: Endpoint) -> None:
+        server.ignores_bodies, server.reads_on = True, reads_on
+        async with asyncio.timeout(30):
+            response = await endpoint.open("POST", endpoint.url, {}, b"x" * 30_000_000)
+            assert (response.status, await read(response)) == (413, b"big")
+        # The server would take the rest of the body for another request.
+        assert endpoint._idle == []
+
+    run(lambda: RawServer([response]), test)
+
+
+def test_a_request_is_sent_whole_although_its_response_comes_first() -> None:
+    body = b"x" * 30_000_000
+
     async def test(server: RawServer, endpoint: Endpoint) -> None:
         server.ignores_bodies = True
-        response = await endpoint.open("POST", endpoint.url, {}, b"x" * 30_000_000)
-        assert (response.status, await read(response)) == (413, b"big")
+        assert await post(endpoint, body) == b"ok"
+        connection = endpoint._idle[0][1]
+        await wait_until_async(lambda: not connection._stream.transport.get_write_buffer_size())
+        endpoint.close()
+        await asyncio.wait_for(server.ended.wait(), 30)
+        assert server.requests[0].endswith(b"\r\n\r\n" + body)
 
-    run(lambda: RawServer([b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig"]), test)
+    run(lambda: RawServer([OK]), test)
 
 
 def test_headers_are_merged() -> None:

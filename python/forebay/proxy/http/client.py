@@ -50,6 +50,8 @@ _FOLD_PATTERN = re.compile(r"\n[ \t]+")
 """Start of a line that continues a header."""
 _STATUS_PATTERN = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: .*)?")
 _HEADER_PATTERN = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\0]*?)[ \t]*")
+_INTERIM_PATTERN = re.compile(rb"HTTP/1\.[01] 1(?!01)")
+_REFUSAL_PATTERN = re.compile(rb"HTTP/1\.[01] [3-9]")
 _CHUNK_SIZE_PATTERN = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?")
 
 _T = TypeVar("_T")
@@ -67,7 +69,7 @@ class _Stream(asyncio.Protocol):
         self._end_error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
-        self._is_reading_paused = self._is_writing_paused = False
+        self._is_reading_paused = self.is_writing_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -78,6 +80,7 @@ class _Stream(asyncio.Protocol):
             self._is_reading_paused = True
             self.transport.pause_reading()
         _wake(self._reader)
+        _wake(self._writer)
 
     def eof_received(self) -> None:
         self.connection_lost(None)
@@ -89,17 +92,16 @@ class _Stream(asyncio.Protocol):
         _wake(self._writer)
 
     def pause_writing(self) -> None:
-        self._is_writing_paused = True
+        self.is_writing_paused = True
 
     def resume_writing(self) -> None:
-        self._is_writing_paused = False
+        self.is_writing_paused = False
         _wake(self._writer)
 
-    async def drain(self) -> None:
-        """Wait until most of the written bytes are sent, or the connection has ended."""
-        if self._is_writing_paused and not self.is_ended:
-            self._writer = self._loop.create_future()
-            await self._writer
+    async def wait_writable(self) -> None:
+        """Wait until most of the written bytes are sent, something was received, or the connection has ended."""
+        self._writer = self._loop.create_future()
+        await self._writer
 
     async def wait_data(self) -> bool:
         """Wait for more bytes; return `False` if there are no more. Raises `UpstreamFailed` if the connection broke."""
@@ -338,25 +340,36 @@ class Connection:
         lines += [f"{name}: {value}" for name, value in {**headers, **self._proxy_headers}.items()]
         if body is not None:
             lines.append(f"content-length: {len(body)}")
-        await self._send(("\r\n".join(lines) + "\r\n\r\n").encode(errors="surrogateescape"), body)
+        is_sent = await self._send(("\r\n".join(lines) + "\r\n\r\n").encode(errors="surrogateescape"), body)
         while True:
             head = await self._stream.read_through(_HEAD_END_PATTERN, _MAX_HEAD_BYTES)
-            response = Response(self._stream, release, head)
+            response = Response(self._stream, lambda is_reusable: release(is_reusable and is_sent), head)
             if response.status >= 200 or response.status == 101:
                 return response
 
-    async def _send(self, head: bytes, body: Message | None) -> None:
-        transport = self._stream.transport
+    async def _send(self, head: bytes, body: Message | None) -> bool:
+        """Send a request; return `False` if the server did not want all of it."""
+        stream, transport = self._stream, self._stream.transport
         if body is None or (not isinstance(body, Spool) and len(body) <= _SEND_BYTES):
             transport.write(head if body is None else head + body)
-            return
+            return True
         transport.write(head)
         for chunk in _iter_chunks(body):
-            # A server that does not want the body may have responded and ended the connection.
-            if self._stream.is_ended:
-                return
+            while True:
+                if stream.is_ended or self._is_refused():
+                    return False
+                if not stream.is_writing_paused:
+                    break
+                await stream.wait_writable()
             transport.write(chunk)
-            await self._stream.drain()
+        return True
+
+    def _is_refused(self) -> bool:
+        """Return whether an error or a redirect has begun to arrive. A server may succeed before it has read all."""
+        buffer = self._stream.buffer
+        while _INTERIM_PATTERN.match(buffer) and (end := _HEAD_END_PATTERN.search(buffer)):
+            del buffer[: end.end()]
+        return _REFUSAL_PATTERN.match(buffer) is not None
 
 
 def _iter_chunks(body: Message) -> Iterator[bytes | memoryview]:
