@@ -227,6 +227,22 @@ def test_the_end_of_a_connection_is_noticed_after_a_body_that_was_all_in_memory(
     run(lambda: RawServer([CHUNKED + b"c8\r\n" + b"x" * 200 + b"\r\n0\r\n\r\n"], is_closing=True), test)
 
 
+@pytest.mark.parametrize("rest", [b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n", b"0\r\n" + b"a: b\r\n" * 20_000 + b"\r\n"])
+def test_small_chunks_do_not_block_the_loop(rest: bytes) -> None:
+    async def test(_: RawServer, endpoint: Endpoint) -> None:
+        response = await endpoint.open("POST", endpoint.url, {}, b"{}")
+        await wait_until_async(lambda: len(response._stream.buffer) == len(rest))
+        reading = asyncio.create_task(read(response))
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 20
+        assert set(reading.result()) <= set(b"x")
+
+    run(lambda: RawServer([CHUNKED + rest]), test)
+
+
 def test_idle_connections_are_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "_IDLE_TIMEOUT_SECONDS", 0.01)
 

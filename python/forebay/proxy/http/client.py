@@ -29,6 +29,9 @@ _MAX_LINE_BYTES = 16 * 1024
 _READ_BYTES = 256 * 1024
 """Maximum bytes of a body that are read at once. If there are more in memory, the connection is not read."""
 
+_LINES_PER_TURN = 512
+"""How many lines between chunks may be read before other tasks get a turn."""
+
 _SEND_BYTES = 64 * 1024
 """Bytes of a large body that are sent at once."""
 
@@ -191,7 +194,8 @@ class Response:
 
     def _set_framing(self) -> None:
         """Find out how many bytes of the body are left in the stream, and in its current chunk."""
-        self._is_chunked = self._has_begun_chunks = False
+        self._is_chunked = False
+        self._line_count = 0
         self._left: int | None = 0
         """Bytes left of the body or of the current chunk; `None` if the body ends with the connection."""
         coding = self.headers.get("transfer-encoding", "").lower()
@@ -268,8 +272,7 @@ class Response:
 
     async def _begin_chunk(self) -> None:
         # A line end follows each chunk.
-        end = await self._read_line() if self._has_begun_chunks else b""
-        self._has_begun_chunks = True
+        end = await self._read_line() if self._line_count else b""
         size = _CHUNK_SIZE_PATTERN.fullmatch(await self._read_line())
         if end or size is None:
             raise _make_end_error("it sent an invalid chunk")
@@ -281,6 +284,10 @@ class Response:
             self.is_complete = True
 
     async def _read_line(self) -> bytes:
+        self._line_count += 1
+        if self._line_count % _LINES_PER_TURN == 0:
+            # Many small chunks may be in memory, where nothing has to be waited for.
+            await asyncio.sleep(0)
         return await self._stream.read_through(_LINE_END_PATTERN, _MAX_LINE_BYTES)
 
     def close(self) -> None:
