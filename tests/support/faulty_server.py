@@ -39,6 +39,8 @@ class Server(ThreadingHTTPServer):
         """Whether the handshake gets no response."""
         self.ignores_tools_list = False
         """Whether tools/list gets no response."""
+        self.stream_faults: list[int] = []
+        """Statuses with which attempts to resume a stream fail, before one succeeds; 0 for no response."""
         self.stalls_on = ""
         """Method of notifications that get an error whose body never ends."""
         self.is_legacy = False
@@ -103,6 +105,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         if self.headers.get("mcp-session-id", f"s{self.server.sessions}") != f"s{self.server.sessions}":
             self.reply(404, b"no such session", "text/plain")
+        elif last and self.server.stream_faults:
+            status = self.server.stream_faults.pop(0)
+            self.close_connection = True
+            if status:
+                self.reply(status)
         elif self.server.asks_and_forgets:
             self.server.asks_and_forgets = False
             self.server.sessions += 1
@@ -304,7 +311,7 @@ def moved(handler: Handler, message: Message, arguments: dict[str, Any]) -> None
 def refuses(handler: Handler, message: Message, arguments: dict[str, Any]) -> None:
     body = arguments.get("body", "").replace("ID", json.dumps(message["id"]))
     body = body.replace("SECRET", handler.headers.get("authorization", ""))
-    handler.reply(arguments["status"], body.encode(), arguments.get("as", JSON))
+    handler.reply(arguments["status"], body.encode(), arguments.get("as", JSON), arguments.get("headers"))
 
 
 @tool
