@@ -267,6 +267,23 @@ def test_a_cancelled_exchange_ends_its_connection(response: bytes) -> None:
     run(lambda: RawServer([response]), test)
 
 
+def test_a_server_that_ends_the_tls_handshake_is_an_error_with_a_reason() -> None:
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65536)
+        writer.close()
+
+    async def test() -> None:
+        async with await asyncio.start_server(end, "127.0.0.1", 0) as listener:
+            url = f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
+            with (
+                contextlib.closing(Endpoint(url)) as endpoint,
+                pytest.raises(UpstreamFailed, match=r"cannot be reached: [^;]+; check the URL"),
+            ):
+                await post(endpoint)
+
+    asyncio.run(test())
+
+
 def test_large_bodies_are_sent_whole(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     spool.write(b"s" * 3_000_000)
