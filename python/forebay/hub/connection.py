@@ -430,7 +430,7 @@ class ServerConnection:
         if "id" in message:
             self.questions.add(message, raw, stream_request_id)
         elif method == PROGRESS_METHOD:
-            self._on_progress(params, raw)
+            self._on_progress(params, raw, stream_request_id)
         elif method == CANCELLED_METHOD:
             self.questions.cancel(params.get("requestId"))
         elif method == LOG_METHOD:
@@ -438,9 +438,9 @@ class ServerConnection:
         else:
             self._on_other_notification(method, params)
 
-    def _on_progress(self, params: Mapping[str, Any], raw: Message) -> None:
+    def _on_progress(self, params: Mapping[str, Any], raw: Message, stream_request_id: object) -> None:
         exchange = self.exchanges.find(params.get("progressToken"))
-        if exchange is None:
+        if exchange is None or stream_request_id not in (None, exchange.id):
             return
         if exchange.reply is not None and exchange.progress_token is not None:
             renamed = replace_values(raw, {("params", "progressToken"): exchange.progress_token})
