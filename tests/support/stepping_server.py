@@ -1,8 +1,8 @@
 """A server on stdio without an SDK, whose tool takes the steps in its arguments.
 
 `python stepping_server.py ERA RECORD [OPTIONS]`: it records each line that it reads in the file RECORD. OPTIONS is
-JSON: the methods that it never answers (`deaf`) or refuses (`refused`), its prompts, and whether it ignores SIGTERM and
-the end of its input (`stubborn`).
+JSON: the methods that it never answers (`deaf`) or refuses (`refused`), its prompts, whether it asks before any call
+(`asks_at_start`), and whether it ignores SIGTERM and the end of its input (`stubborn`).
 """
 
 import itertools
@@ -43,6 +43,12 @@ def send_result(number: Any, result: dict[str, Any]) -> None:
     send(id=number, result={**modern, **result})
 
 
+def wait_for_answers(questions: list[str]) -> list[Any]:
+    with _has_answer:
+        _has_answer.wait_for(lambda: {*questions} <= {*_answers}, 60)
+        return [_answers.get(question) for question in questions]
+
+
 def take_steps(number: Any, params: dict[str, Any]) -> None:
     token = (params.get("_meta") or {}).get("progressToken")
     value: Any = params.get("inputResponses")
@@ -56,13 +62,13 @@ def take_steps(number: Any, params: dict[str, Any]) -> None:
                 write("".join(f"{json.dumps(line)}\n" for line in lines))
             case {"progress": progress}:
                 send(method="notifications/progress", params={"progressToken": token, "progress": progress})
+            case {"ask_without_waiting": question}:
+                send(id=question, method="elicitation/create", params=FORM)
             case {"ask": count}:
                 questions = [f"question {next(_numbers)}" for _ in range(count)]
                 for question in questions:
                     send(id=question, method="elicitation/create", params=FORM)
-                with _has_answer:
-                    _has_answer.wait_for(lambda questions=questions: {*questions} <= {*_answers}, 60)
-                value = [_answers.get(question) for question in questions]
+                value = wait_for_answers(questions)
             case {"require": requests} if value is None:
                 fields = {"inputRequests": requests, "requestState": "some state"}
                 send(id=number, result={"resultType": "input_required", **fields})
@@ -111,6 +117,8 @@ def main() -> None:
                 with _has_answer:
                     _answers[message["id"]] = message.get("result", message.get("error"))
                     _has_answer.notify_all()
+            elif message["method"] == "notifications/initialized" and options.get("asks_at_start"):
+                send(id="question", method="elicitation/create", params=FORM)
             elif "id" in message:
                 answer(message["id"], message["method"], message.get("params") or {})
     if options.get("stubborn"):
