@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -180,8 +180,8 @@ def test_a_put_that_was_cancelled_too_late_is_undone(
     committed, leave = threading.Event(), threading.Event()
     commit = LocalUpload.commit
 
-    def committing(self: LocalUpload, extension: str) -> None:
-        commit(self, extension)
+    def committing(self: LocalUpload, extension: str, limits: Mapping[str, int | None]) -> None:
+        commit(self, extension, limits)
         committed.set()
         leave.wait()
 
@@ -227,7 +227,7 @@ def test_async_methods_call_the_overrides_of_a_subclass(store: Store) -> None:
             calls.append("fetch")
             return super().fetch(*args, **options)
 
-    recording_store = RecordingStore(store._backend, store.journal, store.call_counts, store.options)
+    recording_store = RecordingStore(store._backend, store.options)
 
     async def put_and_fetch() -> bytes | str:
         handle = (await recording_store.put_async(b"payload")).output_handle

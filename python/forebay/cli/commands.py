@@ -273,9 +273,10 @@ def lint_tools(args: Namespace) -> None:
 
 
 def open_store_of(args: Namespace) -> "Store":
-    from forebay.store import open_store, resolve_root
+    from forebay.store import open_store, resolve_address
 
-    if args.store is not None and args.run is not put and not resolve_root(args.store).exists():
+    address = resolve_address(args.store)
+    if args.store is not None and args.run is not put and isinstance(address, Path) and not address.exists():
         raise StoreUnavailable(f"there is no store at {args.store}; put something there, or name another one")
     # A store that is opened for one command neither sweeps by itself nor warns about large payloads.
     return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)

@@ -413,7 +413,9 @@ def print_settings(explanation: dict[str, Any]) -> None:
         _print_rich(to_plain_text(f"{row['flag']}  {value}"), style="bold", highlight=False)
         source = f"  set by {row['source']}" if is_set else ""
         names = f"{row['name']}  {row['variable']}  default {option.format_value(row['default'])}{source}"
-        folder = f"\n    the folder is {row['path']}" if row.get("path") else ""
+        folder = (
+            f"\n    {'it is' if '://' in row['path'] else 'the folder is'} {row['path']}" if row.get("path") else ""
+        )
         _print_rich(to_plain_text(f"    {row['help']}\n    {names}{folder}"), highlight=False)
     for upstream in explanation["upstreams"]:
         _print_rich(to_plain_text(f"[upstreams.{upstream['name']}]"), style="bold", highlight=False)

@@ -98,6 +98,8 @@ class ByteSource(Protocol):
     @property
     def size(self) -> int: ...
     def read(self, start: int, length: int) -> bytes: ...
+    def read_ahead(self) -> None:
+        """Expect that all bytes will be read in order."""
 
 
 def build_raw_frame(chunk: Buffer) -> Frame:
@@ -154,6 +156,7 @@ class Footer:
 
     def iter_chunks(self, source: ByteSource) -> Iterator[bytes]:
         """Read the payload frame by frame."""
+        source.read_ahead()
         for offset, entry in zip(self.frame_offsets, self.frames, strict=False):
             yield _decompress(source.read(offset + self.header_bytes, entry.stored_bytes), entry)
 

@@ -246,6 +246,10 @@ class PayloadReader:
             file.flush()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
+    def check(self) -> None:
+        """Raise `HandleNotFound` if the payload is gone."""
+        self._blob.check()
+
     def close(self) -> None:
         self._blob.close()
 

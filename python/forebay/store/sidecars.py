@@ -75,8 +75,7 @@ class Sidecars:
                 footer = build_footer(sidecar_meta, None, None, progress.frames)
                 upload.write([footer])
                 delete_sidecar(self._backend, self._quota, meta["handle"], meta["principal"])
-                with self._quota.reserve(meta["principal"], progress.stored_bytes + len(footer)):
-                    upload.commit("bin")
+                self._quota.commit(upload, meta["principal"], progress.stored_bytes + len(footer), "bin")
             finally:
                 upload.abort()
             self._backend.open(meta["handle"]).close()
@@ -97,7 +96,7 @@ def delete_sidecar(backend: Backend, quota: Quota, handle: str, principal: str |
             size = blob.size
     except KeyError:
         return
-    quota.release(principal, size, lambda: backend.delete(sidecar))
+    quota.delete(sidecar, principal, size)
 
 
 def _identify(meta: dict[str, Any]) -> list[Any]:

@@ -45,18 +45,18 @@ class Store:
     Every method that blocks has an async version, such as `fetch_async` for `fetch`.
     """
 
-    def __init__(self, backend: Backend, journal: Journal, call_counts: CallCounts, options: Options) -> None:
+    def __init__(self, backend: Backend, options: Options) -> None:
         self._backend = backend
         self.options = options
+        self.journal = Journal(backend.log, options.clock)
+        self.call_counts = CallCounts(backend.call_counts, options.clock)
         self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
         self._catalog = Catalog(backend, options.clock)
         self._match_cache = MatchCache()
-        self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
-        self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper)
+        self._sweeper = Sweeper(backend, self._catalog, self._quota, self.journal, options)
+        self._writer = PayloadWriter(backend, self._quota, self.journal, options, self._sweeper)
         self.sidecars = Sidecars(backend, self._catalog, self._quota)
         self._refusals = (0, 0)
-        self.journal = journal
-        self.call_counts = call_counts
 
     def put(
         self,
@@ -187,7 +187,18 @@ class Store:
         self._record_read(reader, page.format, len(content), offset=page.offset, returned=page.returned)
         return page
 
-    def _open_reader(self, handle: str, principal: Principal) -> PayloadReader:
+    @contextlib.contextmanager
+    def _open_reader(self, handle: str, principal: Principal) -> Iterator[PayloadReader]:
+        with self._start_reading(handle, principal) as reader:
+            try:
+                yield reader
+                # What is in memory may be all that was read.
+                reader.check()
+            except HandleNotFound:
+                self._catalog.forget(handle)
+                raise
+
+    def _start_reading(self, handle: str, principal: Principal) -> PayloadReader:
         self._sweeper.start()
         try:
             return self._catalog.open(handle, principal)
@@ -336,7 +347,7 @@ class Store:
 
     def open(self, handle: str, *, principal: Principal = None) -> BinaryIO:
         """Open a payload as a seekable binary file, to be closed by the caller."""
-        reader = self._open_reader(handle, principal)
+        reader = self._start_reading(handle, principal)
         self.journal.record("output_handle_opened", principal=reader.footer.meta["principal"], handle=handle)
         return cast("BinaryIO", io.BufferedReader(PayloadFile(reader)))
 
@@ -386,7 +397,7 @@ class Store:
 
     def list(self, *, principal: Principal = None) -> Iterator[StoredOutput]:
         """Return the payloads of a principal, in no particular order."""
-        for handle in self._backend.list():
+        for handle, _ in self._backend.list():
             # Skips payloads that were deleted meanwhile, are damaged, or belong to others.
             with contextlib.suppress(HandleNotFound, HandleCorrupt), self._catalog.open(handle, principal) as reader:
                 yield StoredOutput.from_reader(reader)
@@ -402,7 +413,7 @@ class Store:
             # The principal of a damaged payload is unknown, so the counters stay too high until the next sweep.
             meta, size = {"principal": None}, 0
         self._catalog.forget(handle)
-        if not self._quota.release(meta["principal"], size, lambda: self._backend.delete(handle)):
+        if not self._quota.delete(handle, meta["principal"], size):
             raise make_not_found_error(handle)
         delete_sidecar(self._backend, self._quota, handle, meta["principal"])
         self.journal.record("output_handle_deleted", principal=meta["principal"], handle=handle)
@@ -430,7 +441,6 @@ class Store:
         self._sweeper.stop()
         self._writer.close()
         self.call_counts.close()
-        self.journal.close()
         self._backend.close()
 
     def __enter__(self) -> Self:
