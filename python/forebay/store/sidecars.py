@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from forebay.errors import ForebayError, HandleCorrupt
 from forebay.store.backends import Backend
 from forebay.store.catalog import Catalog
+from forebay.store.entries import Entry
 from forebay.store.frames import FRAME_BYTES, WriteProgress, build_footer, build_raw_frame
 from forebay.store.handles import get_sidecar_handle
 from forebay.store.quota import Quota
@@ -75,7 +76,10 @@ class Sidecars:
                 footer = build_footer(sidecar_meta, None, None, progress.frames)
                 upload.write([footer])
                 delete_sidecar(self._backend, self._quota, meta["handle"], meta["principal"])
-                self._quota.commit(upload, meta["principal"], progress.stored_bytes + len(footer), "bin")
+                size = progress.stored_bytes + len(footer)
+                self._quota.commit(
+                    upload, Entry(meta["created_at"], meta["expires_at"], size, meta["principal"]), "bin"
+                )
             finally:
                 upload.abort()
             self._backend.open(meta["handle"]).close()

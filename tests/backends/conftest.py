@@ -1,0 +1,19 @@
+"""The backends that tests run on: local files, and those of `FOREBAY_TEST_BACKENDS`, such as `redis,s3`."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+REMOTE_BACKENDS = [name for name in os.environ.get("FOREBAY_TEST_BACKENDS", "").split(",") if name]
+
+# Without their servers, `make test` has the tests of local files only; `make test-backends` has all.
+collect_ignore = [name for name in ("redis", "s3", "replicas") if name not in REMOTE_BACKENDS]
+
+
+@pytest.fixture(params=["local", *REMOTE_BACKENDS])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty store."""
+    if request.param == "local":
+        return (tmp_path / "store").as_uri()
+    return str(request.getfixturevalue(f"{request.param}_address"))
