@@ -1,4 +1,4 @@
-"""The ASGI application of `forebay serve --http`: `/mcp`, `/health`, authentication and limits."""
+"""The ASGI application of `forebay serve --http`: `/mcp`, `/health`, `/ready`, authentication and limits."""
 
 import asyncio
 import logging
@@ -12,6 +12,7 @@ import orjson
 
 from forebay.http.http_exchange import JSON_TYPE, TEXT_TYPE, Disconnected, HTTPExchange, Receive, Scope, Send
 from forebay.http.limits import InFlightLimit, TokenBuckets, get_client_network
+from forebay.http.readiness import Readiness
 from forebay.http.request_headers import find_fault, make_allowed_hosts, make_allowed_origins
 from forebay.http.tokens import AccessToken, TokenFile, TokenVerifier
 from forebay.http.transport import Backend, Transport
@@ -57,7 +58,9 @@ class App:
         self._routes: dict[str, Callable[[HTTPExchange], Awaitable[None]]] = {
             MCP_PATH: self._handle_mcp,
             "/health": _answer_health,
+            "/ready": self._answer_ready,
         }
+        self.readiness = Readiness(backend.check)
         self._challenge = ""
         """End of the WWW-Authenticate header: where the metadata is."""
         if settings.oauth_issuer is not None and settings.oauth_audience is not None:
@@ -68,6 +71,9 @@ class App:
             await self._run_lifespan(receive, send)
             return
         exchange = HTTPExchange(scope, receive, send)
+        if self.readiness.is_draining:
+            # The next request of this connection should go to another process.
+            exchange.extra_headers.append((b"connection", b"close"))
         try:
             fault = find_fault(exchange.raw_headers)
             if fault is not None:
@@ -131,6 +137,14 @@ class App:
         if token.expires_at is not None:
             return _is_stream_request(exchange) and token.expires_at < int(time.time())
         return self._token_file is not None and await self._token_file.verify_token(_get_bearer(exchange)) != token
+
+    async def _answer_ready(self, exchange: HTTPExchange) -> None:
+        if exchange.method not in ("GET", "HEAD"):
+            await _answer_wrong_method(exchange, b"GET, HEAD")
+        else:
+            state = await self.readiness.get_state()
+            status = 200 if state == "ready" else 503
+            await exchange.respond(status, orjson.dumps({"status": state}), [JSON_TYPE])
 
     # The checks of a request to `/mcp`, in the order of the code
 

@@ -8,6 +8,7 @@ import math
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -46,15 +47,14 @@ def run_http(
 ) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP, and return the exit code.
 
-    Calls in flight may finish within `shutdown_grace_seconds`. `on_shutdown` is called when the signal arrives, to end
-    open streams; `on_closed` when all connections are closed (threads may still run).
+    After the signal calls are still accepted for `shutdown_delay_seconds`, while `/ready` answers that they should go
+    elsewhere. Calls in flight may then finish within `shutdown_grace_seconds`. `on_shutdown` is called when the signal
+    arrives, to end open streams; `on_closed` when all connections are closed (threads may still run).
     Raises `InvalidArgument` if the address or the token file cannot be used.
     """
     app = App(backend, settings)
     with _open_listener(settings) as listener, _restore_signal_handlers():
-        uvicorn_server = _Server(
-            _make_uvicorn_config(app, settings), app, _get_grace_seconds(settings), on_shutdown, on_closed
-        )
+        uvicorn_server = _Server(_make_uvicorn_config(app, settings), app, settings, on_shutdown, on_closed)
         # Uvicorn handles the other two. Under `nohup`, SIGHUP stays ignored.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, uvicorn_server.handle_exit)
@@ -74,23 +74,33 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         app: App,
-        grace_seconds: float,
+        settings: "Settings",
         on_shutdown: Callable[[], None],
         on_closed: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._app = app
-        self._grace_seconds = grace_seconds
+        self._delay_seconds = settings.shutdown_delay_seconds
+        self._grace_seconds = _get_grace_seconds(settings)
         self._on_shutdown = on_shutdown
         self._on_closed = on_closed
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.readiness.is_draining = True
+        await self._wait_for_load_balancers()
         self._on_shutdown()
         tasks = [asyncio.create_task(self._end_streams()), asyncio.create_task(self._end_calls())]
         await super().shutdown(sockets)
         for task in tasks:
             task.cancel()
         self._on_closed()
+
+    async def _wait_for_load_balancers(self) -> None:
+        deadline = time.monotonic() + self._delay_seconds
+        # A second signal ends the wait.
+        while not self.force_exit and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+        self.force_exit = False
 
     async def _end_calls(self) -> None:
         await asyncio.sleep(self._grace_seconds)

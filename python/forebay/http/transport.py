@@ -55,6 +55,9 @@ class Backend(Protocol):
     async def close(self) -> None:
         """Release everything, after the last message."""
 
+    async def check(self) -> None:
+        """Raise `ForebayError` if calls cannot be answered now."""
+
     def open_session(self, principal: str | None, outbox: Reply) -> BackendSession:
         """Open a session for a client that sends `initialize`. `outbox` is for messages outside of any request."""
 

@@ -58,6 +58,10 @@ class Store:
         self.sidecars = Sidecars(backend, self._catalog, self._quota)
         self._refusals = (0, 0)
 
+    def check(self) -> None:
+        """Raise `StoreUnavailable` if the storage does not answer."""
+        self._backend.check()
+
     def put(
         self,
         payload: Payload,

@@ -155,6 +155,9 @@ class Backend(Protocol):
     def log(self) -> LineLog: ...
     @property
     def call_counts(self) -> CountTable: ...
+    def check(self) -> None:
+        """Raise `StoreUnavailable` if the storage does not answer."""
+
     def create(self, handle: str) -> Upload: ...
     def open(self, handle: str, version: object = None) -> Blob:
         """Open an object. With a version that the caller knows, a remote backend makes no request."""

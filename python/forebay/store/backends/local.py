@@ -62,6 +62,11 @@ class LocalBackend:
     def folder(self) -> Path:
         return self.folders.root
 
+    def check(self) -> None:
+        with translate_os_errors:
+            self.folders.refresh()
+            os.stat(".", dir_fd=self.folders.root_fd)
+
     def create(self, handle: str) -> "LocalUpload":
         with translate_os_errors:
             return self.folders.retry(lambda: LocalUpload(self, handle))
