@@ -32,6 +32,7 @@ from forebay.store.search import Mode, SearchPage, SearchRequest, search_payload
 from forebay.store.sidecars import Sidecars, delete_sidecar
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.where import MatchCache, encode_conditions
+from forebay.telemetry import start_span
 
 __all__ = ["Store"]
 
@@ -93,7 +94,11 @@ class Store:
         )
         self._sweeper.start()
         self._sweeper.ensure_counted()
-        return self._writer.put(payload, request)
+        with start_span("forebay.put", {"forebay.source_tool": source_tool}) as span:
+            descriptor = self._writer.put(payload, request)
+            if span is not None:
+                span.set_attributes({"forebay.handle": descriptor.output_handle, "forebay.size": descriptor.size_bytes})
+            return descriptor
 
     async def put_async(
         self,
@@ -182,7 +187,7 @@ class Store:
 
     def fetch_page(self, handle: str, request: PageRequest, *, principal: Principal = None) -> Page:
         """Read a page like `fetch`, with the parameters in one object."""
-        with self._open_reader(handle, principal) as reader:
+        with _trace("forebay.page", handle), self._open_reader(handle, principal) as reader:
             is_map = request.format == "items" or bool(request.where)
             view = select_view(reader, request.path, lambda: self._catalog.read_payload(reader), is_map=is_map)
             find_matches = functools.partial(self._match_cache.find, reader, request.path)
@@ -274,7 +279,7 @@ class Store:
 
     def search_page(self, handle: str, request: SearchRequest, *, principal: Principal = None) -> SearchPage:
         """Find matches like `search`, with the parameters in one object."""
-        with self._open_reader(handle, principal) as reader:
+        with _trace("forebay.search", handle), self._open_reader(handle, principal) as reader:
             page = search_payload(reader, self._catalog, handle, request)
             self._record_read(reader, "search", len(page.to_json()), offset=page.offset, returned=page.returned)
             return page
@@ -311,6 +316,7 @@ class Store:
     ) -> QueryPage:
         check_text("sql", request.sql)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(_trace("forebay.query", handle))
             readers = {handle: stack.enter_context(self._open_reader(handle, principal))}
             for other in find_handles(request.sql):
                 if other not in readers:
@@ -452,3 +458,8 @@ class Store:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _trace(name: str, handle: object) -> contextlib.AbstractContextManager[object]:
+    # A model may send any value.
+    return start_span(name, {"forebay.handle": handle if is_handle(handle) else None})
