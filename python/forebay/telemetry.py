@@ -7,7 +7,7 @@ metrics has imported it already. Without such a program a span costs less than a
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -21,29 +21,29 @@ _NAME = "forebay"
 _Kind = Literal["INTERNAL", "SERVER", "CLIENT"]
 
 
-@contextlib.contextmanager
+_NO_SPAN = contextlib.nullcontext(None)
+
+
 def start_span(
     name: str,
     attributes: Mapping[str, Any] | None = None,
     *,
     kind: _Kind = "INTERNAL",
     parent: Mapping[str, Any] | None = None,
-) -> Iterator["Span | None"]:
-    """Run the `with` block in a span; `None` if nobody collects spans.
+) -> "contextlib.AbstractContextManager[Span | None]":
+    """Return a span for a `with` block, which gives `None` if nobody collects spans.
 
     `parent` has the context of the caller, such as `traceparent`. An exception is recorded, and is the span's status.
     """
     tracer = _find_tracer()
     if tracer is None:
-        yield None
-        return
+        return _NO_SPAN
     from opentelemetry import propagate, trace
 
     carrier = {key: value for key, value in (parent or {}).items() if isinstance(value, str)}
     context = propagate.extract(carrier) if carrier else None
     given = {key: value for key, value in (attributes or {}).items() if value is not None}
-    with tracer.start_as_current_span(name, context, trace.SpanKind[kind], given) as span:
-        yield span
+    return tracer.start_as_current_span(name, context, trace.SpanKind[kind], given)
 
 
 def inject_context(carrier: dict[str, str]) -> None:

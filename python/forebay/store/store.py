@@ -196,16 +196,8 @@ class Store:
         self._record_read(reader, page.format, len(content), offset=page.offset, returned=page.returned)
         return page
 
-    @contextlib.contextmanager
-    def _open_reader(self, handle: str, principal: Principal) -> Iterator[PayloadReader]:
-        with self._start_reading(handle, principal) as reader:
-            try:
-                yield reader
-                # What is in memory may be all that was read.
-                reader.check()
-            except HandleNotFound:
-                self._catalog.forget(handle)
-                raise
+    def _open_reader(self, handle: str, principal: Principal) -> "_Reading":
+        return _Reading(self._catalog, self._start_reading(handle, principal))
 
     def _start_reading(self, handle: str, principal: Principal) -> PayloadReader:
         self._sweeper.start()
@@ -458,6 +450,34 @@ class Store:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class _Reading:
+    """A payload that is open for one operation. A context manager written out: pages are fast enough to notice."""
+
+    __slots__ = ("_catalog", "_reader")
+
+    def __init__(self, catalog: Catalog, reader: PayloadReader) -> None:
+        self._catalog = catalog
+        self._reader = reader
+
+    def __enter__(self) -> PayloadReader:
+        return self._reader
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        with self._reader:
+            if error_type is None:
+                try:
+                    # What is in memory may be all that was read.
+                    self._reader.check()
+                except HandleNotFound:
+                    self._forget()
+                    raise
+            elif issubclass(error_type, HandleNotFound):
+                self._forget()
+
+    def _forget(self) -> None:
+        self._catalog.forget(self._reader.footer.meta["handle"])
 
 
 def _trace(name: str, handle: object) -> contextlib.AbstractContextManager[object]:
