@@ -71,8 +71,8 @@ class RedisBackend:
         self.log = RedisLog(self.client, self.keys)
         self.call_counts = RedisCountTable(self.client, self.keys)
         try:
-            _check_eviction_policy(self.client)
             self.accounts.ensure_counted()
+            _check_eviction_policy(self.client)
         except BaseException:
             self.close()
             raise
@@ -187,7 +187,7 @@ def _check_eviction_policy(client: RedisClient) -> None:
     try:
         found = client.send(read)
     except StoreUnavailable:
-        # The user may not be allowed to ask. A server that does not answer fails the next request, too.
+        # The user may not be allowed to ask: the server has just answered another request.
         return
     for info in found.values() if client.is_cluster else [found]:
         policy = info.get("maxmemory_policy", "noeviction")
