@@ -150,7 +150,7 @@ class RedisClient:
         text = str(error)
         for secret in (*self.address.credentials.values(), *self.address.sentinel_credentials.values()):
             text = text.replace(secret, "***")
-        if _FULL_REPLY in text:
+        if isinstance(error, redis.exceptions.OutOfMemoryError) or _FULL_REPLY in text:
             return StoreFull(
                 f"Redis at {self.address} has no memory left for this; delete what is no longer needed, wait until it "
                 "expires, or raise maxmemory on the server"
