@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import forebay
 import pytest
@@ -173,8 +174,9 @@ def test_events_wait_for_a_server(server: RedisServer, monkeypatch: pytest.Monke
         server.start()
         store.journal.record("counted", number=20)
         assert [event["number"] for event in events(store, "counted")] == [*range(20, -1, -1)]
-        store._backend.log._lines.extend(b"%d" % number for number in range(20_000))
-        assert len(store._backend.log._lines) == redis_log._MAX_WAITING_LINES
+        log: Any = store._backend.log
+        log._lines.extend(b"%d" % number for number in range(20_000))
+        assert len(log._lines) == redis_log._MAX_WAITING_LINES
 
 
 def test_counts_are_bounded(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
