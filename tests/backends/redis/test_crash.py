@@ -18,7 +18,7 @@ from faults import redeem
 from forebay import OPERATOR, HandleNotFound, Store, StoreUnavailable
 from forebay.store.backends import TOTAL_ACCOUNT, name_account, redis_leases
 from forebay.store.backends import redis as redis_backend
-from redis_server import RedisServer, get_cluster_url, redis_cluster
+from redis_server import RedisServer, get_cluster_url
 from stores import noise
 
 pytestmark = pytest.mark.slow
@@ -27,19 +27,13 @@ KILLS = 40
 CLUSTER_KILLS = 15
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[list[RedisServer]]:
-    with redis_cluster() as nodes:
-        yield nodes
-
-
 @pytest.fixture(params=["server", "cluster"])
 def servers(request: pytest.FixtureRequest) -> list[RedisServer]:
     """One server, or the nodes of a cluster; empty."""
     if request.param == "server":
         nodes = [request.getfixturevalue("shared_redis")]
     else:
-        nodes = request.getfixturevalue("cluster")
+        nodes = request.getfixturevalue("shared_cluster")
     for node in nodes:
         node.client.flushall()
     return list(nodes)
