@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,53 @@ def test_a_cluster_survives_the_loss_of_a_node_with_a_replica() -> None:
         with opened(get_cluster_url(nodes[1:])) as store:
             total = sum(output.stored_bytes for output in store.list(principal=OPERATOR))
             assert store._backend.usage()[TOTAL_ACCOUNT] == total
+
+
+@pytest.mark.parametrize("what", ["object", "index"])
+def test_keys_may_move_to_another_node(what: str) -> None:
+    with redis_cluster() as nodes, opened(get_cluster_url(nodes)) as store:
+        kept = store.put(noise(300_000), principal="ann").output_handle
+        key = f"forebay:{{{kept}}}" if what == "object" else "forebay:{forebay}:index"
+        source = next(node for node in nodes if node.client.keys(key.replace("{", "?")))
+        target = next(node for node in nodes if node is not source)
+        slot = source.client.execute_command("CLUSTER", "KEYSLOT", key)
+        ids = {node: node.client.execute_command("CLUSTER", "MYID") for node in nodes}
+        target.client.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
+        source.client.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
+        if what == "object":
+            # A key that has moved already, and one that has not.
+            source.client.execute_command("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
+            assert redeem(store, kept, "ann") == noise(300_000)
+            store.delete(kept, principal="ann")
+        else:
+            assert redeem(store, kept, "ann") == noise(300_000)
+        for moved in source.client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+            source.client.execute_command("MIGRATE", "127.0.0.1", target.port, moved, 0, 5000)
+        for node in nodes:
+            node.client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[target])
+        handle = store.put(noise(2_000_000), principal="ann").output_handle
+        assert redeem(store, handle, "ann") == noise(2_000_000)
+        with opened(get_cluster_url(nodes)) as other:
+            other.sweep()
+            sizes = {output.output_handle: output.stored_bytes for output in other.list(principal=OPERATOR)}
+            assert {*sizes} == {handle} | ({kept} if what == "index" else set())
+            assert other._backend.usage()[TOTAL_ACCOUNT] == sum(sizes.values())
+
+
+def test_many_threads_fail_in_time_while_a_cluster_is_away() -> None:
+    with redis_cluster() as nodes, opened(get_cluster_url(nodes)) as store, ThreadPoolExecutor(16) as pool:
+        handles = [store.put(noise(3000, number)).output_handle for number in range(32)]
+        for node in nodes:
+            node.pause()
+        try:
+            started_at = time.monotonic()
+            codes = list(pool.map(lambda handle: error_code(lambda: store.fetch(handle)), handles[:16]))
+            assert codes == ["store_unavailable"] * 16
+            assert time.monotonic() - started_at < 7
+        finally:
+            for node in nodes:
+                node.resume()
+        wait_until(lambda: error_code(lambda: [store.fetch(handle) for handle in handles]) == "", 60)
 
 
 def test_sentinel_names_the_new_master() -> None:
