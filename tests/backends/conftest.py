@@ -1,9 +1,11 @@
 """The backends that tests run on: local files, and those of `FOREBAY_TEST_BACKENDS`, such as `redis,s3`."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis_server import RedisServer, redis_server
 
 REMOTE_BACKENDS = [name for name in os.environ.get("FOREBAY_TEST_BACKENDS", "").split(",") if name]
 
@@ -17,3 +19,16 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "local":
         return (tmp_path / "store").as_uri()
     return str(request.getfixturevalue(f"{request.param}_address"))
+
+
+@pytest.fixture(scope="session")
+def shared_redis() -> Iterator[RedisServer]:
+    """A server that is empty for each test."""
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_address(shared_redis: RedisServer) -> str:
+    shared_redis.client.flushall()
+    return shared_redis.url
