@@ -1,4 +1,4 @@
-"""The backends that tests run on: local files, and those of `FOREBAY_TEST_BACKENDS`, such as `redis,s3`."""
+"""The backends that tests run on: local files, and those of `TEST_BACKENDS`, such as `redis,s3`."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from redis_server import RedisServer, redis_server
 
-REMOTE_BACKENDS = [name for name in os.environ.get("FOREBAY_TEST_BACKENDS", "").split(",") if name]
+REMOTE_BACKENDS = [name for name in os.environ.get("TEST_BACKENDS", "").split(",") if name]
 
 # Without their servers, `make test` has the tests of local files only; `make test-backends` has all.
 collect_ignore = [name for name in ("redis", "s3", "replicas") if name not in REMOTE_BACKENDS]
