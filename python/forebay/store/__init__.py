@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from forebay.errors import InvalidArgument
-from forebay.store.address import RemoteAddress, resolve_address
+from forebay.store.address import OBJECT_STORE_SCHEMES, RemoteAddress, resolve_address
 from forebay.store.backends import Backend
 from forebay.store.backends.local import LocalBackend
 from forebay.store.catalog import StoredOutput
@@ -43,4 +43,8 @@ def open_store(url: str | os.PathLike[str] | RemoteAddress | None = None, **opti
 def _open_backend(address: Path | RemoteAddress, options: Options) -> Backend:
     if isinstance(address, Path):
         return LocalBackend(address, clock=options.clock, is_durable=options.durability == "power")
+    if address.parts.scheme in OBJECT_STORE_SCHEMES:
+        from forebay.store.backends.object_store import ObjectStoreBackend
+
+        return ObjectStoreBackend(address, clock=options.clock)
     raise NotImplementedError
