@@ -1,11 +1,13 @@
 """The backends that tests run on: local files, and those of `TEST_BACKENDS`, such as `redis,s3`."""
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from redis_server import RedisServer, redis_server
+from s3_server import S3Server, s3_server
 
 REMOTE_BACKENDS = [name for name in os.environ.get("TEST_BACKENDS", "").split(",") if name]
 
@@ -32,3 +34,17 @@ def shared_redis() -> Iterator[RedisServer]:
 def redis_address(shared_redis: RedisServer) -> str:
     shared_redis.client.flushall()
     return shared_redis.url
+
+
+_prefixes = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def shared_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3_address(shared_s3: S3Server) -> str:
+    return shared_s3.url(f"conformance-{next(_prefixes)}")

@@ -48,4 +48,6 @@ def _open_backend(address: Path | RemoteAddress, options: Options) -> Backend:
         from forebay.store.backends.redis import RedisBackend
 
         return RedisBackend(address, clock=options.clock)
-    raise NotImplementedError
+    from forebay.store.backends.object_store import ObjectStoreBackend
+
+    return ObjectStoreBackend(address, clock=options.clock)
