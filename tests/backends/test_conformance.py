@@ -310,6 +310,27 @@ def test_processes_never_exceed_a_quota(address: str) -> None:
         assert_exact(store)
 
 
+# Messages between processes
+
+
+def test_a_message_reaches_one_process(address: str, clock: Clock) -> None:
+    with opened(address, clock=clock) as one, opened(address, clock=clock) as other:
+        one.put(b"")
+        assert other.mailbox.read("a key") is None
+        for content in (b"", b"first", noise(300_000)):
+            one.mailbox.post("a key", content, 60, "ann")
+            assert other.mailbox.read("a key") == content
+            with ThreadPoolExecutor(4) as pool:
+                taken = [*pool.map(lambda store: store.mailbox.take("a key"), (one, other, one, other))]
+            assert sorted(taken, key=str) == sorted([content, None, None, None], key=str)
+        one.mailbox.post("a key", b"late", 60)
+        one.mailbox.post("another", b"key", 3600)
+        clock.now += 61
+        assert other.mailbox.read("a key") is other.mailbox.take("a key") is None
+        assert other.mailbox.take("another") == b"key"
+        assert len(listed(one)) == 1
+
+
 # The interface of a backend
 
 
