@@ -349,8 +349,8 @@ def test_an_upload_is_invisible_until_its_commit(store: Store) -> None:
         backend.open(handle)
     assert handle not in {each for each, _ in backend.list()}
     with pytest.raises(AccountFull) as full:
-        upload.commit("bin", {**limits, TOTAL_ACCOUNT: 400_000}, entry)
-    assert full.value.usage[TOTAL_ACCOUNT] <= 400_000
+        upload.commit("bin", {**limits, name_account("ann"): 400_000}, entry)
+    assert not full.value.usage.get(name_account("ann"))
     upload.commit("bin", limits, entry)
     upload.abort()
     with backend.open(handle) as blob:
