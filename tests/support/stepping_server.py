@@ -1,8 +1,8 @@
 """A server on stdio without an SDK, whose tool takes the steps in its arguments.
 
 `python stepping_server.py ERA RECORD [OPTIONS]`: it records each line that it reads in the file RECORD. OPTIONS is
-JSON: the methods that it never answers (`deaf`) or refuses (`refused`), its prompts, and whether it ignores SIGTERM and
-the end of its input (`stubborn`).
+JSON: the methods that it never answers (`deaf`) or refuses (`refused`), its prompts, whether it asks before any call
+(`asks_at_start`), and whether it ignores SIGTERM and the end of its input (`stubborn`).
 """
 
 import itertools
@@ -56,6 +56,8 @@ def take_steps(number: Any, params: dict[str, Any]) -> None:
                 write("".join(f"{json.dumps(line)}\n" for line in lines))
             case {"progress": progress}:
                 send(method="notifications/progress", params={"progressToken": token, "progress": progress})
+            case {"ask_without_waiting": question}:
+                send(id=question, method="elicitation/create", params=FORM)
             case {"ask": count}:
                 questions = [f"question {next(_numbers)}" for _ in range(count)]
                 for question in questions:
@@ -111,6 +113,8 @@ def main() -> None:
                 with _has_answer:
                     _answers[message["id"]] = message.get("result", message.get("error"))
                     _has_answer.notify_all()
+            elif message["method"] == "notifications/initialized" and options.get("asks_at_start"):
+                send(id="question", method="elicitation/create", params=FORM)
             elif "id" in message:
                 answer(message["id"], message["method"], message.get("params") or {})
     if options.get("stubborn"):

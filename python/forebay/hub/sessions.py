@@ -18,6 +18,7 @@ from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import Session, make_cancellation
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
+    INTERNAL_ERROR,
     LazyJSON,
     dump,
     get_meta,
@@ -298,6 +299,9 @@ class ClientSession(Tenant):
         for task in [*self._in_flight.values()]:
             self._cancelled.add(task)
             task.cancel()
+        for answer in self._questions.values():
+            if not answer.done():
+                answer.set_exception(RequestFailed(INTERNAL_ERROR, "the client has ended its session"))
         await super().close()
 
 
