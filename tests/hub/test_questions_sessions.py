@@ -92,3 +92,42 @@ def test_a_question_outside_of_calls_ends_with_its_session(tmp_path: Path) -> No
             await connection.close()
 
     asyncio.run(run())
+
+
+QUESTION = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
+
+
+def test_a_question_of_a_server_without_handshake_is_on_the_stream_of_its_call(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running_hub(tmp_path, {"one": stepping_server(tmp_path, era="modern")}) as hub:
+            client, channel, other = HubClient(hub, ELICITATION), Channel(), Channel()
+            await client.initialize()
+            steps = ({"wait_for": str(tmp_path / "go")}, {"require": {"who": QUESTION}})
+            call = client.start_call(*steps, channel=channel, number=1)
+            later = client.start_call({"wait_for": str(tmp_path / "never")}, channel=other, number=2)
+            await wait_until_async(lambda: len(read_record(tmp_path)) >= 4)
+            (tmp_path / "go").touch()
+            await client.answer(await channel.next(), ACCEPTED)
+            assert get_value(await call) == {"who": ACCEPTED}
+            assert (channel.messages, other.messages) == ([], [])
+            later.cancel()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_client_that_does_not_finish_the_handshake_delays_its_questions_for_a_time_only(
+    era: str, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        upstreams = {"one": stepping_server(tmp_path, era=era)}
+        async with running_hub(tmp_path, upstreams, answer_timeout_seconds=0.1) as hub:
+            client, channel = HubClient(hub, ELICITATION), Channel()
+            await client.initialize(is_complete=False)
+            step: dict[str, Any] = {"ask": 1} if era == "legacy" else {"require": {"who": QUESTION}}
+            response = await asyncio.wait_for(client.start_call(step, channel=channel), 60)
+            error = get_value(response)[0] if era == "legacy" else response["error"]
+            assert error["message"] == "the client did not answer within 0.1 s"
+            assert [message["method"] for message in channel.messages] == ["notifications/cancelled"]
+
+    asyncio.run(run())

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from forebay.hub.exchanges import Exchange, Respondent
@@ -29,16 +30,25 @@ class Questions:
 
     def add(self, message: dict[str, Any], raw: Message, stream_request_id: object) -> None:
         """Pass a request of the server on to a client."""
-        request_id, key = message["id"], make_id_key(message["id"])
-        if message["method"] == "ping":
-            self._connection.send({"jsonrpc": "2.0", "id": request_id, "result": {}})
-        elif len(self._tasks) >= _MAX_QUESTIONS or key in self._tasks:
-            text = "too many of your requests, or one with the same id, are unanswered; send this one later"
-            error = {"code": INTERNAL_ERROR, "message": text}
-            self._connection.send({"jsonrpc": "2.0", "id": request_id, "error": error})
-        else:
-            task = self._tasks[key] = asyncio.create_task(self._answer(key, message, raw, stream_request_id))
-            task.add_done_callback(lambda task: self._forget(key, task))
+        key = make_id_key(message["id"])
+        try:
+            if message["method"] == "ping":
+                self._respond(message, {"result": {}})
+                return
+            if len(self._tasks) >= _MAX_QUESTIONS or key in self._tasks:
+                text = "too many of your requests, or one with the same id, are unanswered; send this one later"
+                raise RequestFailed(INTERNAL_ERROR, text)
+            # Now, because the response to the call may be next.
+            respondent, sources = self._find_respondent(message, stream_request_id)
+        except RequestFailed as error:
+            self._respond(message, {"error": error.to_dict()})
+            return
+        task = self._tasks[key] = asyncio.create_task(self._answer(key, message, raw, respondent, sources))
+        task.add_done_callback(lambda task: self._forget(key, task))
+        self._cancel_with(sources, task)
+
+    def _respond(self, message: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        self._connection.send({"jsonrpc": "2.0", "id": message["id"], **answer})
 
     def _forget(self, key: bytes, task: "asyncio.Task[None]") -> None:
         # A restarted server may have used the id again.
@@ -57,10 +67,10 @@ class Questions:
         for task in tasks.values():
             task.cancel()
 
-    async def _answer(self, key: bytes, message: dict[str, Any], raw: Message, stream_request_id: object) -> None:
+    async def _answer(
+        self, key: bytes, message: dict[str, Any], raw: Message, respondent: Respondent, sources: list[Exchange]
+    ) -> None:
         try:
-            respondent, sources = self._find_respondent(message, stream_request_id)
-            self._cancel_with(sources, self._tasks[key])
             answer = await respondent.ask(self._connection, message, raw, sources[-1] if sources else None)
         except RequestFailed as error:
             answer = {"error": error.to_dict()}
@@ -73,7 +83,7 @@ class Questions:
             _log.exception("forebay: a request of %s could not be passed on", self._connection.name)
             text = f"the client cannot be asked: {error!s:.200}"
             answer = {"error": {"code": INTERNAL_ERROR, "message": text}}
-        self._connection.send({"jsonrpc": "2.0", "id": message["id"], **answer})
+        self._respond(message, answer)
 
     def _cancel_with(self, sources: list[Exchange], task: "asyncio.Task[None]") -> None:
         """Cancel a question once the last request that it may belong to is cancelled."""
