@@ -13,7 +13,7 @@ from forebay.hub.exchanges import Exchange, Exchanges, Response
 from forebay.hub.questions import Questions
 from forebay.hub.receiver import ServerReceiver
 from forebay.hub.subscriptions import ResourceSubscriptions
-from forebay.hub.translation import SERVER_INFO, RequestFailed, translate_params
+from forebay.hub.translation import SERVER_INFO, RequestFailed, open_object, translate_params
 from forebay.outputs.known_tools import parse_definition
 from forebay.proxy.http.upstream import HttpUpstream
 from forebay.proxy.list_pages import ToolPages
@@ -331,8 +331,8 @@ class ServerConnection:
         """Return the result of a request of our own, parsed lazily. Raises `RequestFailed` and `UpstreamFailed`."""
         message, _ = await self.request_message(method, params)
         result = message["result"]
-        if isinstance(result, LazyJSON):
-            result = result.parse(max_container_bytes=len(result), max_depth=1)
+        if isinstance(result, LazyJSON) and result.is_object:
+            result = open_object(result)
         return result if isinstance(result, dict) else {}
 
     async def request_message(

@@ -19,9 +19,10 @@ from forebay.proxy.session import Session, make_cancellation
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
     INTERNAL_ERROR,
-    LazyJSON,
+    as_lazy,
     dump,
     get_meta,
+    open_container,
     read_bytes,
     replace_values,
     to_text,
@@ -86,9 +87,7 @@ class ClientSession(Tenant):
 
     async def _initialize(self, message: dict[str, Any]) -> Message:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
-        capabilities, client_info = params.get("capabilities"), params.get("clientInfo")
-        if isinstance(capabilities, LazyJSON):
-            capabilities = capabilities.parse(max_container_bytes=len(capabilities))
+        capabilities, client_info = open_container(params.get("capabilities")), params.get("clientInfo")
         if self._start_task is None:
             self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.client_info = client_info
@@ -206,7 +205,8 @@ class ClientSession(Tenant):
 
     async def _answer_inputs(self, routed: RoutedRequest, required: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the client what an input-required result wants to know, and return the params to repeat the call with."""
-        requests = required.get("inputRequests") or {}
+        # Parsed again, so that nothing in it is left unparsed because of its size.
+        requests = open_container(as_lazy(dump(required.get("inputRequests")))) or {}
         if not isinstance(requests, Mapping) or not all(map(_is_input_request, requests.values())):
             name = routed.connection.name
             raise UpstreamFailed(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay.errors import UpstreamFailed
 from forebay.hub.translation import RequestFailed
-from forebay.wire.messages import INVALID_REQUEST, dump, to_text
+from forebay.wire.messages import INVALID_REQUEST, dump, open_container, to_text
 from forebay.wire.protocol import ACKNOWLEDGED_METHOD, LIST_CHANGED_KEYS, SUBSCRIPTION_ID_KEY, UPDATED_METHOD
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ACCEPT_SECONDS = 2.0
 """How long a new subscription waits for the servers, which may be slow or away."""
 
 _MAX_SUBSCRIPTIONS = 1000
-"""Maximum number of resources that one session is subscribed to at a server."""
+"""Maximum number of resources of a `subscriptions/listen`, and of those that a session is subscribed to at a server."""
 
 _MAX_EARLY_EVENTS = 64
 """Maximum number of notifications that wait for the acknowledgement of a subscription."""
@@ -34,9 +34,9 @@ _OnNotification = Callable[[str, Mapping[str, Any]], None]
 
 
 def check_subscription_count(count: int) -> None:
-    """Raise `RequestFailed` if a session has too many subscriptions."""
+    """Raise `RequestFailed` if a client has too many subscriptions."""
     if count > _MAX_SUBSCRIPTIONS:
-        text = f"a session has at most {_MAX_SUBSCRIPTIONS:,} subscriptions; unsubscribe from some of them"
+        text = f"a client has at most {_MAX_SUBSCRIPTIONS:,} subscriptions to resources; ask for fewer of them"
         raise RequestFailed(INVALID_REQUEST, text)
 
 
@@ -114,17 +114,21 @@ class ResourceSubscriptions:
 
 
 class Listener:
-    """Request `subscriptions/listen` of a client, and the notifications that it wants."""
+    """Request `subscriptions/listen` of a client, and the notifications that it wants.
+
+    Raises `RequestFailed` if it wants updates of too many resources.
+    """
 
     def __init__(self, request_id: object, params: Mapping[str, Any], reply: "Reply") -> None:
         self._meta = {SUBSCRIPTION_ID_KEY: request_id}
         self._reply = reply
-        wanted = params.get("notifications")
+        wanted = open_container(params.get("notifications"))
         wanted = wanted if isinstance(wanted, Mapping) else {}
         self._list_keys = {key for key in LIST_CHANGED_KEYS.values() if wanted.get(key) is True}
-        uris = wanted.get("resourceSubscriptions")
+        uris = open_container(wanted.get("resourceSubscriptions"))
         texts = map(to_text, uris) if isinstance(uris, list) else ()
         self.uris = [*dict.fromkeys(uri for uri in texts if uri is not None)]
+        check_subscription_count(len(self.uris))
         self._is_acknowledged = False
         self._early_events: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MAX_EARLY_EVENTS)
         self._has_ended = asyncio.Event()
