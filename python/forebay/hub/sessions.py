@@ -19,9 +19,11 @@ from forebay.proxy.session import Session, make_cancellation
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     as_lazy,
     dump,
     get_meta,
+    make_result_message,
     open_container,
     read_bytes,
     replace_values,
@@ -83,6 +85,11 @@ class ClientSession(Tenant):
     async def _handle(self, message: dict[str, Any], raw: Message, reply: Reply) -> Message:
         if message["method"] == "initialize":
             return await self._initialize(message)
+        if message["method"] == "ping":
+            return make_result_message(message["id"], {})
+        if self._start_task is None:
+            # The servers are told once what the client can do.
+            raise RequestFailed(INVALID_REQUEST, "send initialize before other requests")
         return await super()._handle(message, raw, reply)
 
     async def _initialize(self, message: dict[str, Any]) -> Message:
