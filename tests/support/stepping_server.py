@@ -80,7 +80,15 @@ def answer(number: Any, method: str, params: dict[str, Any]) -> None:
         case _ if method in options.get("deaf", ()):
             pass
         case _ if method in options.get("refused", ()):
-            send(id=number, error={"code": -32002, "message": "refused"})
+            send(id=number, error={"code": -32601, "message": "refused"})
+        case "resources/subscribe" if params["uri"].startswith("refused:"):
+            send(id=number, error={"code": -32002, "message": "no such resource"})
+        case "subscriptions/listen":
+            uris = params["notifications"].get("resourceSubscriptions", [])
+            accepted = [uri for uri in uris if not uri.startswith("refused:")]
+            honored = {"resourceSubscriptions": accepted} if accepted else {}
+            meta = {"io.modelcontextprotocol/subscriptionId": number}
+            send(method="notifications/subscriptions/acknowledged", params={"_meta": meta, "notifications": honored})
         case "initialize" if era == "legacy":
             send_result(number, {"protocolVersion": "2025-11-25", **info})
         case "server/discover" if era == "modern":

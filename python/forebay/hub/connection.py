@@ -327,23 +327,30 @@ class ServerConnection:
         with contextlib.suppress(UpstreamFailed):
             self.send_raw(make_cancellation(exchange.id, reason))
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of a request of our own, parsed lazily. Raises `RequestFailed` and `UpstreamFailed`."""
-        message, _ = await self.request_message(method, params)
+    async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        """Return the result of a request of our own, parsed lazily.
+
+        Raises `RequestFailed`, `UpstreamFailed` and, after `timeout` seconds, `UpstreamTimeout`.
+        """
+        message, _ = await self.request_message(method, params, timeout=timeout)
         result = message["result"]
         if isinstance(result, LazyJSON) and result.is_object:
             result = open_object(result)
         return result if isinstance(result, dict) else {}
 
     async def request_message(
-        self, method: str, params: Mapping[str, Any], on_notification: _OnNotification | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        on_notification: _OnNotification | None = None,
+        timeout: float | None = None,
     ) -> Response:
         """Return the response to a request of our own, parsed lazily and as bytes.
 
         `on_notification` receives the notifications of a subscription. Raises `RequestFailed` and `UpstreamFailed`.
         """
         exchange = self.begin(method)
-        exchange.on_notification = on_notification
+        exchange.on_notification, exchange.timeout = on_notification, timeout
         if self.is_modern:
             params = translate_params(params, to_modern=True, capabilities=self._capabilities)
         request = {"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": params}
