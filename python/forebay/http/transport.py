@@ -7,7 +7,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from forebay.errors import InvalidJSON
@@ -169,7 +169,7 @@ class Transport:
         self._sessions: dict[str, _HTTPSession] = {}
         self._streams: set[EventStream] = set()
         """The streams of requests in flight."""
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: dict[asyncio.Task[None], _HTTPSession] = {}
 
     async def handle(self, exchange: HTTPExchange) -> None:
         """Answer a request, whose token, host and origin are allowed."""
@@ -334,9 +334,10 @@ class Transport:
     async def _open_session(self, exchange: HTTPExchange) -> _HTTPSession | None:
         """Open a session, or answer that there are too many."""
         principal = exchange.principal
-        own_sessions = sum(session.principal == principal for session in self._sessions.values())
-        is_full = len(self._sessions) >= self._max_sessions
-        if is_full or (principal is not None and own_sessions >= get_principal_share(self._max_sessions)):
+        # The servers of a session that was ended count until they have ended, too.
+        while not self._is_full(principal) and self._is_full(principal, self._closing.values()):
+            await asyncio.wait([*self._closing], return_when=asyncio.FIRST_COMPLETED)
+        if self._is_full(principal):
             _log.warning("Refusing to open a new session: %d sessions are already open", len(self._sessions))
             await _refuse(exchange, 503, INTERNAL_ERROR, "Too many open sessions")
             return None
@@ -355,6 +356,12 @@ class Transport:
                 del self._sessions[session.id]
         _log.info("Created new session with session ID: %s", session.short_id)
         return session
+
+    def _is_full(self, principal: str | None, closing: Iterable[_HTTPSession] = ()) -> bool:
+        sessions = [*self._sessions.values(), *closing]
+        own_sessions = sum(session.principal == principal for session in sessions)
+        is_share_used = principal is not None and own_sessions >= get_principal_share(self._max_sessions)
+        return is_share_used or len(sessions) >= self._max_sessions
 
     async def _answer(
         self,
@@ -499,8 +506,8 @@ class Transport:
         """Forget a session at once, and close it in the background."""
         if self._sessions.pop(session.id, None) is not None:
             task = asyncio.create_task(self._close_session(session))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._closing[task] = session
+            task.add_done_callback(self._closing.pop)
 
     async def _close_session(self, session: _HTTPSession) -> None:
         for stream in session.streams.values():

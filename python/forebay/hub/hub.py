@@ -21,7 +21,7 @@ from forebay.proxy.process_group import Grace
 from forebay.proxy.session import Session
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
 from forebay.wire.framing import Message, create_spool
-from forebay.wire.messages import INVALID_PARAMS, get_meta
+from forebay.wire.messages import INVALID_PARAMS, get_meta, open_container
 from forebay.wire.protocol import (
     CANCELLED_METHOD,
     CLIENT_CAPABILITIES_KEY,
@@ -170,7 +170,7 @@ class Hub:
         return name, f"{upstream}_{name}"
 
 
-def _check_envelope(message: Mapping[str, Any]) -> object:
+def _check_envelope(message: Mapping[str, Any]) -> Any:
     """Return the client's capabilities.
 
     Raises `RequestFailed` if the request does not say who sends it, or names another version.
@@ -186,5 +186,4 @@ def _check_envelope(message: Mapping[str, Any]) -> object:
     if version != MODERN_VERSION:
         data = {"supported": [MODERN_VERSION], "requested": version}
         raise RequestFailed(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-    capabilities: object = meta[CLIENT_CAPABILITIES_KEY]
-    return capabilities
+    return open_container(meta[CLIENT_CAPABILITIES_KEY])

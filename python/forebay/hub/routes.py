@@ -11,7 +11,7 @@ from forebay.hub.translation import RequestFailed, translate_params
 from forebay.operations.responses import needs_result_wrapper
 from forebay.operations.tools import define_tool, describe_unknown_tool
 from forebay.outputs.known_tools import parse_definition
-from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, as_lazy, dump
+from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, as_lazy, dump, open_container
 from forebay.wire.protocol import PageCursors
 
 if TYPE_CHECKING:
@@ -142,8 +142,7 @@ class Routes:
             try:
                 async with asyncio.timeout(_LIST_TIMEOUT_SECONDS):
                     page = await connection.request(method, {**meta, **cursor})
-                listed = page.get(key)
-                items = listed.parse(max_container_bytes=len(listed)) if isinstance(listed, LazyJSON) else listed
+                items = open_container(page.get(key))
             except (RequestFailed, UpstreamFailed, TimeoutError, InvalidJSON) as error:
                 # A failing server must not hide the lists of the others.
                 if not isinstance(error, RequestFailed) or error.code != METHOD_NOT_FOUND:

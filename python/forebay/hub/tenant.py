@@ -501,7 +501,7 @@ class Tenant:
             params, to_modern=connection.is_modern, client_info=self.client_info, capabilities=self.capabilities
         )
         if exchange.progress_token is not None:
-            params["_meta"]["progressToken"] = exchange.id
+            params["_meta"] = {**params.get("_meta", {}), "progressToken": exchange.id}
         return params
 
     def _finish(self, routed: RoutedRequest, message: dict[str, Any], raw: Message) -> Message | dict[str, Any]:
