@@ -1,13 +1,15 @@
-"""The backends that tests run on: local files, and those of `FOREBAY_TEST_BACKENDS`, such as `redis,s3`."""
+"""The backends that tests run on: local files, and those of `TEST_BACKENDS`, such as `redis,s3`."""
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from redis_server import RedisServer, get_cluster_url, redis_cluster, redis_server
+from s3_server import S3Server, s3_server
 
-REMOTE_BACKENDS = [name for name in os.environ.get("FOREBAY_TEST_BACKENDS", "").split(",") if name]
+REMOTE_BACKENDS = [name for name in os.environ.get("TEST_BACKENDS", "").split(",") if name]
 
 # Without their servers, `make test` has the tests of local files only; `make test-backends` has all.
 collect_ignore = [name for name in ("redis", "s3", "replicas") if name not in REMOTE_BACKENDS]
@@ -46,3 +48,17 @@ def redis_cluster_address(shared_cluster: list[RedisServer]) -> str:
     for node in shared_cluster:
         node.client.flushall()
     return get_cluster_url(shared_cluster)
+
+
+_prefixes = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def shared_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3_address(shared_s3: S3Server) -> str:
+    return shared_s3.url(f"conformance-{next(_prefixes)}")

@@ -16,7 +16,7 @@ from typing import Any
 import forebay
 import pytest
 from faults import error_code, redeem, spawnable
-from forebay import OPERATOR, HandleNotFound, Store, StoreFull
+from forebay import OPERATOR, HandleNotFound, Store, StoreFull, StoreUnavailable
 from forebay.store.backends import TOTAL_ACCOUNT, AccountFull, name_account
 from forebay.store.entries import Entry
 from forebay.store.handles import get_lifetime_class, new_handle
@@ -182,6 +182,7 @@ def test_stores_at_one_address_share_their_payloads(address: str) -> None:
             with pytest.raises(HandleNotFound):
                 store.search(handle, "n3", principal="ann")
         assert listed(one) == listed(other) == {}
+    with opened(address) as one:
         assert_exact(one)
 
 
@@ -309,6 +310,27 @@ def test_processes_never_exceed_a_quota(address: str) -> None:
         assert_exact(store)
 
 
+# Messages between processes
+
+
+def test_a_message_reaches_one_process(address: str, clock: Clock) -> None:
+    with opened(address, clock=clock) as one, opened(address, clock=clock) as other:
+        one.put(b"")
+        assert other.mailbox.read("a key") is None
+        for content in (b"", b"first", noise(300_000)):
+            one.mailbox.post("a key", content, 60, "ann")
+            assert other.mailbox.read("a key") == content
+            with ThreadPoolExecutor(4) as pool:
+                taken = [*pool.map(lambda store: store.mailbox.take("a key"), (one, other, one, other))]
+            assert sorted(taken, key=str) == sorted([content, None, None, None], key=str)
+        one.mailbox.post("a key", b"late", 60)
+        one.mailbox.post("another", b"key", 3600)
+        clock.now += 61
+        assert other.mailbox.read("a key") is other.mailbox.take("a key") is None
+        assert other.mailbox.take("another") == b"key"
+        assert len(listed(one)) == 1
+
+
 # The interface of a backend
 
 
@@ -327,8 +349,8 @@ def test_an_upload_is_invisible_until_its_commit(store: Store) -> None:
         backend.open(handle)
     assert handle not in {each for each, _ in backend.list()}
     with pytest.raises(AccountFull) as full:
-        upload.commit("bin", {**limits, TOTAL_ACCOUNT: 400_000}, entry)
-    assert full.value.usage[TOTAL_ACCOUNT] <= 400_000
+        upload.commit("bin", {**limits, name_account("ann"): 400_000}, entry)
+    assert not full.value.usage.get(name_account("ann"))
     upload.commit("bin", limits, entry)
     upload.abort()
     with backend.open(handle) as blob:
@@ -408,7 +430,7 @@ def test_the_counts_of_calls_are_those_of_all_stores(address: str) -> None:
     assert rows == {("ann", "crawl"): (3, 3000), (None, "crawl"): (6, 0)}
 
 
-def test_a_forked_child_opens_the_store_itself(address: str) -> None:
+def test_a_forked_child_opens_the_store_itself_or_gets_an_error(address: str) -> None:
     with opened(address) as store:
         handle = store.put(RECORDS).output_handle
         child = os.fork()
@@ -418,8 +440,11 @@ def test_a_forked_child_opens_the_store_itself(address: str) -> None:
                 with opened(address) as own:
                     own.put(b"from the child")
                     os._exit(0 if json.loads(own.fetch(handle, limit=1).content) == RECORDS[:1] else 1)
+            except StoreUnavailable as error:
+                # The library for buckets cannot be used after a fork.
+                os._exit(0 if address.startswith("s3:") and "fork" in str(error) else 3)
             finally:
                 os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
-        assert len(listed(store)) == 2
+        assert len(listed(store)) == (1 if address.startswith("s3:") else 2)
         assert json.loads(store.fetch(handle, limit=1).content) == RECORDS[:1]

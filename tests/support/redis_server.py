@@ -20,8 +20,8 @@ _SLOTS = 16384
 
 
 def find_server() -> str:
-    """Return the path of redis-server or valkey-server: from the folder `FOREBAY_SERVERS`, or installed."""
-    folders = os.pathsep.join([os.environ.get("FOREBAY_SERVERS", ""), os.environ.get("PATH", "")])
+    """Return the path of redis-server or valkey-server: from the folder `TEST_SERVERS`, or installed."""
+    folders = os.pathsep.join([os.environ.get("TEST_SERVERS", ""), os.environ.get("PATH", "")])
     for name in ("redis-server", "valkey-server"):
         path = shutil.which(name, path=folders)
         if path is not None:

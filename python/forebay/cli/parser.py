@@ -11,6 +11,7 @@ from forebay.cli import commands, gateway
 from forebay.cli.doctor import doctor
 from forebay.cli.export import export
 from forebay.cli.query import query
+from forebay.cli.store import store
 from forebay.errors import InvalidArgument
 
 __all__ = ["parse_arguments", "parse_wrap_options"]
@@ -178,6 +179,10 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     rm.add_argument("handles", metavar="HANDLE", nargs="+", type=_parse_handle, help="the handles to remove")
 
     add(commands.sweep)
+
+    store_parser = add(store, has_store=False)
+    store_parser.add_argument("action", choices=["lifecycle"], help="what to print")
+    store_parser.add_argument("address", metavar="ADDRESS", help="the store, such as s3://bucket/prefix")
 
     add(commands.stats, _add_principal, _add_json)
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from forebay.http.request_headers import join_headers
 from forebay.proxy.message_queue import MessageQueue
 from forebay.wire.framing import Message, Spool, count_memory_bytes
 from forebay.wire.messages import parse
@@ -27,7 +28,6 @@ TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
-    (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 )
 
@@ -71,7 +71,7 @@ class HTTPExchange:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
-        self.headers = dict(self.raw_headers)
+        self.headers = join_headers(self.raw_headers)
         self.client_host: str = (scope.get("client") or ("",))[0]
         self.connection: Connection = scope["state"]["connection"]
         self.token: AccessToken | None = None
@@ -301,15 +301,19 @@ class EventStream:
         return (self.is_finished or not self.is_attached) and now - self.active_at >= _KEPT_SECONDS
 
     async def open(self) -> None:
-        """Start the stream now, with an event without data for clients that know how to resume after it."""
+        """Start the stream now."""
         if self.is_open or self._exchange is None or self._exchange.is_disconnected:
             return
         self.is_open = True
         self._on_open(self)
         exchange = self._exchange
         await exchange.start_stream(self.headers)
-        if self._is_primed:
-            await exchange.write(b"id: %b-0\r\ndata: \r\n\r\n" % str(self.number).encode())
+        await self._prime(exchange, 0)
+
+    async def _prime(self, exchange: HTTPExchange, number: int) -> None:
+        """Send the id to resume after as an event without data, if the client knows such events."""
+        if self._is_primed and self.number is not None:
+            await exchange.write(b"id: %d-%d\r\ndata: \r\n\r\n" % (self.number, number))
 
     async def _deliver(self, raw: bytes) -> None:
         await self.open()
@@ -395,20 +399,21 @@ class EventStream:
 
         Returns when the stream has ended or the client has disconnected.
         """
-        if number is None:
-            number = self._event_count
+        last_number = self._event_count if number is None else number
         exchange.on_disconnect = lambda: self.detach(exchange)
         previous, self._exchange = self._exchange, None
         if previous is not None:
             await previous.end()
         self.is_open = True
         await exchange.start_stream(self.headers)
-        while self.can_resume_after(number):
-            event = next((event for event in self._kept if event.number > number), None)
+        if number is None:
+            await self._prime(exchange, last_number)
+        while self.can_resume_after(last_number):
+            event = next((event for event in self._kept if event.number > last_number), None)
             if event is None:
                 break
             await self._write_event(exchange, event)
-            number = event.number
+            last_number = event.number
         else:
             # Events were dropped while the client was slow to read those before.
             self._on_overflow()

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import ctypes
 import functools
 import logging
 import math
 import signal
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +35,13 @@ _DEFAULT_GRACE_SECONDS = 5.0
 """How long calls in flight may take at shutdown, if no time is configured."""
 
 _BACKLOG = 1024
+
+# `socket` has no names for these.
+_SO_ATTACH_FILTER = 26
+_BPF_RETURN = 0x06
+
+_BACKLOG_SECONDS = 0.5
+"""How long the connections in the backlog have for a request before the server stops, if it waits at all."""
 
 
 def _do_nothing() -> None: ...
@@ -87,7 +96,8 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.readiness.is_draining = True
-        await self._wait_for_load_balancers()
+        if self._delay_seconds:
+            await self._wait_for_load_balancers(sockets or [])
         self._on_shutdown()
         tasks = [asyncio.create_task(self._end_streams()), asyncio.create_task(self._end_calls())]
         await super().shutdown(sockets)
@@ -95,12 +105,17 @@ class _Server(uvicorn.Server):
             task.cancel()
         self._on_closed()
 
-    async def _wait_for_load_balancers(self) -> None:
+    async def _wait_for_load_balancers(self, listeners: list[socket.socket]) -> None:
         deadline = time.monotonic() + self._delay_seconds
         # A second signal ends the wait.
         while not self.force_exit and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
         self.force_exit = False
+        # A balancer that does not ask `/ready` goes on until it is refused. To close a socket resets the connections in
+        # its backlog, so no more get there, and those that are there are answered.
+        for listener in listeners:
+            _drop_new_connections(listener)
+        await asyncio.sleep(_BACKLOG_SECONDS)
 
     async def _end_calls(self) -> None:
         await asyncio.sleep(self._grace_seconds)
@@ -151,6 +166,18 @@ def _open_listener(settings: "Settings") -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise InvalidArgument(f"{host}:{port} cannot be listened on: {error.strerror}; give another --http") from None
+
+
+def _drop_new_connections(listener: socket.socket) -> None:
+    """Ignore attempts to connect. Clients repeat them, and are refused once the socket is closed."""
+    if not sys.platform.startswith("linux"):
+        # The backlog may still have a connection or two when the socket is closed.
+        listener.listen(0)
+        return
+    # A filter of one instruction that accepts no packet; connections that are open have none.
+    instruction = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, 0))
+    program = struct.pack("HL", 1, ctypes.addressof(instruction))
+    listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
 
 def _print_address(listener: socket.socket) -> None:

@@ -14,7 +14,7 @@ from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange, Response, keep_response
 from forebay.hub.translation import RequestFailed, check_input_request
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, dump
+from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, dump, open_container
 from forebay.wire.protocol import REQUEST_TIMEOUT, supports_request
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ class PausableCall:
         del connection, raw, exchange
         if self._task.done():
             raise RequestFailed(METHOD_NOT_FOUND, "Method not found", message["method"])
-        params = message.get("params")
-        params = params.parse(max_container_bytes=len(params)) if isinstance(params, LazyJSON) else params
+        params = open_container(message.get("params"))
         check_input_request(message["method"], params or {})
         key = f"question-{next(self._numbers)}"
         request = {"method": message["method"]} if params is None else {"method": message["method"], "params": params}
@@ -170,7 +169,7 @@ class PausedCalls:
             return None
         if call.principal != principal or call.key != _make_key(request):
             return None
-        answers = params.get("inputResponses")
+        answers = open_container(params.get("inputResponses"))
         answers = {} if answers is None else answers
         if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
             raise RequestFailed(INVALID_PARAMS, "inputResponses is an object of results; answer again")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidJSON, UpstreamFailed
@@ -11,7 +11,7 @@ from forebay.hub.translation import RequestFailed, translate_params
 from forebay.operations.responses import needs_result_wrapper
 from forebay.operations.tools import define_tool, describe_unknown_tool
 from forebay.outputs.known_tools import parse_definition
-from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, as_lazy, dump
+from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, as_lazy, dump, open_container
 from forebay.wire.protocol import PageCursors
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ class Routes:
             return (connection, original) if original in connection.tools else None
         return next((spec for spec in self._visible_operations() if (spec.namespace, spec.name) == origin), None)
 
-    def make_unknown_tool_error(self, name: str) -> RequestFailed:
-        return RequestFailed(INVALID_PARAMS, describe_unknown_tool(name, self.tools))
+    def make_unknown_tool_error(self, name: str, unloaded_sources: Iterable[str]) -> RequestFailed:
+        lost = (upstream for upstream, connection in self._connections.items() if not connection.is_connected)
+        return RequestFailed(INVALID_PARAMS, describe_unknown_tool(name, self.tools, [*lost, *unloaded_sources]))
 
     def list_tools(self, *, is_legacy: bool) -> list[LazyJSON]:
         """Return the definitions of all tools, as a client of this era gets them."""
@@ -141,8 +142,7 @@ class Routes:
             try:
                 async with asyncio.timeout(_LIST_TIMEOUT_SECONDS):
                     page = await connection.request(method, {**meta, **cursor})
-                listed = page.get(key)
-                items = listed.parse(max_container_bytes=len(listed)) if isinstance(listed, LazyJSON) else listed
+                items = open_container(page.get(key))
             except (RequestFailed, UpstreamFailed, TimeoutError, InvalidJSON) as error:
                 # A failing server must not hide the lists of the others.
                 if not isinstance(error, RequestFailed) or error.code != METHOD_NOT_FOUND:

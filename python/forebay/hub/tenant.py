@@ -2,16 +2,19 @@
 
 import asyncio
 import contextlib
+import contextvars
 import dataclasses
 import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from forebay import telemetry
 from forebay.errors import ForebayError, RedactionFailed, UpstreamFailed
 from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange, Respondent
 from forebay.hub.routes import LIST_METHODS, Routes
+from forebay.hub.tracing import add_trace_context, trace_request
 from forebay.hub.translation import (
     SERVER_INFO,
     RequestFailed,
@@ -223,7 +226,10 @@ class Tenant:
             if self._policy.capabilities.is_active:
                 raw = self._check_and_serialize(message)
             self._in_flight[key] = task
-            return await self._handle(message, raw, reply)
+            if not telemetry.is_active():
+                return await self._handle(message, raw, reply)
+            with trace_request(message, self.session.version):
+                return await self._handle(message, raw, reply)
         except RequestFailed as error:
             return error.to_message(message["id"])
         except asyncio.CancelledError:
@@ -391,16 +397,16 @@ class Tenant:
         route = self.routes.find_tool(name)
         if route is None:
             if not self.hub.has_single_upstream:
-                raise self.routes.make_unknown_tool_error(name)
+                raise self.routes.make_unknown_tool_error(name, self.hub.operations.unloaded)
             # Forward the call although the tool is unknown: the server may have tools that it does not list.
             (connection,) = self.connections.values()
             return await self.forward(connection, request)
         if isinstance(route, OperationSpec):
-            return await self._call_operation(route, request)
+            return await self._call_operation(route, request, name)
         connection, original = route
         return await self.forward(connection, request, name=None if original == name else original)
 
-    async def _call_operation(self, spec: OperationSpec, request: Request) -> Message:
+    async def _call_operation(self, spec: OperationSpec, request: Request, name: str) -> Message:
         pending, policy = request.pending, self._policy
         params = as_lazy(request.raw).members(("params",))["params"]
         arguments = params.members(("arguments",)).get("arguments")
@@ -420,6 +426,7 @@ class Tenant:
                 self.hub.operations.registry,
                 spec,
                 value or {},
+                tool=name,
                 identity=self._identity,
                 request_id=pending.id if isinstance(pending.id, str | int) else None,
                 timeout=self.hub.settings.call_timeout_seconds,
@@ -459,9 +466,12 @@ class Tenant:
     def _begin(self, routed: RoutedRequest) -> Exchange:
         pending, connection = routed.request.pending, routed.connection
         exchange = connection.begin(pending.method, self)
-        exchange.reply = routed.request.reply
+        exchange.tool, exchange.reply = pending.tool, routed.request.reply
         exchange.timeout = connection.call_timeout
         exchange.finish = partial(self._finish, routed)
+        if telemetry.is_active():
+            # It may run in a thread that knows nothing of the request's span.
+            exchange.finish = partial(contextvars.copy_context().run, exchange.finish)
         if pending.method == "tools/call" or pending.method in TASK_RESULT_METHODS:
             exchange.inline_limit = pending.mode.output_inline_limit_bytes
         exchange.progress_token = routed.request.progress_token
@@ -471,6 +481,11 @@ class Tenant:
         self, routed: RoutedRequest, exchange: Exchange, extra_params: Mapping[str, Any] | None = None
     ) -> Message:
         """Return a request with the id of its exchange, in the protocol era of the server."""
+        return add_trace_context(self._translate_request(routed, exchange, extra_params))
+
+    def _translate_request(
+        self, routed: RoutedRequest, exchange: Exchange, extra_params: Mapping[str, Any] | None
+    ) -> Message:
         request, connection, name = routed.request, routed.connection, routed.name
         is_translated = connection.is_modern != is_modern(request.pending.version)
         message = parse(request.raw) if request.is_changed and is_translated else request.message
@@ -500,7 +515,7 @@ class Tenant:
             params, to_modern=connection.is_modern, client_info=self.client_info, capabilities=self.capabilities
         )
         if exchange.progress_token is not None:
-            params["_meta"]["progressToken"] = exchange.id
+            params["_meta"] = {**params.get("_meta", {}), "progressToken": exchange.id}
         return params
 
     def _finish(self, routed: RoutedRequest, message: dict[str, Any], raw: Message) -> Message | dict[str, Any]:

@@ -27,9 +27,10 @@ __all__ = [
 
 
 def open_store(url: str | os.PathLike[str] | RemoteAddress | None = None, **options: Any) -> Store:
-    """Open a store: `file:///path` or a `Path`; by default the folder `FOREBAY_HOME` or the user's data directory.
+    """Open a store: `file:///path` or a `Path`, `s3://bucket/prefix`, `gs://`, `az://`, or `redis://host`.
 
-    `options` are fields of `Options`.
+    Without one, it is that of the variable `FOREBAY_STORE` (an address) or `FOREBAY_HOME` (a folder), or is in the
+    user's data directory. `options` are fields of `Options`.
     """
     address = resolve_address(url)
     unknown = set(options).difference(Options.__slots__)
@@ -47,4 +48,6 @@ def _open_backend(address: Path | RemoteAddress, options: Options) -> Backend:
         from forebay.store.backends.redis import RedisBackend
 
         return RedisBackend(address, clock=options.clock)
-    raise NotImplementedError
+    from forebay.store.backends.object_store import ObjectStoreBackend
+
+    return ObjectStoreBackend(address, clock=options.clock)

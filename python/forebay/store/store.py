@@ -20,6 +20,7 @@ from forebay.store.catalog import Catalog, StoredOutput, make_not_found_error
 from forebay.store.export import MAX_RESULT_BYTES, Export, export_payload, export_rows
 from forebay.store.handles import OPERATOR, Descriptor, Principal, find_handles, is_handle, is_valid_name
 from forebay.store.journal import Journal
+from forebay.store.mailbox import Mailbox
 from forebay.store.options import Options
 from forebay.store.page_builder import build_page
 from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest
@@ -57,6 +58,7 @@ class Store:
         self._sweeper = Sweeper(backend, self._catalog, self._quota, self.journal, options)
         self._writer = PayloadWriter(backend, self._quota, self.journal, options, self._sweeper)
         self.sidecars = Sidecars(backend, self._catalog, self._quota)
+        self.mailbox = Mailbox(backend, self._quota, options.clock)
         self._refusals = (0, 0)
 
     def check(self) -> None:
