@@ -50,6 +50,17 @@ def test_a_page_takes_two_requests_and_then_one(proxy: CuttingProxy) -> None:
         assert count_requests(proxy, lambda: store.fetch(small)) == 1
 
 
+def test_a_sweep_takes_a_few_requests(proxy: CuttingProxy) -> None:
+    with opened(proxy) as store:
+        for number in range(60):
+            store.put(b"x" * number, principal="ann")
+    with opened(proxy) as store:
+        before = proxy.requests
+        report = store.sweep()
+        assert report.kept == 60
+        assert proxy.requests - before < 20
+
+
 def run_all_operations(store: Store) -> None:
     """Store, read, replace and delete, and check each result."""
     payloads = [noise(size, size) for size in (100, 2_500_000)]
