@@ -11,6 +11,7 @@ from cutting_proxy import CuttingProxy, cutting_proxy
 from faults import redeem
 from forebay import OPERATOR, HandleNotFound, Store
 from forebay.store.backends import TOTAL_ACCOUNT, name_account
+from forebay.store.backends.redis_client import RedisClient
 from redis_server import RedisServer
 from stores import noise
 
@@ -107,6 +108,24 @@ def test_every_request_may_be_lost(proxy: CuttingProxy, shared_redis: RedisServe
         assert not shared_redis.client.keys("forebay:{oh_*}:*")
         number += 1
     assert number > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("topology", ["redis", "redis_cluster"])
+def test_requests_may_be_repeated(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, topology: str
+) -> None:
+    """The client sends a request again if its answer was lost."""
+    url = request.getfixturevalue(f"{topology}_address")
+    send = RedisClient.send
+
+    def send_twice(client: RedisClient, call: Any, **options: Any) -> Any:
+        send(client, call, **options)
+        return send(client, call, **options)
+
+    monkeypatch.setattr(RedisClient, "send", send_twice)
+    with forebay.open_store(url, sweep_interval=0) as store:
+        run_all_operations(store)
 
 
 def test_a_replaced_object_is_never_read_as_the_old_one(redis_address: str) -> None:

@@ -24,7 +24,7 @@ from forebay.store.backends.redis_leases import UPLOAD_SECONDS, RedisLeases
 from forebay.store.backends.redis_log import RedisLog
 from forebay.store.backends.redis_scripts import (
     DELETE,
-    DELETE_RECORD,
+    DELETE_OBJECT,
     END_UPLOAD,
     FORGET_RECORDS,
     MOVE,
@@ -134,14 +134,17 @@ class RedisBackend:
                 self.client.run(FORGET_RECORDS, [self.keys.index, self.keys.usage], evicted)
 
     def delete(self, handle: str, size: int, accounts: Collection[str]) -> bool:  # noqa: ARG002 - the index has both
-        keys = [self.keys.get_once(secrets.token_hex(8)), self.keys.index, self.keys.usage]
-        key = self.keys.get_object(handle)
+        key, keys = self.keys.get_object(handle), [self.keys.index, self.keys.usage]
+        token = secrets.token_hex(8)
         if not self.client.is_cluster:
-            return bool(self.client.run(DELETE, [*keys, key], [handle]))
-        # If this process is killed in between, the next listing removes the record.
-        was_stored = self.client.call("UNLINK", key)
-        had_record = self.client.run(DELETE_RECORD, keys, [handle])
-        return bool(was_stored or had_record)
+            return bool(self.client.run(DELETE, [self.keys.get_once(token), *keys, key], [handle]))
+        # That of this object, and not of another one that is stored under the handle meanwhile. If this process is
+        # killed before the record is removed, the next listing does it.
+        records = self.client.call("ZRANGEBYLEX", self.keys.index, f"[{handle}:", f"({handle};")
+        was_stored = self.client.run(DELETE_OBJECT, [self.keys.get_object_once(handle, token), key])
+        if records:
+            self.client.run(FORGET_RECORDS, keys, records)
+        return bool(was_stored)
 
     def usage(self, accounts: Collection[str] | None = None) -> dict[str, int]:
         return self.accounts.read(accounts)
@@ -179,7 +182,6 @@ class RedisBackend:
 
 def _check_eviction_policy(client: RedisClient) -> None:
     """Raise `InvalidArgument` if the server may evict the index and the accounts."""
-
     try:
         infos = client.call_everywhere("INFO", "memory")
     except StoreUnavailable:
@@ -215,6 +217,7 @@ class RedisUpload:
         self._upload_milliseconds = (min(lifetime, _MAX_UPLOAD_SECONDS) + _GRACE_SECONDS) * 1000
         self._buffer = bytearray(self._header)
         self._written = 0
+        self._is_registered = False
         self._is_done = False
         self._is_reserved = False
 
@@ -234,7 +237,8 @@ class RedisUpload:
     def _flush(self) -> None:
         if not self._buffer:
             return
-        if not self._written:
+        if not self._is_registered:
+            self._is_registered = True
             self._backend.leases.register_upload(self._name)
         start, end = self._written, self._length
         with memoryview(self._buffer) as data:
@@ -316,7 +320,7 @@ class RedisUpload:
         self._is_done = True
         self._backend.leases.end_upload(self._name)
         # What is counted already may have become visible: a sweep finds out.
-        if self._written and not self._is_reserved:
+        if self._is_registered and not self._is_reserved:
             client, keys = self._backend.client, self._backend.keys
             # A sweep removes what cannot be removed now.
             with contextlib.suppress(ForebayError):

@@ -8,6 +8,7 @@
     <prefix>:{<prefix>}:uploads     unfinished uploads, by the time until which their writers are taken to be alive
     <prefix>:{<prefix>}:lock        who holds the lock of the store, and until when
     <prefix>:{<prefix>}:once:<id>   the result of a request, for some seconds
+    <prefix>:once:{<handle>}:<id>   the same, on the node of an object
     <prefix>:{<prefix>}:journal     the log
     <prefix>:{<prefix>}:days        days with counts of calls
     <prefix>:{<prefix>}:calls:<day> these counts
@@ -39,6 +40,10 @@ class RedisKeys:
     def get_once(self, token: str) -> str:
         """Return the key of the result of a request."""
         return f"{self._shared}:once:{token}"
+
+    def get_object_once(self, handle: str, token: str) -> str:
+        """Return the key of the result of a request for an object alone."""
+        return f"{self._prefix}:once:{{{handle}}}:{token}"
 
     def get_counts(self, day: str) -> str:
         """Return the key of the counts of a day."""

@@ -16,7 +16,7 @@ __all__ = [
     "APPEND_LINES",
     "CORRECT_ACCOUNTS",
     "DELETE",
-    "DELETE_RECORD",
+    "DELETE_OBJECT",
     "END_UPLOAD",
     "FORGET_RECORDS",
     "MOVE",
@@ -190,19 +190,14 @@ return finish((was_stored or had_record) and 1 or 0)
 )
 """Delete an object. Returns 1 if it existed; an object that Redis has evicted existed until now."""
 
-DELETE_RECORD = _make_script(
-    _ONCE
-    + """
-local _, index, usage = unpack(KEYS)
-return finish(remove_record(index, usage, find_record(index, ARGV[1])) and 1 or 0)
-"""
-)
+DELETE_OBJECT = _make_script(_ONCE + "return finish(redis.call('UNLINK', KEYS[2]))")
+"""Delete an object in a cluster, and return 1 if it existed: of several processes, one has deleted it."""
 
 FORGET_RECORDS = _make_script("""
 local index, usage = unpack(KEYS)
 for _, record in ipairs(ARGV) do remove_record(index, usage, record) end
 """)
-"""Remove records of objects that Redis has evicted."""
+"""Remove records of objects that are gone."""
 
 CORRECT_ACCOUNTS = _make_script("""
 local usage, added = unpack(KEYS)
