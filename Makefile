@@ -53,7 +53,7 @@ test-versions: wheel $(VENV)/.group-test $(VENV)/.group-lint ## Install the whee
 		--python-executable target/versions/mcp-1/bin/python python/forebay/adapters/mcp_v1.py
 
 test-backends: $(BUILT) $(VENV)/.group-test $(SERVERS)/.installed ## Test stores on S3 and Redis, and replicas behind load balancers
-	TEST_SERVERS=$(abspath $(SERVERS)) TEST_BACKENDS=redis,s3,replicas \
+	TEST_SERVERS=$(abspath $(SERVERS)) TEST_BACKENDS=redis,redis_cluster,s3,replicas \
 		$(BIN)/python -m pytest -q -n logical --dist loadfile tests/backends
 
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from redis_server import RedisServer, redis_server
+from redis_server import RedisServer, get_cluster_url, redis_cluster, redis_server
 from s3_server import S3Server, s3_server
 
 REMOTE_BACKENDS = [name for name in os.environ.get("TEST_BACKENDS", "").split(",") if name]
@@ -34,6 +34,20 @@ def shared_redis() -> Iterator[RedisServer]:
 def redis_address(shared_redis: RedisServer) -> str:
     shared_redis.client.flushall()
     return shared_redis.url
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[list[RedisServer]]:
+    """The nodes of a cluster that is empty for each test."""
+    with redis_cluster() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def redis_cluster_address(shared_cluster: list[RedisServer]) -> str:
+    for node in shared_cluster:
+        node.client.flushall()
+    return get_cluster_url(shared_cluster)
 
 
 _prefixes = itertools.count()

@@ -33,6 +33,8 @@ class Entry(NamedTuple):
     """Size of the file on disk."""
     principal: str | None
     is_corrupt: bool = False
+    is_estimate: bool = False
+    """Whether a backend knows only the latest possible expiry, and not the principal."""
 
 
 class EntryTable:

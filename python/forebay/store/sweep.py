@@ -192,10 +192,12 @@ class Sweeper:
             if is_repeated:
                 # A folder that changes, or that a forked child closes, may return a name twice.
                 continue
-            if known is not None and known.expires_at > current.expires_before:
+            if known is not None and known.is_estimate and (entry or known.expires_at > current.expires_before):
                 # It tells less than the footer: not the principal, whose account the payload counts in.
                 known = None
-            entry = entry or self._find_entry(handle, known, sweep)
+            if entry is None or known is not None:
+                # What the backend knows is newer than what an earlier sweep has seen: a sidecar may be replaced.
+                entry = self._find_entry(handle, known, sweep)
             is_in_the_way = current.drops_sidecars and is_sidecar_handle(handle)
             if entry is not None and (is_in_the_way or entry.expires_at <= current.expires_before):
                 if self._remove(handle, entry.size, entry.principal, "output_handle_expired"):

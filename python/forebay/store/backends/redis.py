@@ -71,8 +71,8 @@ class RedisBackend:
         self.log = RedisLog(self.client, self.keys)
         self.call_counts = RedisCountTable(self.client, self.keys)
         try:
-            _check_eviction_policy(self.client)
             self.accounts.ensure_counted()
+            _check_eviction_policy(self.client)
         except BaseException:
             self.close()
             raise
@@ -180,16 +180,12 @@ class RedisBackend:
 def _check_eviction_policy(client: RedisClient) -> None:
     """Raise `InvalidArgument` if the server may evict the index and the accounts."""
 
-    def read(library_client: Any) -> Any:
-        targets = {"target_nodes": "primaries"} if client.is_cluster else {}
-        return library_client.execute_command("INFO", "memory", **targets)
-
     try:
-        found = client.send(read)
+        infos = client.call_everywhere("INFO", "memory")
     except StoreUnavailable:
-        # The user may not be allowed to ask. A server that does not answer fails the next request, too.
+        # The user may not be allowed to ask: the server has just answered another request.
         return
-    for info in found.values() if client.is_cluster else [found]:
+    for info in infos:
         policy = info.get("maxmemory_policy", "noeviction")
         if policy.startswith("allkeys"):
             raise InvalidArgument(

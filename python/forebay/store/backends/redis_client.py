@@ -9,14 +9,14 @@ from typing import Any, Final, TypeVar
 
 from forebay.errors import ForebayError, InvalidArgument, StoreFull, StoreUnavailable
 from forebay.store.backends.redis_address import RedisAddress
-from forebay.store.threads import fork_safe_lock
 
 try:
     import redis
     from redis.backoff import NoBackoff
-    from redis.cluster import ClusterNode, RedisCluster
     from redis.retry import Retry
     from redis.sentinel import Sentinel
+
+    from forebay.store.backends.redis_cluster import ClusterNodes, Command, execute
 except ImportError:
     raise InvalidArgument("a store on Redis needs one more package: pip install 'forebay[redis]'") from None
 
@@ -27,15 +27,13 @@ _T = TypeVar("_T")
 MAX_STRING_BYTES = 512 << 20
 """Maximum size of a string in Redis."""
 
-# Together with `_RETRY_SECONDS` they bound a request to 7 seconds: the first attempt may fail just before the time for
-# retries is over, and the last one has to connect again.
-_CONNECT_SECONDS = 1.5
-_ANSWER_SECONDS = 2.5
-_CLUSTER_CONNECT_SECONDS = 0.5
-"""Shorter, because the library asks one node of a cluster after the other."""
+# Together they bound a request to 7 seconds. The first attempt may fail just before the time for retries is over, and
+# the last one has to connect again; in a cluster, after it has asked for the nodes.
+_CONNECT_SECONDS = 1.0
+_ANSWER_SECONDS = 2.0
+_TOPOLOGY_SECONDS = 0.4
+"""How long a sentinel, or a node that is asked for the others, may take. There are more of them."""
 
-_CLUSTER_ANSWER_SECONDS = 1.5
-_SENTINEL_SECONDS = 0.4
 _RETRY_SECONDS = 2.5
 """How long a request is tried again. Losing all connections at once, as when a server restarts, must not show."""
 
@@ -43,7 +41,13 @@ _FIRST_PAUSE_SECONDS = 0.02
 _MAX_CONNECTIONS = 4096
 """One connection for each thread that has a request; the library allows 100."""
 
-_TRANSIENT_REPLIES = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", "MISCONF", "NOREPLICAS")
+_TRANSIENT_ERRORS = (
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.TryAgainError,
+    redis.exceptions.MovedError,
+)
+_TRANSIENT_REPLIES = ("BUSY ", "MISCONF ", "NOREPLICAS ")
 _FULL_REPLY = "OOM command not allowed"
 _TOO_LONG_REPLY = "string exceeds maximum allowed size"
 
@@ -58,6 +62,26 @@ class Script:
         self.sha: Final = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
+class _OneServer:
+    """Connections to a server, which Sentinel may name anew."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def execute(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands in one request, and return the replies, of which some may be errors."""
+        if len(commands) == 1:
+            return [self._client.execute_command(*commands[0])]
+        return execute(self._client, commands)
+
+    def execute_everywhere(self, command: Command) -> list[Any]:
+        """Send a command to the server, and return the reply."""
+        return self.execute([command])
+
+    def close(self) -> None:
+        self._client.close()
+
+
 class RedisClient:
     """Requests to the servers of an address, from any thread.
 
@@ -67,44 +91,36 @@ class RedisClient:
     def __init__(self, address: RedisAddress) -> None:
         self.address = address
         self.is_cluster = address.topology == "cluster"
-        self._lock = fork_safe_lock()
-        self._client: Any = None
+        self._servers = _connect(address)
         self._is_reachable = True
         _clients.add(self)
 
     def call(self, *command: Any) -> Any:
         """Send a command and return the reply."""
-        return self.send(lambda client: client.execute_command(*command))
+        return self.pipeline([command])[0]
 
-    def pipeline(self, commands: Sequence[Sequence[Any]], *, is_urgent: bool = True) -> list[Any]:
-        """Send commands in one request and return the replies."""
-
-        def send(client: Any) -> list[Any]:
-            with client.pipeline(transaction=False) as pipeline:
-                for command in commands:
-                    pipeline.execute_command(*command)
-                # Errors that the library raises quote the command, and so the payload.
-                replies: list[Any] = pipeline.execute(raise_on_error=False)
-            for reply in replies:
-                if isinstance(reply, Exception):
-                    raise reply
-            return replies
-
-        return self.send(send, is_urgent=is_urgent)
+    def pipeline(self, commands: Sequence[Command], *, is_urgent: bool = True) -> list[Any]:
+        """Send commands in one request, or in a cluster in one to each node, and return the replies."""
+        return self.send(lambda servers: _raise_errors(servers.execute(commands)), is_urgent=is_urgent)
 
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Any] = (), *, is_urgent: bool = True) -> Any:
         """Run a script and return its reply."""
+        rest = len(keys), *keys, *arguments
 
-        def send(client: Any) -> Any:
+        def send(servers: _Servers) -> Any:
             try:
-                return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+                return _raise_errors(servers.execute([("EVALSHA", script.sha, *rest)]))[0]
             except redis.exceptions.NoScriptError:
-                return client.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
+                return _raise_errors(servers.execute([("EVAL", script.text, *rest)]))[0]
 
         return self.send(send, is_urgent=is_urgent)
 
-    def send(self, request: Callable[[Any], _T], *, is_urgent: bool = True) -> _T:
-        """Return the result of a function of the library's client. Raises `StoreFull` or `StoreUnavailable`.
+    def call_everywhere(self, *command: Any) -> list[Any]:
+        """Send a command to the server, or to each node of a cluster that has slots, and return the replies."""
+        return self.send(lambda servers: _raise_errors(servers.execute_everywhere(command)))
+
+    def send(self, request: "Callable[[_Servers], _T]", *, is_urgent: bool = True) -> _T:
+        """Return the result of a function of the servers. Raises `StoreFull` or `StoreUnavailable`.
 
         A request that is not urgent is tried once, and only if the last one was answered.
         """
@@ -113,44 +129,23 @@ class RedisClient:
         deadline = time.monotonic() + (_RETRY_SECONDS if is_urgent else 0)
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            client = None
             try:
-                client = self._get_client()
-                result = request(client)
+                result = request(self._servers)
                 self._is_reachable = True
                 return result
-            except (redis.exceptions.RedisError, redis.exceptions.RedisClusterException, OSError) as error:
-                if isinstance(error, ForebayError):
-                    raise
+            except (redis.exceptions.RedisError, OSError) as error:
                 is_transient = _is_transient(error)
                 if not is_transient or time.monotonic() + pause > deadline:
                     self._is_reachable = not is_transient
                     raise self._translate(error) from None
-                if self.is_cluster:
-                    # The next attempt asks for the nodes again.
-                    self._drop(client)
             time.sleep(pause)
             pause = min(2 * pause, 0.5)
-
-    def _get_client(self) -> Any:
-        client = self._client
-        if client is None:
-            with self._lock:
-                if self._client is None:
-                    self._client = _connect(self.address)
-                client = self._client
-        return client
-
-    def _drop(self, client: Any) -> None:
-        with self._lock:
-            if self._client is client:
-                self._client = None
 
     def _translate(self, error: Exception) -> ForebayError:
         text = str(error)
         for secret in (*self.address.credentials.values(), *self.address.sentinel_credentials.values()):
             text = text.replace(secret, "***")
-        if _FULL_REPLY in text:
+        if isinstance(error, redis.exceptions.OutOfMemoryError) or _FULL_REPLY in text:
             return StoreFull(
                 f"Redis at {self.address} has no memory left for this; delete what is no longer needed, wait until it "
                 "expires, or raise maxmemory on the server"
@@ -165,14 +160,22 @@ class RedisClient:
 
     def forget(self) -> None:
         """Drop the connections of a forked child: its parent process uses them."""
-        self._client = None
+        self._servers = _connect(self.address)
 
     def close(self) -> None:
         """Close the connections. A later request opens new ones."""
-        with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        self._servers.close()
+
+
+_Servers = _OneServer | ClusterNodes
+
+
+def _raise_errors(replies: list[Any]) -> list[Any]:
+    """Return replies, or raise the first error among them."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
 
 
 def make_too_long_error() -> StoreFull:
@@ -187,43 +190,44 @@ def _is_transient(error: Exception) -> bool:
     """Return whether the same request may succeed soon."""
     if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.AuthorizationError):
         return False
-    if isinstance(error, redis.exceptions.ResponseError) and not isinstance(error, redis.exceptions.ClusterError):
-        return str(error).startswith(_TRANSIENT_REPLIES) or isinstance(
-            error, redis.exceptions.ReadOnlyError | redis.exceptions.TryAgainError
-        )
-    return True
+    if isinstance(error, _TRANSIENT_ERRORS):
+        return True
+    return not isinstance(error, redis.exceptions.ResponseError) or str(error).startswith(_TRANSIENT_REPLIES)
 
 
-def _connect(address: RedisAddress) -> Any:
-    """Return a client of the library."""
-    is_cluster = address.topology == "cluster"
+def _connect(address: RedisAddress) -> _Servers:
+    """Return the servers of an address. They are connected to when they are needed."""
     options: dict[str, Any] = {
-        "socket_connect_timeout": _CLUSTER_CONNECT_SECONDS if is_cluster else _CONNECT_SECONDS,
-        "socket_timeout": _CLUSTER_ANSWER_SECONDS if is_cluster else _ANSWER_SECONDS,
         "socket_keepalive": True,
         # Version 3 of the protocol has nothing that is needed here, and takes more requests to connect.
         "protocol": 2,
+        # Not by the library: `send` retries.
+        "retry": Retry(NoBackoff(), 0),
+        **({"ssl": True} if address.is_encrypted else {}),
+        **{name: value for name, value in address.options.items() if name.startswith("ssl_")},
+    }
+    hasty = {"socket_connect_timeout": _TOPOLOGY_SECONDS, "socket_timeout": _TOPOLOGY_SECONDS}
+    timeouts = {"socket_connect_timeout": _CONNECT_SECONDS, "socket_timeout": _ANSWER_SECONDS}
+    data_options = {
+        **options,
+        **timeouts,
         **address.credentials,
         **address.options,
-        **({"ssl": True} if address.is_encrypted else {}),
+        "db": address.database,
+        "max_connections": _MAX_CONNECTIONS,
     }
-    # Not by the library: `send` retries.
-    retry = Retry(NoBackoff(), 0)
-    if is_cluster:
-        nodes = [ClusterNode(host, port) for host, port in address.hosts]  # type: ignore[no-untyped-call]
-        return RedisCluster(startup_nodes=nodes, retry=retry, max_connections=_MAX_CONNECTIONS, **options)
-    options |= {"db": address.database, "retry": retry, "max_connections": _MAX_CONNECTIONS}
+    if address.topology == "cluster":
+
+        def connect(host: str, port: int, *, is_hasty: bool = False) -> Any:
+            return redis.Redis(host, port, **{**data_options, **(hasty if is_hasty else {})})
+
+        return ClusterNodes(address.hosts, connect)
     if address.topology == "sentinel":
-        sentinel_options = {
-            **{name: value for name, value in options.items() if name.startswith(("ssl", "protocol", "retry"))},
-            **address.sentinel_credentials,
-            "socket_connect_timeout": _SENTINEL_SECONDS,
-            "socket_timeout": _SENTINEL_SECONDS,
-        }
-        sentinel: Any = Sentinel(address.hosts, sentinel_kwargs=sentinel_options, **options)  # type: ignore[no-untyped-call]
-        return sentinel.master_for(address.master)
+        sentinel_options = {**options, **hasty, **address.sentinel_credentials}
+        sentinel: Any = Sentinel(address.hosts, sentinel_kwargs=sentinel_options, **data_options)  # type: ignore[no-untyped-call]
+        return _OneServer(sentinel.master_for(address.master))
     ((host, port),) = address.hosts
-    return redis.Redis(host, port, **options)
+    return _OneServer(redis.Redis(host, port, **data_options))
 
 
 def _forget_in_child() -> None:

@@ -7,7 +7,7 @@
     <prefix>:{<prefix>}:added       bytes that were ever added
     <prefix>:{<prefix>}:uploads     unfinished uploads, by the time until which their writers are taken to be alive
     <prefix>:{<prefix>}:lock        who holds the lock of the store, and until when
-    <prefix>:{<prefix>}:once:<id>   the result of a request, for a minute
+    <prefix>:{<prefix>}:once:<id>   the result of a request, for some seconds
     <prefix>:{<prefix>}:journal     the log
     <prefix>:{<prefix>}:days        days with counts of calls
     <prefix>:{<prefix>}:calls:<day> these counts

@@ -173,7 +173,7 @@ _ONCE = """
 local done = redis.call('GET', KEYS[1])
 if done then return tonumber(done) end
 local function finish(result)
-  redis.call('SET', KEYS[1], result, 'EX', 60)
+  redis.call('SET', KEYS[1], result, 'EX', 20)
   return result
 end
 """
