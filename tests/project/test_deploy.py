@@ -30,7 +30,9 @@ def test_forebay_takes_the_configuration(tmp_path: Path) -> None:
     path = tmp_path / "forebay.toml"
     path.write_text(text)
     (tmp_path / "tokens").write_text("")
-    settings = load_settings("serve", {"config": str(path), "http": "0.0.0.0:8000"}, {})
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    hosts = compose["x-replica"]["environment"]["FOREBAY_ALLOWED_HOSTS"].partition(":-")[2].rstrip("}")
+    settings = load_settings("serve", {"config": str(path), "http": "0.0.0.0:8000"}, {"FOREBAY_ALLOWED_HOSTS": hosts})
     assert settings.shutdown_delay_seconds == 5
     assert [*settings.upstreams] == ["example"]
 
