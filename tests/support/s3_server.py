@@ -21,7 +21,7 @@ CLEARED = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_SESSI
 
 
 def find_binary(name: str) -> str:
-    """Return the path of a server: from `FOREBAY_SERVERS`, a folder, or from `PATH`. Without it, the test is skipped."""
+    """Return the path of a server: from the folder `FOREBAY_SERVERS` or from `PATH`. Skip the test if there is none."""
     folder = os.environ.get("FOREBAY_SERVERS", "")
     found = shutil.which(name, path=folder) if folder else shutil.which(name)
     if found is None:
@@ -106,7 +106,7 @@ class Proxy:
         self.requests: list[str] = []
         """First lines of the requests."""
         self.received_bytes = 0
-        self.cut_answers: "list[str]" = []
+        self.cut_answers: list[str] = []
         """Beginnings of requests. The answers of the next ones that have them are lost, one for each."""
         self.is_stalled = False
         self._closed = False

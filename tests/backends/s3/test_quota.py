@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forebay import Store, StoreFull, open_store
@@ -18,16 +19,16 @@ PRINCIPAL_QUOTA = 2_000_000
 FILL = """
 import random, sys
 from forebay import StoreFull, open_store
-address, seed = sys.argv[1], int(sys.argv[2])
+address, seed, quota, principal_quota = sys.argv[1], *map(int, sys.argv[2:])
 chosen = random.Random(seed)
-with open_store(address, quota_bytes=%d, principal_quota_bytes=%d, sweep_interval=0) as store:
+with open_store(address, quota_bytes=quota, principal_quota_bytes=principal_quota, sweep_interval=0) as store:
     refused = 0
     while refused < 3:
         try:
-            store.put(chosen.randbytes(chosen.randrange(200, 3000)), principal="ann" if refused %% 2 else None)
+            store.put(chosen.randbytes(chosen.randrange(200, 3000)), principal="ann" if refused % 2 else None)
         except StoreFull:
             refused += 1
-""" % (QUOTA, PRINCIPAL_QUOTA)
+"""
 
 
 def sum_of_objects(server: S3Server, prefix: str) -> int:
@@ -46,7 +47,8 @@ def usage(store: Store) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_eight_processes_fill_a_quota_and_never_exceed_it(server: S3Server, prefix: str, address: str) -> None:
-    children = [subprocess.Popen([sys.executable, "-c", FILL, address, str(seed)]) for seed in range(8)]
+    quotas = [str(QUOTA), str(PRINCIPAL_QUOTA)]
+    children = [subprocess.Popen([sys.executable, "-c", FILL, address, str(seed), *quotas]) for seed in range(8)]
     try:
         while any(child.poll() is None for child in children):
             assert sum_of_objects(server, prefix) <= QUOTA
@@ -62,9 +64,7 @@ def test_eight_processes_fill_a_quota_and_never_exceed_it(server: S3Server, pref
         assert usage(store)[TOTAL_ACCOUNT] == stored
 
 
-def test_accounts_are_exact_after_puts_and_deletes_of_two_replicas(
-    server: S3Server, prefix: str, address: str
-) -> None:
+def test_accounts_are_exact_after_puts_and_deletes_of_two_replicas(server: S3Server, prefix: str, address: str) -> None:
     with opened(address) as first, opened(address) as second:
         handles = [
             store.put(noise(5000, number), principal="ann").output_handle
@@ -143,7 +143,7 @@ def test_an_upload_during_which_its_replica_was_dropped_is_counted(
     server: S3Server, prefix: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(address) as sleeping:
-        backend = sleeping._backend
+        backend: Any = sleeping._backend
         backend.usage()
         upload = backend.create("oh_" + "A" * 12)
         upload.write([noise(1000)])

@@ -15,7 +15,12 @@ def opened(server: S3Server, prefix: str, front: Proxy, **options: object) -> St
 def records() -> bytes:
     """100 MB of records."""
     rows = (
-        {"id": n, "name": f"customer {n * 7919 % 100_003}", "total": n * 31 % 9973 / 7, "status": ["paid", "open"][n % 2]}
+        {
+            "id": n,
+            "name": f"customer {n * 7919 % 100_003}",
+            "total": n * 31 % 9973 / 7,
+            "status": ["paid", "open"][n % 2],
+        }
         for n in range(1_250_000)
     )
     return b"[" + b",".join(json.dumps(row).encode() for row in rows) + b"]"

@@ -39,6 +39,7 @@ _MAX_SHORT_BYTES = 256 << 10
 """Maximum size of an object that is written by a short request."""
 
 _LISTED_AT_ONCE = 1000
+_MAX_REPLACE_ATTEMPTS = 5
 
 COMPARED_BYTES = 64 << 10
 """Bytes at the end of an object that tell whether it is the one that was written."""
@@ -148,15 +149,13 @@ class ObjectClient:
         except Absent:
             return None
 
-    def put(self, key: str, parts: Sequence[bytes], condition: Version | None = None) -> Version:
+    def put(self, key: str, parts: Sequence[bytes], condition: Version) -> Version:
         """Write an object and return its version. Raises `Conflict` if it does not fulfil the condition.
 
         Raises `OutcomeUnknown` if the write may have happened or may still happen.
         """
-        mode: Any = "overwrite"
-        if condition is not None:
-            fields = {"e_tag": condition.etag, "version": condition.generation}
-            mode = {name: value for name, value in fields.items() if value is not None} or "create"
+        fields = {"e_tag": condition.etag, "version": condition.generation}
+        mode: Any = {name: value for name, value in fields.items() if value is not None} or "create"
         size = sum(map(len, parts))
         is_short = size <= _MAX_SHORT_BYTES
         store = self._short if is_short else self._long
@@ -185,6 +184,20 @@ class ObjectClient:
             raise Conflict from None
         except StoreUnavailable as error:
             raise OutcomeUnknown(str(error)) if was_sent or not is_short else error from None
+
+    def replace(self, key: str, parts: Sequence[bytes], version: Version | None) -> Version:
+        """Write an object that only this process writes, and of which `version` was written last.
+
+        With a condition, because a request that was delayed on its way would bring back an older content.
+        """
+        condition = version or CREATE
+        for _ in range(_MAX_REPLACE_ATTEMPTS):
+            try:
+                return self.put(key, parts, condition)
+            except Conflict:
+                state = self.head(key)
+                condition = CREATE if state is None else state.version
+        raise StoreUnavailable(f"the store {self._address} has other writers of {key!r}; call again")
 
     def find_written(self, key: str, size: int, parts: Sequence[bytes]) -> ObjectState | None:
         """Return the state of an object if its size and its end are those of the given parts, else `None`."""
