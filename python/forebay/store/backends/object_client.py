@@ -1,6 +1,7 @@
 """Requests to a bucket: bounded in time, and repeated after errors that may pass."""
 
 import contextlib
+import hashlib
 import itertools
 import os
 import time
@@ -40,6 +41,7 @@ _MAX_SHORT_BYTES = 256 << 10
 
 _LISTED_AT_ONCE = 1000
 _MAX_REPLACE_ATTEMPTS = 5
+_MAX_READ_ATTEMPTS = 50
 
 COMPARED_BYTES = 64 << 10
 """Bytes at the end of an object that tell whether it is the one that was written."""
@@ -87,6 +89,7 @@ class ObjectClient:
         self._long = settings.open(long_options, {"max_retries": 0, "retry_timeout": timedelta(seconds=1)})
         self._multipart = settings.open(long_options, _LONG_RETRIES)
         self._has_suffixes = settings.has_suffixes
+        self._has_hash_tags = True
         import obstore
 
         self._library = obstore
@@ -120,16 +123,31 @@ class ObjectClient:
             return None if state is None else (state, b"")
 
     def read_all(self, key: str) -> tuple[ObjectState, bytes] | None:
-        """Return the state and the content of an object, or `None` if there is none."""
+        """Return the state and the content of an object, or `None` if there is none.
+
+        Some servers return the content of one version with the tag of another, if the object is replaced meanwhile.
+        A tag that is not the hash of the content is believed only if a second read returns the same.
+        """
 
         def read() -> tuple[ObjectState, bytes]:
             result = self._library.get(self._short, key)
             return _to_state(result.meta), bytes(result.bytes())
 
-        try:
-            return self._repeat(read)
-        except Absent:
-            return None
+        found: tuple[ObjectState, bytes] | None = None
+        for _ in range(_MAX_READ_ATTEMPTS):
+            before = found
+            try:
+                found = self._repeat(read)
+            except Absent:
+                return None
+            digest = hashlib.md5(found[1], usedforsecurity=False).hexdigest()
+            if not self._has_hash_tags or digest in (found[0].version.etag or ""):
+                return found
+            if found == before:
+                # Encrypted objects, for example, have other tags.
+                self._has_hash_tags = False
+                return found
+        raise StoreUnavailable(f"the store {self._address} has too many writers of {key!r}; call again")
 
     def read_range(self, key: str, state: ObjectState, start: int, end: int) -> bytes | None:
         """Return a range of an object, or `None` if this version of it is gone."""
@@ -143,7 +161,10 @@ class ObjectClient:
         return bytes(self._library.get(self._short, key, options=options).bytes())
 
     def head(self, key: str) -> ObjectState | None:
-        """Return the state of an object, or `None` if there is none."""
+        """Return the state of an object, or `None` if there is none.
+
+        Some servers mix the states of two versions, if the object is replaced meanwhile.
+        """
         try:
             return self._repeat(lambda: _to_state(self._library.head(self._short, key)))
         except Absent:
