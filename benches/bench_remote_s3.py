@@ -1,7 +1,8 @@
 """A store in a bucket, beside the library obstore alone, with an S3 server on loopback.
 
 The peer reads a page as one would without forebay: download, parse, slice. The server and its disk are part of each
-time. Without versitygw in `$FOREBAY_SERVERS` or `$PATH` these benches are skipped.
+time. They are skipped without versitygw in `$TEST_SERVERS` or
+`$PATH`.
 """
 
 import shutil

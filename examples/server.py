@@ -98,7 +98,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--output-handle-ttl-hours", type=float, default=24, metavar="HOURS")
     parser.add_argument("--output-handle-sweep-interval-seconds", type=float, default=300, metavar="SECONDS")
     parser.add_argument("--prefix", default="oc_", help="prefix of forebay's tools (default: %(default)s)")
-    parser.add_argument("--store", help="URL of the store, file:///path (default: your data directory)")
+    parser.add_argument("--store", help="URL of the store, file:///path (default: FOREBAY_STORE, or in your home)")
     return parser.parse_args()
 
 

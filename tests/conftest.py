@@ -14,6 +14,9 @@ from wires import ERAS, Servers
 # Assertions in these modules show details, as in a test.
 pytest.register_assert_rewrite("invariants", "mcp_harness", "fastmcp_harness")
 
+# The tests choose stores by FOREBAY_HOME, and this variable wins over it.
+os.environ.pop("FOREBAY_STORE", None)
+
 # No deadline, because shared machines are slow at times. CI must fail for a change, not for a random seed.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

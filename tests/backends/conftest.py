@@ -1,13 +1,50 @@
-"""Tests of the backends that need a server run only if `FOREBAY_TEST_BACKENDS` names them, such as `redis,s3`."""
+"""The backends that tests run on: local files, and those of `TEST_BACKENDS`, such as `redis,s3`."""
 
+import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
+import pytest
+from redis_server import RedisServer, redis_server
+from s3_server import S3Server, s3_server
+
+REMOTE_BACKENDS = [name for name in os.environ.get("TEST_BACKENDS", "").split(",") if name]
+
+# Without their servers, `make test` has the tests of local files only; `make test-backends` has all.
+collect_ignore = [name for name in ("redis", "s3", "replicas") if name not in REMOTE_BACKENDS]
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    chosen = os.environ.get("FOREBAY_TEST_BACKENDS", "").split(",")
-    folder = collection_path.relative_to(FOLDER).parts[:1] if collection_path.is_relative_to(FOLDER) else ()
-    needs_server = bool(folder) and (FOLDER / folder[0]).is_dir()
-    return True if needs_server and folder[0] not in chosen else None
+@pytest.fixture(params=["local", *REMOTE_BACKENDS])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty store."""
+    if request.param == "local":
+        return (tmp_path / "store").as_uri()
+    return str(request.getfixturevalue(f"{request.param}_address"))
+
+
+@pytest.fixture(scope="session")
+def shared_redis() -> Iterator[RedisServer]:
+    """A server that is empty for each test."""
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_address(shared_redis: RedisServer) -> str:
+    shared_redis.client.flushall()
+    return shared_redis.url
+
+
+_prefixes = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def shared_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3_address(shared_s3: S3Server) -> str:
+    return shared_s3.url(f"conformance-{next(_prefixes)}")

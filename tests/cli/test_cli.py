@@ -256,15 +256,17 @@ def test_a_name_lists_what_is_a_token_s_and_what_a_program_has_put() -> None:
     for name in ("ann", token, "bob"):
         run("put", "-", "--principal", name, stdin=b"[1]")
     for principal, owners in (
-        ("ann", {"ann", token}),
-        ("client:ann", {token}),
-        (token, {token}),
+        ("ann", {"ann", "client:ann"}),
+        ("client:ann", {"client:ann"}),
+        (token, {"client:ann"}),
         ("client:bob", set()),
     ):
         assert {stored["principal"] for stored in run("ls", "--principal", principal).json} == owners
         assert {event["principal"] for event in run("journal", "--principal", principal).json} == owners
         assert run("journal", "summary", "--principal", principal).json["handles"] == len(owners)
         assert run("stats", "--principal", principal).json["storage"]["payloads"] == len(owners)
+    (stored,) = run("ls", "--principal", "client:ann").json
+    assert run("stat", stored["output_handle"]).json["principal"] == "client:ann"
 
 
 def test_references_lead_to_their_handles(handle: str) -> None:

@@ -228,6 +228,11 @@ def test_files_that_cannot_be_read(clients: ClientHome) -> None:
     other = clients.write("other.json", "{}")
     assert "has no servers" in check(str(other))[1][None]["problems"][0]
     assert "cannot be read" in check(str(other) + "x")[1][None]["problems"][0]
+    for name, text in (("forebay.toml", "ttl = '1h'\n"), ("own.toml", "[upstreams.a]\ncommand = 'x'\n")):
+        own = clients.write(name, text)
+        (problem,) = check(str(own))[1][None]["problems"]
+        assert problem.startswith(f"{own} is a configuration of forebay, not of a client; check it with")
+        assert f"`forebay serve --config {own}`" in problem
     clients.write(".claude/settings.json", "[")
     path = clients.write("project/.mcp.json", file_of(s=entry([*WRAP, "--", *SERVER])))
     assert "settings.json cannot be read as JSON" in check(str(path))[1]["s"]["problems"][0]

@@ -1,6 +1,7 @@
 """The command on a terminal: readable, and safe from control sequences in payloads."""
 
 import json
+import sys
 from pathlib import Path
 
 import forebay
@@ -285,3 +286,14 @@ def test_bytes_that_are_no_text_are_seen_to_be_none(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put(b"a\xffb\r\n\xe2\x82").output_handle
     assert plain(run_on_terminal("cat", handle).out) == "a\ufffdb\r\n\ufffd"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("home")
+def test_serve_tells_a_terminal_what_it_waits_for(tmp_path: Path) -> None:
+    config = tmp_path / "forebay.toml"
+    config.write_text(f'[upstreams.none]\ncommand = "{sys.executable}"\nargs = ["-c", ""]\n')
+    told = "speaking MCP on stdin and stdout; --http HOST:PORT serves HTTP"
+    done = run_on_terminal("serve", "--config", str(config), typed="\x04")
+    assert (done.code, plain(done.err).count(told)) == (0, 1)
+    assert told.encode() not in run("serve", "--config", str(config)).err

@@ -152,9 +152,10 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(text: str, line: int, ex
         ('prefix = "x"', 1, "has none of command, url, openapi, python: give it one"),
         ('url = "http://x"\ncwd = "/"', 3, "an upstream by url has no cwd"),
         ('command = "x"\nargs = "-y"', 3, "a list of texts"),
-        ('command = ["x", "-y"]', 2, 'command of the upstream a: a text, such as "npx"; what follows it is in args'),
+        ('command = ["x", "-y"]', 2, 'command of the upstream a must be a text, such as "npx"; what follows it is in'),
         ('command = "x"\n[upstreams.a.env]\nA = 1', 3, "a table of texts"),
-        ('url = "x"', 2, "begins with http"),
+        ('url = "x"', 2, "url of the upstream a must be an address that begins with http:// or https://, not 'x'"),
+        ('url = "ann:secret@x"', 2, "an address that begins with http:// or https://"),
         ('openapi = "x"\nauth = {a = 1}', 3, "a token, or"),
         ('url = "http://x"\nheaders = {A = "${NOT_SET}"}', 3, "NOT_SET is not set"),
     ],
@@ -164,6 +165,7 @@ def test_what_is_wrong_in_an_upstream_is_named_too(upstream: str, line: int, exp
     message = refused("serve", {"config": path})
     assert message.startswith(f"{path}:{line}: ")
     assert expected in message
+    assert "secret" not in message
 
 
 @pytest.mark.parametrize(

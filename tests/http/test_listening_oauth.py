@@ -36,8 +36,9 @@ def test_jwts_and_file_tokens_are_accepted(era: str, server: HttpServer) -> None
     assert server.send_first_request(era, sign_token(scope=SCOPE)).status == 200
     # Tokens of the file have all scopes.
     assert server.send_first_request(era, ALICE).status == 200
+    challenge = server.send_first_request(era, None).headers["www-authenticate"]
+    assert challenge.startswith('Bearer realm="forebay", resource_metadata=')
     for token in (
-        None,
         sign_token(scope=SCOPE, key=OTHER_KEY),
         sign_token(scope=SCOPE, aud="https://x.example"),
         "no" * 20,

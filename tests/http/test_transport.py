@@ -385,3 +385,24 @@ def test_a_large_request_is_checked_against_its_headers(server: HttpServer) -> N
     message["params"]["arguments"]["pad"] = "x" * 2_000_000
     answer = server.post(message, **{**headers, "mcp_name": "other"})
     assert (answer.status, answer.message["error"]["code"]) == (400, -32020)
+
+
+def test_requests_that_are_no_mcp_are_told_what_is(server: HttpServer) -> None:
+    ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
+    for answer in (
+        server.request("POST", body=ping, headers=JSON),
+        server.request("GET", headers={"accept": "text/event-stream"}),
+        server.request("DELETE"),
+    ):
+        assert answer.status == 400
+        message = answer.message["error"]["message"]
+        for words in (
+            "send initialize with POST first",
+            f"Mcp-Protocol-Version: {MODERN}",
+            "Mcp-Method",
+            "io.modelcontextprotocol/clientCapabilities in params._meta",
+        ):
+            assert words in message
+    for path in ("/", "/mcp/"):
+        answer = server.request("GET", path)
+        assert (answer.status, answer.body) == (404, b"Not Found; the address for MCP is /mcp")

@@ -98,7 +98,7 @@ def test_a_paused_request_does_not_expire() -> None:
         exchanges = Exchanges("one", lambda _, reason: cancelled.append(reason))
         tenant: Any = object()
         exchange, other = exchanges.new("tools/call"), exchanges.new("tools/call")
-        exchange.tenant = tenant
+        exchange.tenant, exchange.tool = tenant, "slow"
         for added in (exchange, other):
             added.timeout = 0.01
             exchanges.add(added)
@@ -110,7 +110,7 @@ def test_a_paused_request_does_not_expire() -> None:
                 await asyncio.wait_for(other.future, 60)
             await asyncio.sleep(0.05)
             assert not exchange.future.done()
-        with pytest.raises(UpstreamTimeout):
+        with pytest.raises(UpstreamTimeout, match=r"^slow took longer than 0.01 s \(call_timeout_seconds\); ask"):
             await asyncio.wait_for(exchange.future, 60)
         assert cancelled == ["timeout", "timeout"]
 

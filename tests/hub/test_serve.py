@@ -297,7 +297,7 @@ def test_an_upstream_that_dies_in_a_call_is_reported_and_restarted(era: str, tmp
         assert parse_text(failed)["error"]["code"] == "upstream_failed"
         assert client.call("says", result={"content": []})["content"] == []
         assert client.call("pid")["content"][0]["text"] != pid
-        client.wait_for_log("the upstream adverse has ended and is started again in 0 s")
+        client.wait_for_log("the upstream adverse ended with exit code 3, and is started again at once")
 
 
 def test_an_unreachable_upstream_does_not_affect_the_others(tmp_path: Path) -> None:
@@ -308,10 +308,25 @@ def test_an_unreachable_upstream_does_not_affect_the_others(tmp_path: Path) -> N
     with serving(write_config(tmp_path, upstreams, per_call=True)) as client:
         assert "says" in tool_names(client)
         client.wait_for_log("the upstream late cannot be used, and is tried again in 1 s")
+        client.wait_for_log("the server ended with exit code 7 at its start; see what it logged, and check its command")
         _wait_for_changed_tools(client)
         # Also for a client that has not listed the tool yet.
         assert "output_handle" in parse_text(client.call("pid", output_mode="handle"))
         assert "pid" in tool_names(client)
+
+
+def test_an_unknown_tool_may_be_one_of_an_upstream_that_is_not_available(tmp_path: Path) -> None:
+    upstreams = {
+        "raw": upstream_command("raw_server.py", "stdio"),
+        "inventory": {"command": sys.executable, "args": ["-c", ""]},
+        "parts": {"python": "no_such_module"},
+    }
+    with serving(write_config(tmp_path, upstreams)) as client:
+        message = client.request("tools/call", {"name": "export_parts"})["error"]["message"]
+        assert message == (
+            "Unknown tool: export_parts; the upstreams inventory, parts are not available now, "
+            "and tools/list has all others"
+        )
 
 
 def test_a_tool_disabled_by_its_prefixed_name_is_disabled_while_no_other_tool_has_its_name(tmp_path: Path) -> None:

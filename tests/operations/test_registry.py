@@ -357,6 +357,17 @@ def test_words_of_openapi_3_0_in_an_older_draft_are_understood(schema: Any, righ
         execute(echo, wrong, input_schema=schema)
 
 
+def test_a_misspelt_argument_is_named_beside_the_missing_one() -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    with pytest.raises(CallError, match=r"required property; the schema has no 'nam', 'x'$") as caught:
+        execute(echo, {"nam": "Ada", "x": 1}, input_schema=schema)
+    assert [problem["path"] for problem in caught.value.details["problems"]] == [""]
+    rules: list[dict[str, Any]] = [{"additionalProperties": True}, {"anyOf": [{"properties": {"nam": {}}}]}]
+    for others in rules:
+        with pytest.raises(CallError, match=r"is a required property$"):
+            execute(echo, {"nam": "Ada"}, input_schema={**schema, **others})
+
+
 def test_a_file_in_the_input_is_bytes_here_and_text_to_the_schema() -> None:
     schema = {"type": "object", "properties": {"file": {"type": "string"}, "n": {"type": "integer"}}}
     value = {"file": b"\xff\x00", "n": 1}

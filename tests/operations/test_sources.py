@@ -36,11 +36,26 @@ def test_sources_are_loaded_and_those_that_fail_are_tried_again(
     async def run() -> None:
         sources = OperationSources(configs, on_added)
         await sources.start(60)
-        assert added == [["api.get_a"]]
+        assert (added, [*sources.unloaded]) == ([["api.get_a"]], ["module"])
         (tmp_path / "module_that_comes_late.py").write_text("def f() -> int:\n    return 7\n")
         await wait_until_async(lambda: len(added) == 2)
         assert added[1] == ["module.f"]
+        assert not sources.unloaded
         assert (await sources.registry.execute("module.f", {})).data == 7
         await sources.close()
 
     asyncio.run(run())
+
+
+def test_a_document_that_cannot_be_read_is_named_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def run() -> None:
+        sources = OperationSources([UpstreamConfig(name="shop", openapi="nope.yaml")], lambda _: None)
+        await sources.start(60)
+        await sources.close()
+
+    asyncio.run(run())
+    assert f"openapi: the document {tmp_path / 'nope.yaml'} cannot be read: No such file or directory" in caplog.text

@@ -47,6 +47,18 @@ def test_what_is_no_object_is_wrapped_for_earlier_versions(is_legacy: bool) -> N
     }
 
 
+def test_errors_name_the_tool_that_was_called() -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no")
+
+    described = spec(input_schema=NUMBER)
+    messages = [
+        orjson.loads(call(described, fail, arguments, tool="ns_op")["content"][0]["text"])["error"]["message"]
+        for arguments in ({}, {"n": 1})
+    ]
+    assert messages == ['ns_op cannot be called with this: the input: "n" is a required property', "ns_op failed: no"]
+
+
 def test_a_handler_learns_who_calls_it_and_until_when() -> None:
     contexts: list[CallContext] = []
     identity = Identity("ada", ["root"])

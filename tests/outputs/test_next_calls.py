@@ -13,6 +13,10 @@ from forebay.store.payload import encode
 
 ORDERS = [{"id": n, "status": "open" if n % 3 else "done", "tags": ["a"], "total": n / 2} for n in range(3000)]
 PLUGINS = {f"plugin-{n}": {"stars": n, "license": "MIT"} for n in range(900)}
+CUSTOMERS = [
+    {"key": f"c{n}", "email": f"{n}@x.example", "currency": "EUR", "country": "DE" if n % 2 else "FR"}
+    for n in range(900)
+]
 RESULTS: dict[str, tuple[Any, str | None]] = {
     "array": (ORDERS, None),
     "wrapped": ({"page": 1, "orders": ORDERS}, None),
@@ -71,6 +75,26 @@ def test_calls_name_the_fields_of_the_first_item(tmp_path: Path) -> None:
                 "arguments": {"output_handle": handle, "limit": 50, "fields": ["_key", "stars", "license"]},
             },
         ]
+        policy.close()
+
+
+@pytest.mark.parametrize(
+    ("payload", "mime_type"),
+    [
+        (CUSTOMERS, None),
+        ({"page": 1, "customers": CUSTOMERS}, None),
+        ({customer.pop("key"): customer for customer in map(dict, CUSTOMERS)}, None),
+        ("".join(json.dumps(customer) + "\n" for customer in CUSTOMERS), "application/x-ndjson"),
+        ("key,email,currency,country\n" + "".join(",".join(row.values()) + "\n" for row in CUSTOMERS), "text/csv"),
+    ],
+    ids=["array", "wrapped", "map", "ndjson", "csv"],
+)
+def test_the_suggested_query_counts_values_that_repeat(payload: Any, mime_type: str | None, tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        policy = OutputPolicy(store)
+        response = policy.pipeline.store_result(make_result(payload, mime_type), ToolCall("get"))
+        calls = json.loads(response["content"][0]["text"])["next_calls"]
+        assert 'SELECT "country", count(*)' in calls[1]["arguments"]["sql"]
         policy.close()
 
 

@@ -87,6 +87,7 @@ def test_a_server_that_cannot_start_ends_the_gateway(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path / "store"), env=env, handshake=False) as talk:
         answer = talk.request("initialize", {})
         assert answer["error"]["data"]["code"] == "upstream_failed"
+        assert "at its start" in answer["error"]["message"]
         assert talk.is_closed()
         assert talk.process.wait(TIMEOUT_SECONDS) == 7
 
@@ -119,7 +120,9 @@ def test_an_unknown_command_is_an_error(tmp_path: Path) -> None:
 
 def test_a_hanging_call_is_a_timeout_error(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, "--call-timeout-seconds", "0.5")) as talk:
-        assert error_code(talk.call("hangs")) == "upstream_timeout"
+        error = parse_text(talk.call("hangs"))["error"]
+        assert error["code"] == "upstream_timeout"
+        assert error["message"].startswith("hangs took longer than 0.5 s (call_timeout_seconds); ask for less")
         wait_until(lambda: "notifications/cancelled" in parse_text(talk.call("told")), TIMEOUT_SECONDS)
 
 

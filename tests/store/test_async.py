@@ -12,6 +12,7 @@ import forebay
 import pytest
 from forebay import InvalidArgument, Store
 from forebay.store.backends.local import LocalUpload
+from forebay.store.entries import Entry
 from forebay.store.threads import run_in_thread, start_in_thread
 from stores import payload_files, store_at, whole
 from waiting import wait_until
@@ -180,8 +181,8 @@ def test_a_put_that_was_cancelled_too_late_is_undone(
     committed, leave = threading.Event(), threading.Event()
     commit = LocalUpload.commit
 
-    def committing(self: LocalUpload, extension: str, limits: Mapping[str, int | None]) -> None:
-        commit(self, extension, limits)
+    def committing(self: LocalUpload, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:
+        commit(self, extension, limits, entry)
         committed.set()
         leave.wait()
 

@@ -103,7 +103,7 @@ def test_counts_that_cannot_be_written_are_kept(tmp_path: Path) -> None:
 
 
 def test_the_files_are_bounded(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_rows, "_MAX_ROWS", 3)
+    monkeypatch.setattr(count_rows, "MAX_ROWS", 3)
     monkeypatch.setattr(local_counts, "_MAX_DAYS", 2)
     with forebay.open_store(tmp_path / "store", sweep_interval=0, clock=clock) as store:
         for _ in range(4):

@@ -30,6 +30,27 @@ def test_forebay_home_overrides_the_default_root(home: str, tmp_path: Path, monk
         assert whole(store, handle) == b"x"
 
 
+def test_forebay_store_is_an_address_and_wins_over_forebay_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FOREBAY_STORE", (tmp_path / "store").as_uri())
+    with forebay.open_store() as store:
+        store.put(b"x")
+    with forebay.open_store(tmp_path / "argument") as store:
+        store.put(b"y")
+    monkeypatch.setenv("FOREBAY_STORE", "")
+    with forebay.open_store() as store:
+        store.put(b"z")
+    assert [len(payload_files(tmp_path / name)) for name in ("store", "argument", "home")] == [1, 1, 1]
+
+
+def test_an_invalid_forebay_store_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOREBAY_STORE", "/path")
+    with pytest.raises(InvalidArgument, match="did you mean file:///path"):
+        forebay.open_store()
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -21,11 +21,11 @@ CLEARED = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_SESSI
 
 
 def find_binary(name: str) -> str:
-    """Return the path of a server: from the folder `FOREBAY_SERVERS` or from `PATH`. Skip the test if there is none."""
-    folder = os.environ.get("FOREBAY_SERVERS", "")
+    """Return the path of a server: from `TEST_SERVERS`, a folder, or from `PATH`."""
+    folder = os.environ.get("TEST_SERVERS", "")
     found = shutil.which(name, path=folder) if folder else shutil.which(name)
     if found is None:
-        pytest.skip(f"there is no {name} in $FOREBAY_SERVERS or $PATH")
+        pytest.fail(f"these tests start {name}: install it, or run make test-backends")
     return found
 
 

@@ -134,6 +134,8 @@ class ScriptedHub:
     async def start(self) -> None:
         _log.info("the hub was started")
 
+    async def check(self) -> None: ...
+
     async def close(self) -> None:
         _log.info("the hub was closed")
 

@@ -86,6 +86,9 @@ class SdkHub:
     async def start(self) -> None:
         pass
 
+    async def check(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 

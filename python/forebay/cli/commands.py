@@ -86,7 +86,7 @@ def stat(args: Namespace) -> None:
     """Print the metadata of a stored payload."""
     with open_store_of(args) as store:
         entry = store.stat(args.handle, principal=resolve_principal(store, args, args.handle))
-    output.print_json(entry.to_dict())
+    output.print_metadata(entry)
 
 
 def fetch(args: Namespace) -> None:

@@ -74,6 +74,9 @@ def serve(args: Namespace) -> None:
             if problem is not None:
                 # Not an error: the others must be served, and the command may be installed later.
                 log.warning("the upstream %s needs %s, which %s", upstream.name, upstream.command, problem)
+    if settings.http is None and sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None:
+        # Otherwise it would seem to hang for somebody who wanted to try it.
+        sys.stderr.write("forebay: speaking MCP on stdin and stdout; --http HOST:PORT serves HTTP\n")
     if settings.http is None and settings.has_authentication:
         log.warning("tokens have no effect without --http")
     # Imports allocate many objects and free few: without the collector they take a sixth less time.

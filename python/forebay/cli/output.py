@@ -34,6 +34,7 @@ __all__ = [
     "print_json",
     "print_json_text",
     "print_matches",
+    "print_metadata",
     "print_outline",
     "print_page",
     "print_settings",
@@ -269,7 +270,7 @@ def print_outline(handle: str, text: str, *, is_json: bool = False) -> None:
 
 def print_stored(entries: Sequence["StoredOutput"], *, is_json: bool = False) -> None:
     if not wants_table(is_json):
-        print_json([entry.to_dict() for entry in entries])
+        print_json([_name_principal(entry.to_dict()) for entry in entries])
         return
     print_table(
         {
@@ -285,9 +286,13 @@ def print_stored(entries: Sequence["StoredOutput"], *, is_json: bool = False) ->
     )
 
 
+def print_metadata(entry: "StoredOutput") -> None:
+    print_json(_name_principal(entry.to_dict()))
+
+
 def print_events(events: Sequence[dict[str, Any]], *, is_json: bool = False) -> None:
     if not wants_table(is_json):
-        print_json(events)
+        print_json([_name_principal(event) for event in events])
         return
     print_table(
         {
@@ -439,6 +444,11 @@ def _format_principal(principal: str | None) -> str | None:
     from forebay.store.handles import format_principal
 
     return format_principal(principal)
+
+
+def _name_principal(record: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata or an event with the principal as `--principal` takes it and as a table shows it."""
+    return {**record, "principal": _format_principal(record["principal"])} if "principal" in record else record
 
 
 def _format_size(size: object) -> str:

@@ -179,6 +179,11 @@ def find_servers(document: Document, path: str) -> list[ServerEntry]:
         for entry in _list_entries(member.node, _SERVER_PATHS[0]) or []
     ]
     if servers is None and not project_servers:
+        if document.root.find_node("upstreams") is not None or Path(path).name == "forebay.toml":
+            raise NoServers(
+                f"{path} is a configuration of forebay, not of a client; check it with "
+                f"`forebay config --config {path}`, and start it with `forebay serve --config {path}`"
+            )
         known = ", ".join(".".join(keys) for keys in _SERVER_PATHS)
         raise NoServers(f"{path} has no servers; there should be one of {known}")
     return [*(servers or []), *project_servers]

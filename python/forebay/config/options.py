@@ -241,6 +241,9 @@ class Settings:
     shutdown_grace_seconds: float | None = _option(
         None, SECONDS, "give calls in flight and servers this long to end at shutdown (1s; calls over HTTP 5s)"
     )
+    shutdown_delay_seconds: float = _serve_option(
+        0.0, SECONDS, "after SIGTERM accept calls for this long, while /ready fails, so that load balancers notice"
+    )
     log_level: str = _option(
         "warning", choice("debug", "info", "warning", "error"), "write logs of this level and above to standard error"
     )

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebay.arguments import did_you_mean
+from forebay.arguments import did_you_mean, short_repr
+from forebay.config.masking import mask_url
 from forebay.config.option_types import FLAG, HEADERS, PREFIX, SHARE, TEXT, URL, expand_variables
 from forebay.errors import InvalidArgument
 
@@ -161,10 +162,18 @@ def parse_upstream(
     _check_keys(name, table, location_of)
     values = {}
     for key, raw in table.items():
+        subject = f"{location_of(key)}: {key} of the upstream {name}"
         try:
-            values[key] = _PARSERS[key](expand(raw))
+            value = expand(raw)
         except ValueError as error:
-            raise InvalidArgument(f"{location_of(key)}: {key} of the upstream {name}: {error}") from None
+            raise InvalidArgument(f"{subject}: {error}") from None
+        try:
+            values[key] = _PARSERS[key](value)
+        except ValueError as error:
+            # Other values, and what may be a password, are not shown: they may be secret.
+            is_shown = key in ("url", "base_url") and "@" not in str(raw)
+            actual = f", not {short_repr(mask_url(str(raw)))}" if is_shown else ""
+            raise InvalidArgument(f"{subject} must be {error}{actual}") from None
     return UpstreamConfig(name=name, **values)
 
 

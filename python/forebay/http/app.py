@@ -1,4 +1,4 @@
-"""The ASGI application of `forebay serve --http`: `/mcp`, `/health`, authentication and limits."""
+"""The ASGI application of `forebay serve --http`: `/mcp`, `/health`, `/ready`, authentication and limits."""
 
 import asyncio
 import logging
@@ -12,6 +12,7 @@ import orjson
 
 from forebay.http.http_exchange import JSON_TYPE, TEXT_TYPE, Disconnected, HTTPExchange, Receive, Scope, Send
 from forebay.http.limits import InFlightLimit, TokenBuckets, get_client_network
+from forebay.http.readiness import Readiness
 from forebay.http.request_headers import find_fault, make_allowed_hosts, make_allowed_origins
 from forebay.http.tokens import AccessToken, TokenFile, TokenVerifier
 from forebay.http.transport import Backend, Transport
@@ -29,6 +30,9 @@ _METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 _TICK_SECONDS = 0.5
 """Interval between checks of tokens, silent streams and idle sessions."""
+
+_REFUSAL_LOG_SECONDS = 1.0
+"""Minimum time between two refusals in the log."""
 
 _TOO_MANY_REQUESTS_CODE = -32000
 
@@ -57,7 +61,11 @@ class App:
         self._routes: dict[str, Callable[[HTTPExchange], Awaitable[None]]] = {
             MCP_PATH: self._handle_mcp,
             "/health": _answer_health,
+            "/ready": self._answer_ready,
         }
+        self.readiness = Readiness(backend.check)
+        self._next_refusal_log = 0.0
+        """Time from which the next refusal is logged."""
         self._challenge = ""
         """End of the WWW-Authenticate header: where the metadata is."""
         if settings.oauth_issuer is not None and settings.oauth_audience is not None:
@@ -68,6 +76,9 @@ class App:
             await self._run_lifespan(receive, send)
             return
         exchange = HTTPExchange(scope, receive, send)
+        if self.readiness.is_draining:
+            # The next request of this connection should go to another process.
+            exchange.extra_headers.append((b"connection", b"close"))
         try:
             fault = find_fault(exchange.raw_headers)
             if fault is not None:
@@ -132,6 +143,14 @@ class App:
             return _is_stream_request(exchange) and token.expires_at < int(time.time())
         return self._token_file is not None and await self._token_file.verify_token(_get_bearer(exchange)) != token
 
+    async def _answer_ready(self, exchange: HTTPExchange) -> None:
+        if exchange.method not in ("GET", "HEAD"):
+            await _answer_wrong_method(exchange, b"GET, HEAD")
+        else:
+            state = await self.readiness.get_state()
+            status = 200 if state == "ready" else 503
+            await exchange.respond(status, orjson.dumps({"status": state}), [JSON_TYPE])
+
     # The checks of a request to `/mcp`, in the order of the code
 
     async def _handle_mcp(self, exchange: HTTPExchange) -> None:
@@ -149,7 +168,7 @@ class App:
                 return
         if self._verifiers:
             if exchange.token is None:
-                await self._refuse_token(exchange, 401, "invalid_token", "Authentication required")
+                await self._refuse_caller(exchange)
                 return
             missing = next((scope for scope in self._scopes if scope not in exchange.token.scopes), None)
             if missing is not None:
@@ -189,6 +208,25 @@ class App:
                 expires_at = access_token.expires_at
                 return None if expires_at is not None and expires_at < int(time.time()) else access_token
         return None
+
+    async def _refuse_caller(self, exchange: HTTPExchange) -> None:
+        if _get_bearer(exchange):
+            self._log_refusal(exchange, "its token is not valid")
+            text = "this token is not valid, or has expired; ask whoever runs this server for a new one"
+            await self._refuse_token(exchange, 401, "invalid_token", text)
+            return
+        self._log_refusal(exchange, "it has no token")
+        # Without an error code, as RFC 6750 wants it where no token was sent.
+        challenge = f'Bearer realm="forebay"{self._challenge}'
+        body = b'{"error_description": "there is no token; send Authorization: Bearer TOKEN"}'
+        await exchange.respond(401, body, [JSON_TYPE, (b"www-authenticate", challenge.encode())])
+
+    def _log_refusal(self, exchange: HTTPExchange, reason: str) -> None:
+        """Log a refusal, but not all of many, because anybody can cause them. Tokens are not logged."""
+        now = time.monotonic()
+        if now >= self._next_refusal_log:
+            self._next_refusal_log = now + _REFUSAL_LOG_SECONDS
+            _log.info("forebay: a request from %s is refused: %s", exchange.client_host, reason)
 
     async def _refuse_token(self, exchange: HTTPExchange, status: int, error: str, text: str) -> None:
         challenge = f'Bearer error="{error}", error_description="{text}"{self._challenge}'
@@ -267,7 +305,7 @@ async def _answer_health(exchange: HTTPExchange) -> None:
 
 
 async def _answer_not_found(exchange: HTTPExchange) -> None:
-    await exchange.respond(404, b"Not Found", [TEXT_TYPE])
+    await exchange.respond(404, f"Not Found; the address for MCP is {MCP_PATH}".encode(), [TEXT_TYPE])
 
 
 async def _answer_wrong_method(exchange: HTTPExchange, allowed: bytes) -> None:

@@ -55,6 +55,9 @@ class Backend(Protocol):
     async def close(self) -> None:
         """Release everything, after the last message."""
 
+    async def check(self) -> None:
+        """Raise `ForebayError` if calls cannot be answered now."""
+
     def open_session(self, principal: str | None, outbox: Reply) -> BackendSession:
         """Open a session for a client that sends `initialize`. `outbox` is for messages outside of any request."""
 
@@ -64,6 +67,12 @@ class Backend(Protocol):
 
 _HANDSHAKE_VERSIONS = (b"2024-11-05", b"2025-03-26", b"2025-06-18", LEGACY_VERSION.encode())
 _MODERN_VERSIONS = (MODERN_VERSION,)
+
+_MISSING_SESSION = (
+    "Bad Request: Missing session ID; send initialize with POST first. Or send requests without a session, with the "
+    f"headers Mcp-Protocol-Version: {MODERN_VERSION}, Mcp-Method (and Mcp-Name for a call), and with "
+    f"{PROTOCOL_VERSION_KEY} and {CLIENT_CAPABILITIES_KEY} in params._meta"
+)
 
 _HEADER_MISMATCH, _UNSUPPORTED_PROTOCOL_VERSION, _REQUEST_CANCELLED = -32020, -32022, -32800
 
@@ -302,8 +311,7 @@ class Transport:
             return
         is_first = is_request and message["method"] == "initialize"
         if session is None and not is_first:
-            text = "Bad Request: Missing session ID; send initialize first, or Mcp-Protocol-Version: 2026-07-28"
-            await _refuse(exchange, 400, INVALID_REQUEST, text)
+            await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
         if session is None:
             session = await self._open_session(exchange)
@@ -421,7 +429,7 @@ class Transport:
             await _refuse(exchange, 406, INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream")
             return
         if session is None:
-            await _refuse(exchange, 400, INVALID_REQUEST, "Bad Request: Missing session ID")
+            await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
         stream = session.streams.get(_GET_STREAM_NUMBER)
         number = None
@@ -473,7 +481,7 @@ class Transport:
 
     async def _handle_delete(self, exchange: HTTPExchange, session: _HTTPSession | None) -> None:
         if session is None:
-            await _refuse(exchange, 400, INVALID_REQUEST, "Bad Request: Missing session ID")
+            await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
         self._end_session(session)
         await exchange.respond(200, b"", [JSON_TYPE, *session.headers])

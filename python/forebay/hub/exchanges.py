@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from forebay.errors import UpstreamFailed, UpstreamTimeout
+from forebay.errors import UpstreamFailed
 from forebay.proxy.message_queue import Reply
+from forebay.proxy.session import make_call_timeout
 
 if TYPE_CHECKING:
     from forebay.hub.connection import ServerConnection
@@ -63,6 +64,8 @@ class Exchange:
     id: int
     method: str
     future: "asyncio.Future[Any]"
+    tool: str = ""
+    """The tool of a call, by the name that the client has called."""
     tenant: "Tenant | None" = None
     """Whose request it is; `None` for a request of the hub itself."""
     respondent: Respondent | None = None
@@ -201,9 +204,9 @@ class Exchanges:
     def _expire(self, exchange: Exchange) -> None:
         if not exchange.is_answered:
             self.cancel(exchange, "timeout")
-            text = f"{self._server_name}: {exchange.method} took too long; ask for less, or allow it longer"
+            error = make_call_timeout(exchange.tool or exchange.method, exchange.timeout or 0)
             if not exchange.future.done():
-                exchange.future.set_exception(UpstreamTimeout(text))
+                exchange.future.set_exception(error)
 
     @contextlib.contextmanager
     def paused(self, tenant: "Tenant") -> Iterator[None]:

@@ -79,6 +79,10 @@ class Hub:
         """Load the operations of APIs and modules; those that take long are added later."""
         await self.operations.start(_LOAD_WAIT_SECONDS)
 
+    async def check(self) -> None:
+        """Raise `StoreUnavailable` if the store does not answer."""
+        await asyncio.to_thread(self.policy.store.check)
+
     def stop_listening(self) -> None:
         """End all subscriptions of clients, which would never end by themselves."""
         for tenant in self.stateless_tenants:

@@ -391,16 +391,16 @@ class Tenant:
         route = self.routes.find_tool(name)
         if route is None:
             if not self.hub.has_single_upstream:
-                raise self.routes.make_unknown_tool_error(name)
+                raise self.routes.make_unknown_tool_error(name, self.hub.operations.unloaded)
             # Forward the call although the tool is unknown: the server may have tools that it does not list.
             (connection,) = self.connections.values()
             return await self.forward(connection, request)
         if isinstance(route, OperationSpec):
-            return await self._call_operation(route, request)
+            return await self._call_operation(route, request, name)
         connection, original = route
         return await self.forward(connection, request, name=None if original == name else original)
 
-    async def _call_operation(self, spec: OperationSpec, request: Request) -> Message:
+    async def _call_operation(self, spec: OperationSpec, request: Request, name: str) -> Message:
         pending, policy = request.pending, self._policy
         params = as_lazy(request.raw).members(("params",))["params"]
         arguments = params.members(("arguments",)).get("arguments")
@@ -420,6 +420,7 @@ class Tenant:
                 self.hub.operations.registry,
                 spec,
                 value or {},
+                tool=name,
                 identity=self._identity,
                 request_id=pending.id if isinstance(pending.id, str | int) else None,
                 timeout=self.hub.settings.call_timeout_seconds,
@@ -459,7 +460,7 @@ class Tenant:
     def _begin(self, routed: RoutedRequest) -> Exchange:
         pending, connection = routed.request.pending, routed.connection
         exchange = connection.begin(pending.method, self)
-        exchange.reply = routed.request.reply
+        exchange.tool, exchange.reply = pending.tool, routed.request.reply
         exchange.timeout = connection.call_timeout
         exchange.finish = partial(self._finish, routed)
         if pending.method == "tools/call" or pending.method in TASK_RESULT_METHODS:

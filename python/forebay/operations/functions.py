@@ -22,6 +22,8 @@ from forebay.store.threads import run_in_thread
 
 __all__ = ["from_module"]
 
+_ARGS, _KWARGS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+
 _MAX_THREADS = 32
 """Maximum number of blocking functions that run at the same time."""
 
@@ -57,7 +59,10 @@ def _import_module(name: str, folder: str | None) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise InvalidArgument(f"there is no module {name}; put it beside the configuration or install it") from None
+            advice = "put it beside the configuration or install it"
+            if name.endswith(".py"):
+                advice = f"a module is named without .py: {name.removesuffix('.py').replace('/', '.')}"
+            raise InvalidArgument(f"there is no module {name}; {advice}") from None
         raise InvalidArgument(f"the module {name} cannot be imported: {error}; install what it needs") from error
     except (Exception, SystemExit) as error:
         raise InvalidArgument(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
@@ -78,27 +83,46 @@ def _list_public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[.
 
 def _make_operation(namespace: str, name: str, function: Callable[..., Any]) -> Operation:
     try:
-        metadata = func_metadata(function)
+        parameters = inspect.signature(function).parameters.values()
+        variadic = [parameter for parameter in parameters if parameter.kind in (_ARGS, _KWARGS)]
+        metadata = func_metadata(function, skip_names=[parameter.name for parameter in variadic])
     except (InvalidSignature, PydanticUserError, TypeError, ValueError) as error:
         raise InvalidArgument(f"{namespace}.{name} cannot be a tool: {error}") from error
+    input_schema = metadata.arg_model.model_json_schema(by_alias=True)
+    for parameter in parameters:
+        if parameter.annotation is parameter.empty and parameter not in variadic:
+            # The SDK lists `string`, which other values and many defaults are not.
+            del input_schema["properties"][parameter.name]["type"]
+    takes_others = any(parameter.kind is _KWARGS for parameter in variadic)
+    if takes_others:
+        input_schema["additionalProperties"] = True
     spec = OperationSpec(
         namespace=namespace,
         name=name,
         type="mutation",
         description=inspect.getdoc(function) or "",
-        input_schema=metadata.arg_model.model_json_schema(by_alias=True),
+        input_schema=input_schema,
         # With `wrap_output`, the SDK's schema is for a wrapped value, but the function returns the bare value.
         output_schema=None if metadata.wrap_output else metadata.output_schema,
     )
-    return Operation(spec, functools.partial(_call_function, function, metadata, spec.id))
+    known = frozenset(input_schema["properties"]) if takes_others else None
+    return Operation(spec, functools.partial(_call_function, function, metadata, known, spec.id))
 
 
 async def _call_function(
-    function: Callable[..., Any], metadata: FuncMetadata, operation_id: str, arguments: Any, context: CallContext
+    function: Callable[..., Any],
+    metadata: FuncMetadata,
+    known_names: frozenset[str] | None,
+    operation_id: str,
+    arguments: Any,
+    context: CallContext,
 ) -> Any:
+    """Call a function. With `known_names`, it also gets the arguments that have other names."""
     del context
+    arguments = arguments or {}
+    others = {} if known_names is None else {key: arguments[key] for key in arguments.keys() - known_names}
     try:
-        arguments = metadata.validate_arguments(arguments or {})
+        arguments = {**metadata.validate_arguments(arguments), **others}
     except ValidationError as error:
         problems = [{"path": "/".join(map(str, detail["loc"])), "message": detail["msg"]} for detail in error.errors()]
         summary = "; ".join(f"{problem['path']}: {problem['message']}" for problem in problems)

@@ -5,7 +5,7 @@ import dataclasses
 import difflib
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
 from forebay.arguments import short_repr
@@ -19,6 +19,13 @@ from forebay.operations.spec import UNBOUND_ENV, CallContext, Handler, Operation
 __all__ = ["CallErrorScope", "OperationRegistry", "check_input", "run_handler", "run_operation", "subscribe"]
 
 _log = logging.getLogger("forebay")
+
+_KEYWORDS_WITH_NAMES = {"$ref", "additionalProperties", "allOf", "anyOf", "dependentSchemas", "if", "oneOf"}
+_KEYWORDS_WITH_NAMES |= {"patternProperties", "propertyNames", "unevaluatedProperties"}
+"""Keywords of an object schema, besides `properties`, that allow or refuse names."""
+
+_MAX_UNKNOWN_NAMES, _MAX_NAME_CHARS = 5, 64
+"""Maximum number and length of the unknown arguments that an error names."""
 
 
 class OperationRegistry:
@@ -146,8 +153,20 @@ def check_input(spec: OperationSpec, input_data: Any) -> Any:
     problems = spec.input.problems(input_data) if spec.input_schema is not None else None
     if problems:
         summary = "; ".join(f"{problem['path'] or 'the input'}: {problem['message']}" for problem in problems)
+        summary += _describe_unknown_names(spec.input_schema, input_data)
         raise CallError("VALIDATION_ERROR", f"{spec.id} cannot be called with this: {summary}", {"problems": problems})
     return input_data
+
+
+def _describe_unknown_names(schema: Any, input_data: Any) -> str:
+    """Return a note on arguments that the schema allows but does not name: one may be a misspelt required argument."""
+    if not isinstance(schema, Mapping) or not isinstance(input_data, Mapping):
+        return ""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not _KEYWORDS_WITH_NAMES.isdisjoint(schema):
+        return ""
+    unknown = [repr(name)[:_MAX_NAME_CHARS] for name in input_data if name not in properties][:_MAX_UNKNOWN_NAMES]
+    return f"; the schema has no {', '.join(unknown)}" if unknown else ""
 
 
 async def run_handler(

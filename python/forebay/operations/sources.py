@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay.config.upstreams import UpstreamConfig
+from forebay.errors import InvalidArgument
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import Operation
 from forebay.store.threads import run_in_thread
@@ -66,6 +67,8 @@ class OperationSources:
         self.registry = OperationRegistry()
         """All operations that were loaded so far."""
         self._configs = [config for config in configs if config.upstream_type in ("openapi", "python")]
+        self.unloaded = dict.fromkeys(config.name for config in self._configs)
+        """The names of the sources that are not loaded yet, in their order."""
         self._on_added = on_added
         # This timeout also limits loading the OpenAPI document. If the call timeout is shorter, the caller applies it.
         self._timeout = max(_API_TIMEOUT_SECONDS, call_timeout or 0)
@@ -93,19 +96,22 @@ class OperationSources:
         from forebay.operations.openapi import from_openapi
 
         document = str(config.openapi)
-        api = await from_openapi(
-            document if "://" in document else Path(document),
-            namespace=config.name,
-            base_url=config.base_url,
-            security=config.auth,
-            headers=config.headers,
-            timeout=self._timeout,
-            cross_host_redirects=config.cross_host_redirects,
-            make_spool=self._make_spool,
-            spool_over=self._spool_above_bytes,
-        )
+        try:
+            api = await from_openapi(
+                document if "://" in document else Path(document),
+                namespace=config.name,
+                base_url=config.base_url,
+                security=config.auth,
+                headers=config.headers,
+                timeout=self._timeout,
+                cross_host_redirects=config.cross_host_redirects,
+                make_spool=self._make_spool,
+                spool_over=self._spool_above_bytes,
+            )
+        except InvalidArgument as error:
+            raise InvalidArgument(f"openapi: {error}") from error
         self._apis.append(api)
-        self._add([*api])
+        self._add(config, [*api])
 
     async def _load_module(self, config: UpstreamConfig) -> None:
         def load() -> list[Operation]:
@@ -115,9 +121,10 @@ class OperationSources:
             return from_module(str(config.python), namespace=config.name, folder=config.folder)
 
         # In a thread, because a module that takes long to import must not delay other upstreams.
-        self._add(await run_in_thread(load, daemon=True))
+        self._add(config, await run_in_thread(load, daemon=True))
 
-    def _add(self, operations: list[Operation]) -> None:
+    def _add(self, config: UpstreamConfig, operations: list[Operation]) -> None:
+        self.unloaded.pop(config.name, None)
         for operation in operations:
             self.registry.register(operation.spec, operation.handler)
         self._on_added(operations)

@@ -6,7 +6,7 @@ import difflib
 import functools
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import orjson
@@ -68,10 +68,19 @@ def define_tool(name: str, spec: OperationSpec, *, is_legacy: bool = False) -> d
     return {**tool, "annotations": {"readOnlyHint": spec.type == "query"}}
 
 
-def describe_unknown_tool(name: str, visible_names: Iterable[str]) -> str:
-    """Return the error message for a call of a tool that is not listed, with similar names that are."""
+def describe_unknown_tool(name: str, visible_names: Iterable[str], unavailable: Sequence[str] = ()) -> str:
+    """Return the error message for a call of a tool that is not listed, with similar names that are.
+
+    It also names the upstreams that are `unavailable`, because one of them may have the tool.
+    """
     near = difflib.get_close_matches(name[:MAX_NAME_CHARS], visible_names, 3, 0.4)
-    hint = f"did you mean {' or '.join(near)}? tools/list has all" if near else "tools/list has all"
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    if unavailable:
+        names = f"{', '.join(unavailable):.512}"
+        subject = f"upstream {names} is" if len(unavailable) == 1 else f"upstreams {names} are"
+        hint += f"the {subject} not available now, and tools/list has all others"
+    else:
+        hint += "tools/list has all"
     return f"Unknown tool: {name:.128}; {hint}"
 
 
@@ -80,6 +89,7 @@ async def call_operation(
     spec: OperationSpec,
     arguments: Mapping[str, Any],
     *,
+    tool: str | None = None,
     identity: Identity | None = None,
     request_id: str | int | None = None,
     timeout: float | None = None,
@@ -87,8 +97,9 @@ async def call_operation(
 ) -> Result | BodyResult:
     """Run an operation with the arguments of a `tools/call`, and return the tool result, with wire keys.
 
-    A failed call is an error result. A caller without access gets the error of an operation that does not exist. A
-    large body that nothing has to decode is a `BodyResult`; `finish_result` makes it a result for the client.
+    A failed call is an error result, whose message names the operation by `tool`, the name that was called. A caller
+    without access gets the error of an operation that does not exist. A large body that nothing has to decode is a
+    `BodyResult`; `finish_result` makes it a result for the client.
     """
     try:
         if not spec.access_control.allows(identity):
@@ -105,7 +116,15 @@ async def call_operation(
             _log.debug("forebay: %s cannot be served", spec.id, exc_info=True)
             raise CallError("EXECUTION_ERROR", f"{spec.id} answered what cannot be written as JSON: {error}") from error
     except CallError as error:
-        return error_to_call_tool_result(error)
+        return error_to_call_tool_result(error if tool is None else _rename_operation(error, spec.id, tool))
+
+
+def _rename_operation(error: CallError, operation_id: str, tool: str) -> CallError:
+    """Return an error whose message begins with the name of the tool, because clients do not know the operation id."""
+    message = str(error)
+    if not message.startswith(f"{operation_id} "):
+        return error
+    return CallError(error.code, tool + message.removeprefix(operation_id), error.details)
 
 
 async def finish_result(

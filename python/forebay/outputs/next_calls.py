@@ -1,10 +1,9 @@
-"""The calls that a descriptor suggests: ready to use, with fields and values of the payload's first item."""
+"""The calls that a descriptor suggests: ready to use, with fields and values of the payload's first items."""
 
 import csv
 import io
-import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -41,10 +40,11 @@ def suggest_calls(descriptor: Descriptor, *, has_query: bool, has_export: bool) 
 
     search = make_call("output_search", pattern="error", ignore_case=True, count_only=True)
     if descriptor.item_count:
-        scalars = _find_scalars(_read_first_item(descriptor))
+        items = _read_items(descriptor)
+        scalars = _find_scalars(items[0]) if items else {}
         calls = [make_call(_FETCH_TOOL, where={name: value}) for name, value in [*scalars.items()][:1]]
         if has_query:
-            calls.append(make_call("output_query", sql=_write_sql(scalars)))
+            calls.append(make_call("output_query", sql=_write_sql(scalars, items)))
         fields = [*scalars][:_MAX_FIELDS]
         calls.append(make_call(_FETCH_TOOL, limit=_LIMIT, fields=fields) if fields else make_call(_FETCH_TOOL))
         calls.append(search)
@@ -59,34 +59,45 @@ def suggest_calls(descriptor: Descriptor, *, has_query: bool, has_export: bool) 
     return tuple(calls[:3])
 
 
-def _read_first_item(descriptor: Descriptor) -> Any:
-    """Return the first item, as the preview shows it."""
+def _read_items(descriptor: Descriptor) -> list[Any]:
+    """Return the items that the preview shows; of a long list of lines, those that are whole."""
     preview = descriptor.preview or ""
     row_format = get_row_format(descriptor.mime_type)
     if row_format is not None:
         rows = csv.reader(io.StringIO(preview, newline=""), delimiter="," if row_format == "csv" else "\t")
-        header_and_row = [*itertools.islice((row for row in rows if row), 2)]
-        return dict(zip(*header_and_row, strict=False)) if len(header_and_row) > 1 else None
+        header, *others = [row for row in rows if row] or [[]]
+        return [dict(zip(header, row, strict=False)) for row in others]
     first_line, _, other_lines = preview.strip().partition("\n")
     # A single line of NDJSON looks like an object.
     is_ndjson = bool(_NDJSON_MIME_TYPE.search(descriptor.mime_type))
     try:
         value = orjson.loads(first_line if is_ndjson else preview)
     except ValueError:
-        is_ndjson = bool(other_lines)
-        try:
-            value = orjson.loads(first_line)
-        except ValueError:
-            return None
+        return _parse_lines(preview) if other_lines else []
     if is_ndjson:
-        return value
+        return _parse_lines(preview)
     for token in (descriptor.items_path or "").split("/")[1:]:
         value = value.get(decode_token(token)) if isinstance(value, dict) else None
-    if isinstance(value, dict) and value:
-        key, entry = next(iter(value.items()))
-        has_members = isinstance(entry, dict) and "_key" not in entry
-        return {"_key": key, **(entry if has_members else {"_value": entry})}
-    return value[0] if isinstance(value, list) and value else None
+    if isinstance(value, dict):
+        return [_make_entry(key, entry) for key, entry in value.items()]
+    return value if isinstance(value, list) else []
+
+
+def _parse_lines(text: str) -> list[Any]:
+    """Return the values of lines of JSON, up to the first line that is not: it may be cut."""
+    values = []
+    for line in filter(str.strip, text.split("\n")):
+        try:
+            values.append(orjson.loads(line))
+        except ValueError:
+            break
+    return values
+
+
+def _make_entry(key: str, entry: Any) -> dict[str, Any]:
+    """Return an entry of a map as a page shows it."""
+    has_members = isinstance(entry, dict) and "_key" not in entry
+    return {"_key": key, **(entry if has_members else {"_value": entry})}
 
 
 def _find_scalars(item: Any) -> dict[str, Any]:
@@ -104,11 +115,21 @@ def _find_scalars(item: Any) -> dict[str, Any]:
     }
 
 
-def _write_sql(scalars: Mapping[str, Any]) -> str:
-    """Return a statement that counts the values of a text, or else the items."""
+def _write_sql(scalars: Mapping[str, Any], items: Sequence[Any]) -> str:
+    """Return a statement that counts the values of a text, or else the items. `scalars` are of the first item."""
     texts = [name for name, value in scalars.items() if isinstance(value, str)]
     if not texts:
         return "SELECT count(*) FROM items"
     # The first field is often an identifier, of which each value occurs once.
-    name = next((name for name in texts if name != next(iter(scalars))), texts[0])
+    default = next((name for name in texts if name != next(iter(scalars))), texts[0])
+    repeated = {name: count for name in texts if (count := _count_repeated(name, items)) > 0}
+    # A field that has the same value everywhere says little.
+    name = next((name for name, count in repeated.items() if count > 1), next(iter(repeated), default))
     return f'SELECT "{name}", count(*) FROM items GROUP BY 1 ORDER BY 2 DESC LIMIT 10'  # noqa: S608 - a simple name
+
+
+def _count_repeated(name: str, items: Sequence[Any]) -> int:
+    """Return how many values a field of these items has, or 0 if each occurs once."""
+    values = [item[name] for item in items if isinstance(item, Mapping) and isinstance(item.get(name), str)]
+    count = len(set(values))
+    return count if count < len(values) else 0

@@ -9,13 +9,7 @@ from typing import Any, Protocol
 
 import forebay
 from forebay import _core
-from forebay.errors import (
-    CapabilityDisabled,
-    InvalidArgument,
-    RedactionFailed,
-    UpstreamFailed,
-    UpstreamTimeout,
-)
+from forebay.errors import CapabilityDisabled, InvalidArgument, RedactionFailed, UpstreamFailed
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
@@ -31,6 +25,7 @@ from forebay.proxy.session import (
     ServerRequests,
     Session,
     UpstreamRejected,
+    make_call_timeout,
     make_cancellation,
 )
 from forebay.proxy.workers import CallOrder, Capacity, ResponseWorkers, WorkerPool
@@ -561,7 +556,7 @@ class Relay:
     def expire_requests(self, timeout: float) -> None:
         """Fail the requests that have waited longer than the timeout in seconds, and cancel them at the server."""
         for pending in self.pending.take_expired():
-            error = UpstreamTimeout(f"the server did not answer within {timeout:g} s; ask for less, or allow it longer")
+            error = make_call_timeout(pending.tool or pending.method, timeout)
             self._client.send(self._request_handler.make_error_response(pending, error))
             self._send_upstream(make_cancellation(pending.id, "timeout"))
 

@@ -28,6 +28,7 @@ __all__ = [
     "ServerRequests",
     "Session",
     "UpstreamRejected",
+    "make_call_timeout",
     "make_cancellation",
 ]
 
@@ -523,6 +524,12 @@ class ServerRequests:
             requests, self._open_requests = self._open_requests, {}
             self._abandoned_keys.add(requests)
         return [make_cancellation(client_id, reason) for client_id, _ in requests.values()]
+
+
+def make_call_timeout(subject: str, seconds: float) -> UpstreamTimeout:
+    """Return the error for a call of a tool, or another request, that was not answered in time."""
+    limit = f"{seconds:g} s (call_timeout_seconds)"
+    return UpstreamTimeout(f"{subject:.128} took longer than {limit}; ask for less, or allow it longer")
 
 
 def make_cancellation(request_id: object, reason: str) -> bytes:

@@ -462,6 +462,8 @@ class StdioUpstream:
         """Error returned to callers while the server is down."""
         self._largest_message_bytes = 0
         """Size of the largest message to the running server."""
+        self._has_answered = False
+        """Whether the server, or one that it has replaced, has ever sent a message."""
         self._stop_event = threading.Event()
 
     def send(self, raw: Message) -> None:
@@ -483,7 +485,7 @@ class StdioUpstream:
             # The server has probably exited, and `run` is about to notice.
             if (code := process.wait_exit(self._exit_wait_seconds)) is None:
                 raise
-            raise _make_exit_error(code, self._largest_message_bytes) from None
+            raise self._make_exit_error(code, self._largest_message_bytes) from None
 
     has_room = True
     """If the server reads too slowly, `send` fails."""
@@ -493,10 +495,9 @@ class StdioUpstream:
 
     def run(self, relay: "Receiver") -> int:
         """Read messages until `close` is called, or the server ends and is not restarted; return its exit code."""
-        has_sent_message = False
         while True:
             for lines in self._process.read_lines(self._make_batch_reader):
-                has_sent_message = True
+                self._has_answered = True
                 with contextlib.nullcontext() if len(lines) == 1 else self._cork_client():
                     for line in lines:
                         try:
@@ -508,8 +509,8 @@ class StdioUpstream:
             with self._lock:
                 self._queued_messages = []
                 largest_message_bytes, self._largest_message_bytes = self._largest_message_bytes, 0
-            relay.on_upstream_end(_make_exit_error(code, largest_message_bytes))
-            if self._stop_event.is_set() or not has_sent_message or not self._restart(relay):
+            relay.on_upstream_end(self._make_exit_error(code, largest_message_bytes))
+            if self._stop_event.is_set() or not self._has_answered or not self._restart(relay, code):
                 with self._lock:
                     self._down_error = UpstreamFailed(
                         f"the server {_describe_exit(code)}, and is not started again; see what it logged"
@@ -542,12 +543,27 @@ class StdioUpstream:
             outbox = self._process.outbox
         outbox.flush()
 
-    def _restart(self, relay: "Receiver") -> bool:
+    def _make_exit_error(self, code: int, largest_message_bytes: int) -> UpstreamFailed:
+        if not self._has_answered:
+            return UpstreamFailed(
+                f"the server {_describe_exit(code)} at its start; see what it logged, and check its command, args and "
+                "cwd"
+            )
+        text = f"the server {_describe_exit(code)} before it answered; it may have done what it was asked to"
+        if largest_message_bytes > _LARGE_MESSAGE_BYTES:
+            text += (
+                f"; it was sent a message of {largest_message_bytes} bytes, "
+                "and many end at more than 10 MiB: send less at once"
+            )
+        return UpstreamFailed(text)
+
+    def _restart(self, relay: "Receiver", code: int) -> bool:
         """Start the server again after a delay; return `False` if it must not be restarted."""
         while (delay := self._backoff.next_delay()) is not None:
             with self._lock:
                 self._down_error = _RESTARTING_ERROR if delay > _RESTART_WAIT_SECONDS else None
-            _log.warning("forebay: %s has ended and is started again in %g s", self._name, delay)
+            when = f"in {delay:g} s" if delay > 0 else "at once"
+            _log.warning("forebay: %s %s, and is started again %s", self._name, _describe_exit(code), when)
             if self._stop_event.wait(delay):
                 return False
             try:
@@ -598,13 +614,3 @@ class StdioUpstream:
 
 def _describe_exit(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-
-
-def _make_exit_error(code: int, largest_message_bytes: int) -> UpstreamFailed:
-    text = f"the server {_describe_exit(code)} before it answered; it may have done what it was asked to"
-    if largest_message_bytes > _LARGE_MESSAGE_BYTES:
-        text += (
-            f"; it was sent a message of {largest_message_bytes} bytes, "
-            "and many end at more than 10 MiB: send less at once"
-        )
-    return UpstreamFailed(text)

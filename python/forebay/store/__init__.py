@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from forebay.errors import InvalidArgument
-from forebay.store.address import OBJECT_STORE_SCHEMES, RemoteAddress, resolve_address
+from forebay.store.address import REDIS_SCHEMES, RemoteAddress, resolve_address
 from forebay.store.backends import Backend
 from forebay.store.backends.local import LocalBackend
 from forebay.store.catalog import StoredOutput
@@ -27,9 +27,10 @@ __all__ = [
 
 
 def open_store(url: str | os.PathLike[str] | RemoteAddress | None = None, **options: Any) -> Store:
-    """Open a store: `file:///path` or a `Path`; by default the folder `FOREBAY_HOME` or the user's data directory.
+    """Open a store: `file:///path` or a `Path`, `s3://bucket/prefix`, `gs://`, `az://`, or `redis://host`.
 
-    `options` are fields of `Options`.
+    Without one, it is that of the variable `FOREBAY_STORE` (an address) or `FOREBAY_HOME` (a folder), or is in the
+    user's data directory. `options` are fields of `Options`.
     """
     address = resolve_address(url)
     unknown = set(options).difference(Options.__slots__)
@@ -43,8 +44,10 @@ def open_store(url: str | os.PathLike[str] | RemoteAddress | None = None, **opti
 def _open_backend(address: Path | RemoteAddress, options: Options) -> Backend:
     if isinstance(address, Path):
         return LocalBackend(address, clock=options.clock, is_durable=options.durability == "power")
-    if address.parts.scheme in OBJECT_STORE_SCHEMES:
-        from forebay.store.backends.object_store import ObjectStoreBackend
+    if address.parts.scheme in REDIS_SCHEMES:
+        from forebay.store.backends.redis import RedisBackend
 
-        return ObjectStoreBackend(address, clock=options.clock)
-    raise NotImplementedError
+        return RedisBackend(address, clock=options.clock)
+    from forebay.store.backends.object_store import ObjectStoreBackend
+
+    return ObjectStoreBackend(address, clock=options.clock)

@@ -38,6 +38,8 @@ def resolve_address(url: str | os.PathLike[str] | RemoteAddress | None) -> Path 
         path = os.fsdecode(url)
         _check_path(path)
         return Path(path).absolute()
+    # An empty variable counts as unset.
+    url = url if url is not None else os.environ.get("FOREBAY_STORE") or None
     if url is None:
         home = os.environ.get("FOREBAY_HOME")
         if home:

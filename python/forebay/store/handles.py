@@ -36,6 +36,7 @@ __all__ = [
     "format_principal",
     "format_timestamp",
     "get_lifetime_class",
+    "get_message_handle",
     "get_sidecar_handle",
     "is_handle",
     "is_sidecar_handle",
@@ -99,6 +100,11 @@ def get_sidecar_handle(handle: str) -> str:
     # With the first character of the payload's handle, which has its lifetime class.
     name = _SIDECAR_PREFIX + handle[len("oh_")] + base64.b32encode(digest).decode()
     return name[: len("oh_") + LONG_HANDLE_LENGTH]
+
+
+def get_message_handle(key: str, lifetime: int) -> str:
+    """Return the handle of a message between processes, of a lifetime class. Like a sidecar, nobody can read it."""
+    return get_sidecar_handle(f"oh_{chr(_ALPHABET[lifetime])}{key}")
 
 
 def is_sidecar_handle(handle: str) -> bool:

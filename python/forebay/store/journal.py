@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from forebay import telemetry
 from forebay.arguments import check_integer
 from forebay.errors import ForebayError
 from forebay.store.backends import LineLog
@@ -28,7 +29,8 @@ class Journal:
         self._clock = clock
 
     def record(self, event: str, /, *, principal: str | None = None, **details: object) -> None:
-        """Append an event."""
+        """Append an event, and count it."""
+        telemetry.count_event(event, details)
         # Nor may the operation fail because of a clock without a valid time.
         with contextlib.suppress(OSError, ForebayError):
             line = orjson.dumps(

@@ -17,6 +17,7 @@ from forebay.errors import ForebayError, InvalidArgument, StoreFull
 from forebay.store.backends import Backend, Upload
 from forebay.store.cache import LRUCache
 from forebay.store.decoding import CannotOpen, find_decoding
+from forebay.store.entries import Entry
 from forebay.store.frames import (
     WriteProgress,
     build_footer,
@@ -229,8 +230,9 @@ class PayloadWriter:
             is_zipped = meta.get("decoded_from", "").startswith("gzip")
             extension = "gz" if is_zipped else choose_extension(meta["mime_type"], findings.nature)
             stored_bytes += len(footer)
-            self._commit(upload, request.principal, stored_bytes, extension)
-            self._sweeper.note_stored(handle, stored_bytes, request.principal, created_at)
+            entry = Entry(created_at, expires_at, stored_bytes, request.principal)
+            self._commit(upload, entry, extension)
+            self._sweeper.note_stored(handle, entry)
         finally:
             upload.abort()
         lines = findings.lines if findings.nature == "text" else None
@@ -296,14 +298,14 @@ class PayloadWriter:
         if shortage is not None:
             raise StoreFull(shortage)
 
-    def _commit(self, upload: Upload, principal: str | None, size: int, extension: str) -> None:
+    def _commit(self, upload: Upload, entry: Entry, extension: str) -> None:
         for _ in range(_MAX_EVICTION_ATTEMPTS if self._options.on_full == "evict" else 1):
             with contextlib.suppress(QuotaExceeded):
-                self._quota.commit(upload, principal, size, extension)
+                self._quota.commit(upload, entry, extension)
                 return
             # Another writer may take the freed space first; the next attempt frees more.
-            self._sweeper.make_space(principal, size)
-        self._quota.commit(upload, principal, size, extension)
+            self._sweeper.make_space(entry.principal, entry.size)
+        self._quota.commit(upload, entry, extension)
 
     def _warn_if_large(self, principal: str | None, size: int) -> None:
         """Log a warning when a principal's total passes `warn_bytes`."""

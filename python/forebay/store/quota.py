@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from forebay.errors import StoreFull
 from forebay.store.backends import TOTAL_ACCOUNT, AccountFull, Backend, Upload, has_room, name_account
+from forebay.store.entries import Entry
 
 __all__ = ["Quota", "QuotaExceeded"]
 
@@ -37,13 +38,13 @@ class Quota:
         smallest = min(limit for limit in limits.values() if limit is not None)
         return f"this payload is larger than a quota of {smallest:,} bytes; store less of it, or raise the quota"
 
-    def commit(self, upload: Upload, principal: str | None, size: int, extension: str) -> None:
-        """Commit an object of `size` bytes. Raises `QuotaExceeded` if it does not fit; then it is not committed."""
+    def commit(self, upload: Upload, entry: Entry, extension: str) -> None:
+        """Commit an object. Raises `QuotaExceeded` if it does not fit; then it is not committed."""
         try:
-            upload.commit(extension, self._get_limits(principal))
+            upload.commit(extension, self._get_limits(entry.principal), entry)
         except AccountFull as full:
             # Another writer may have made room since.
-            shortage = self._explain(full.usage, principal, size) or "the quota had no room; call again"
+            shortage = self._explain(full.usage, entry.principal, entry.size) or "the quota had no room; call again"
             raise QuotaExceeded(shortage) from None
 
     def delete(self, handle: str, principal: str | None, size: int) -> bool:

@@ -20,6 +20,7 @@ from forebay.store.catalog import Catalog, StoredOutput, make_not_found_error
 from forebay.store.export import MAX_RESULT_BYTES, Export, export_payload, export_rows
 from forebay.store.handles import OPERATOR, Descriptor, Principal, find_handles, is_handle, is_valid_name
 from forebay.store.journal import Journal
+from forebay.store.mailbox import Mailbox
 from forebay.store.options import Options
 from forebay.store.page_builder import build_page
 from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest
@@ -32,6 +33,7 @@ from forebay.store.search import Mode, SearchPage, SearchRequest, search_payload
 from forebay.store.sidecars import Sidecars, delete_sidecar
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.where import MatchCache, encode_conditions
+from forebay.telemetry import start_span
 
 __all__ = ["Store"]
 
@@ -56,7 +58,12 @@ class Store:
         self._sweeper = Sweeper(backend, self._catalog, self._quota, self.journal, options)
         self._writer = PayloadWriter(backend, self._quota, self.journal, options, self._sweeper)
         self.sidecars = Sidecars(backend, self._catalog, self._quota)
+        self.mailbox = Mailbox(backend, self._quota, options.clock)
         self._refusals = (0, 0)
+
+    def check(self) -> None:
+        """Raise `StoreUnavailable` if the storage does not answer."""
+        self._backend.check()
 
     def put(
         self,
@@ -89,7 +96,11 @@ class Store:
         )
         self._sweeper.start()
         self._sweeper.ensure_counted()
-        return self._writer.put(payload, request)
+        with start_span("forebay.put", {"forebay.source_tool": source_tool}) as span:
+            descriptor = self._writer.put(payload, request)
+            if span is not None:
+                span.set_attributes({"forebay.handle": descriptor.output_handle, "forebay.size": descriptor.size_bytes})
+            return descriptor
 
     async def put_async(
         self,
@@ -178,7 +189,7 @@ class Store:
 
     def fetch_page(self, handle: str, request: PageRequest, *, principal: Principal = None) -> Page:
         """Read a page like `fetch`, with the parameters in one object."""
-        with self._open_reader(handle, principal) as reader:
+        with _trace("forebay.page", handle), self._open_reader(handle, principal) as reader:
             is_map = request.format == "items" or bool(request.where)
             view = select_view(reader, request.path, lambda: self._catalog.read_payload(reader), is_map=is_map)
             find_matches = functools.partial(self._match_cache.find, reader, request.path)
@@ -187,16 +198,8 @@ class Store:
         self._record_read(reader, page.format, len(content), offset=page.offset, returned=page.returned)
         return page
 
-    @contextlib.contextmanager
-    def _open_reader(self, handle: str, principal: Principal) -> Iterator[PayloadReader]:
-        with self._start_reading(handle, principal) as reader:
-            try:
-                yield reader
-                # What is in memory may be all that was read.
-                reader.check()
-            except HandleNotFound:
-                self._catalog.forget(handle)
-                raise
+    def _open_reader(self, handle: str, principal: Principal) -> "_Reading":
+        return _Reading(self._catalog, self._start_reading(handle, principal))
 
     def _start_reading(self, handle: str, principal: Principal) -> PayloadReader:
         self._sweeper.start()
@@ -270,7 +273,7 @@ class Store:
 
     def search_page(self, handle: str, request: SearchRequest, *, principal: Principal = None) -> SearchPage:
         """Find matches like `search`, with the parameters in one object."""
-        with self._open_reader(handle, principal) as reader:
+        with _trace("forebay.search", handle), self._open_reader(handle, principal) as reader:
             page = search_payload(reader, self._catalog, handle, request)
             self._record_read(reader, "search", len(page.to_json()), offset=page.offset, returned=page.returned)
             return page
@@ -307,6 +310,7 @@ class Store:
     ) -> QueryPage:
         check_text("sql", request.sql)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(_trace("forebay.query", handle))
             readers = {handle: stack.enter_context(self._open_reader(handle, principal))}
             for other in find_handles(request.sql):
                 if other not in readers:
@@ -448,3 +452,36 @@ class Store:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class _Reading:
+    """A payload that is open for one operation. A context manager written out: pages are fast enough to notice."""
+
+    __slots__ = ("_catalog", "_reader")
+
+    def __init__(self, catalog: Catalog, reader: PayloadReader) -> None:
+        self._catalog = catalog
+        self._reader = reader
+
+    def __enter__(self) -> PayloadReader:
+        return self._reader
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        with self._reader:
+            if error_type is None:
+                try:
+                    # What is in memory may be all that was read.
+                    self._reader.check()
+                except HandleNotFound:
+                    self._forget()
+                    raise
+            elif issubclass(error_type, HandleNotFound):
+                self._forget()
+
+    def _forget(self) -> None:
+        self._catalog.forget(self._reader.footer.meta["handle"])
+
+
+def _trace(name: str, handle: object) -> contextlib.AbstractContextManager[object]:
+    # A model may send any value.
+    return start_span(name, {"forebay.handle": handle if is_handle(handle) else None})

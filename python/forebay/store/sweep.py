@@ -303,11 +303,11 @@ class Sweeper:
             return False
         return True
 
-    def note_stored(self, handle: str, size: int, principal: str | None, created_at: float) -> None:
+    def note_stored(self, handle: str, entry: Entry) -> None:
         """Take note of a payload that this process has stored, so that it can be evicted before the next listing."""
         # Without the lock: this put need not wait for the listing of another.
         if self._options.on_full == "evict":
-            self._new_candidates.append((principal, Candidate(created_at, handle, size)))
+            self._new_candidates.append((entry.principal, Candidate(entry.created_at, handle, entry.size)))
 
     def _has_clock_jumped(self, now: float) -> bool:
         """Return whether the wall clock was set since the last sweep."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from forebay import Store, StoreFull, open_store
 from forebay.store.backends import TOTAL_ACCOUNT, name_account, object_accounts
+from forebay.store.entries import Entry
 from s3_server import BUCKET, S3Server
 from stores import noise
 
@@ -159,7 +160,7 @@ def test_an_upload_during_which_its_replica_was_dropped_is_counted(
 
         sleeping.put(noise(500))
         monkeypatch.setattr(backend._client, "put", put_after_sleep)
-        upload.commit("bin", {TOTAL_ACCOUNT: 10_000_000})
+        upload.commit("bin", {TOTAL_ACCOUNT: 10_000_000}, Entry(0, 0, 1000, None))
         monkeypatch.undo()
         with opened(address) as other:
             assert usage(other)[TOTAL_ACCOUNT] >= sum_of_objects(server, prefix)

@@ -24,7 +24,9 @@ def test_redirect_without_location_is_an_error(api: API, status: int) -> None:
 
 
 def test_refused_connection_error_names_the_address(api: API) -> None:
-    assert "failed at 127.0.0.1:1: ConnectError" in str(call_error(api, base_url="http://127.0.0.1:1"))
+    message = str(call_error(api, base_url="http://127.0.0.1:1"))
+    assert "failed at 127.0.0.1:1: ConnectError" in message
+    assert message.endswith("; check base_url, or try again when it is back")
 
 
 def drop_in_body(handler: BaseHTTPRequestHandler) -> None:

@@ -212,10 +212,24 @@ def test_invalid_operation_is_skipped_with_a_warning(caplog: pytest.LogCaptureFi
     assert "POST /bad" in messages[1]
     assert "'other.yaml#/x' leads out of this document" in messages[1]
     assert "/worse" in messages[2]
-    assert "GET /deep of this document is left out: this document is nested too deeply" in messages[3]
+    assert messages[3] == "forebay: api: GET /deep is left out: this document is nested too deeply"
     del paths["/good"]
     with pytest.raises(InvalidArgument, match="put /bad must be an object"):
         read_specs(document(paths, BASE_URL))
+
+
+def test_operations_with_the_same_error_have_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    local = {"servers": [{"url": BASE_URL}]}
+    paths = {"/a": {"get": {}, "put": {}}, "/b": {"get": {}}, "/c": {"get": {"operationId": "c", **local}}}
+    assert [spec.name for spec in read_specs(document(paths, "/"))] == ["c"]
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "forebay"]
+    assert message.startswith("forebay: api: GET /a and 2 more are left out: an API is at an http or https URL")
+    assert message.endswith("; give base_url")
+    caplog.clear()
+    del paths["/c"]
+    with pytest.raises(InvalidArgument, match="give base_url"):
+        read_specs(document(paths, "/"))
+    assert not caplog.records
 
 
 def test_reading_a_document_does_not_block_the_event_loop() -> None:

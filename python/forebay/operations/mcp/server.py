@@ -93,6 +93,7 @@ class OperationTools:
             self._registry,
             spec,
             params.arguments or {},
+            tool=params.name,
             identity=identity,
             request_id=ctx.request_id,
             is_legacy=_is_legacy(ctx),

@@ -234,7 +234,9 @@ async def _load_document(
     async with DeadlineScope(deadline_after(timeout), label):
         request = new_request(client, "GET", str(source), httpx2.Headers(headers, encoding="utf-8"))
         applied = AppliedSecurity.from_headers(headers)
-        async with send(client, request, applied, label, cross_host_redirects=cross_host_redirects) as response:
+        async with send(
+            client, request, applied, label, address_name="its URL", cross_host_redirects=cross_host_redirects
+        ) as response:
             if response.status_code >= 400:
                 raise CallError(
                     "EXECUTION_ERROR", f"{label} was answered {response.status_code}", {"status": response.status_code}

@@ -110,10 +110,11 @@ async def read_document(source: object) -> Mapping[str, Any]:
 
 def _read_source(source: object) -> Mapping[str, Any]:
     if isinstance(source, os.PathLike):
+        path = Path(source).absolute()
         try:
-            source = Path(source).read_bytes()
+            source = path.read_bytes()
         except OSError as error:
-            raise InvalidArgument(f"the document cannot be read: {error}") from None
+            raise InvalidArgument(f"the document {path} cannot be read: {error.strerror or error}") from None
     if isinstance(source, bytes | bytearray | memoryview):
         try:
             source = bytes(source).decode("utf-8-sig")

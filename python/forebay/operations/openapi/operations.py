@@ -80,7 +80,7 @@ def read_operations(
 ) -> list[OperationDescription]:
     """Read the operations that `include` selects, in the order of the document.
 
-    An invalid operation is skipped with a warning. Raises `InvalidArgument` if all operations are invalid.
+    Invalid operations are skipped with a warning. Raises `InvalidArgument` if all operations are invalid.
     """
     names, errors, descriptions = UniqueNames(), _DocumentErrors(), list[OperationDescription]()
     for path, method, path_item, operation in _iter_included_operations(document, include, errors):
@@ -88,6 +88,7 @@ def read_operations(
         with errors.skip_invalid(f"{method.upper()} {path}"):
             description = _read_operation(document, namespace, name, method, path, path_item, operation, base_url)
             descriptions.append(description if has_output_schemas else _drop_output_schema(description))
+    errors.log(namespace, logging.WARNING if descriptions else logging.DEBUG)
     if not descriptions and errors.first is not None:
         raise errors.first
     return descriptions
@@ -114,21 +115,28 @@ def _iter_included_operations(
 
 
 class _DocumentErrors:
-    """Logs the errors in a document, and keeps the first one."""
+    """The errors in a document. Parts with the same error, such as a missing server, are logged as one."""
 
     def __init__(self) -> None:
         self.first: InvalidArgument | None = None
+        self._labels_by_message: dict[str, list[str]] = {}
 
     @contextmanager
     def skip_invalid(self, label: str) -> Iterator[None]:
-        """Log and suppress an error in the part of the document that `label` names."""
+        """Suppress an error in the part of the document that `label` names, and keep it for `log`."""
         try:
             yield
         except (InvalidArgument, RecursionError) as error:
             if not isinstance(error, InvalidArgument):
                 error = InvalidArgument("this document is nested too deeply")
             self.first = self.first or error
-            _log.warning("forebay: %s of this document is left out: %s", label, error)
+            self._labels_by_message.setdefault(str(error), []).append(label)
+
+    def log(self, namespace: str, level: int) -> None:
+        """Log each error once."""
+        for message, (label, *others) in self._labels_by_message.items():
+            labels = f"{label} and {len(others)} more are" if others else f"{label} is"
+            _log.log(level, "forebay: %s: %s left out: %s", namespace, labels, message)
 
 
 def _read_operation(

@@ -99,12 +99,14 @@ async def send(
     applied_security: AppliedSecurity,
     label: str,
     *,
+    address_name: str = "base_url",
     cross_host_redirects: bool = False,
 ) -> AsyncIterator[httpx2.Response]:
     """Send a request and yield the response with its body unread.
 
     Redirects to another host are followed only with `cross_host_redirects`, and without credentials and bodies.
-    Raises `CallError` if the connection fails, also while the body is read. `label` names the call in errors.
+    Raises `CallError` if the connection fails, also while the body is read. `label` names the call in errors, and
+    `address_name` what to check if nobody answers there.
     """
     response: httpx2.Response | None = None
     try:
@@ -117,9 +119,12 @@ async def send(
         raise CallError("TIMEOUT", f"{label} was not answered in time; it may have been carried out") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         reason = redact(str(error) or "the connection broke", applied_security.secrets)
-        location = f" at {_format_address(error.request.url)}" if isinstance(error, httpx2.ConnectError) else ""
+        location = hint = ""
+        if isinstance(error, httpx2.ConnectError):
+            location = f" at {_format_address(error.request.url)}"
+            hint = f"; check {address_name}, or try again when it is back"
         raise CallError(
-            "EXECUTION_ERROR", f"{label} failed{location}: {type(error).__name__}: {reason[:300]}"
+            "EXECUTION_ERROR", f"{label} failed{location}: {type(error).__name__}: {reason[:300]}{hint}"
         ) from None
     finally:
         if response is not None:

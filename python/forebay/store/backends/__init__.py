@@ -95,11 +95,11 @@ class Upload(Protocol):
     def read(self, start: int, length: int) -> bytes:
         """Read a range of what was written."""
 
-    def commit(self, extension: str, limits: Mapping[str, int | None]) -> None:
+    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:
         """Make the object visible and add its size to the accounts in `limits`: both or neither.
 
         Raises `AccountFull` if an account would exceed its limit; the commit can be repeated then. `extension` is for
-        people who look at files.
+        people who look at files, and `entry` for backends that keep an index.
         """
 
     def abort(self) -> None:
@@ -155,6 +155,9 @@ class Backend(Protocol):
     def log(self) -> LineLog: ...
     @property
     def call_counts(self) -> CountTable: ...
+    def check(self) -> None:
+        """Raise `StoreUnavailable` if the storage does not answer."""
+
     def create(self, handle: str) -> Upload: ...
     def open(self, handle: str, version: object = None) -> Blob:
         """Open an object. With a version that the caller knows, a remote backend makes no request."""

@@ -5,14 +5,14 @@ from typing import Any, TypeAlias
 
 import orjson
 
-__all__ = ["COUNTERS", "OTHER_TOOLS", "CountKey", "add_counts", "decode_counts", "encode_counts"]
+__all__ = ["COUNTERS", "MAX_ROWS", "OTHER_TOOLS", "CountKey", "add_counts", "decode_counts", "encode_counts"]
 
 CountKey: TypeAlias = "tuple[str | None, str]"
 """Principal and tool."""
 
 COUNTERS = ("calls", "handles", "stored_bytes", "shown_bytes")
 
-_MAX_ROWS = 1000
+MAX_ROWS = 1000
 """Maximum number of principals and tools that are counted in a day. Further ones are counted together."""
 
 OTHER_TOOLS = "others"
@@ -22,7 +22,7 @@ _MAX_COUNT = 1 << 62
 
 def add_counts(rows: dict[CountKey, list[int]], key: CountKey, values: Iterable[int]) -> None:
     """Add to a row. If there are too many rows for a new one, add to the row of all other tools."""
-    if key not in rows and len(rows) >= _MAX_ROWS:
+    if key not in rows and len(rows) >= MAX_ROWS:
         # Without a principal, so that nobody gets the counts of somebody else.
         key = (None, OTHER_TOOLS)
     rows[key] = [old + new for old, new in zip(rows.get(key, [0] * len(COUNTERS)), values, strict=True)]

@@ -32,6 +32,7 @@ from forebay.store.backends.filesystem import (
 from forebay.store.backends.local_accounts import LocalAccounts, LocalRecount
 from forebay.store.backends.local_counts import LocalCountTable
 from forebay.store.backends.local_log import LocalLog
+from forebay.store.entries import Entry
 from forebay.store.handles import format_date, is_handle
 from forebay.store.payload import EXTENSIONS
 
@@ -60,6 +61,11 @@ class LocalBackend:
     @property
     def folder(self) -> Path:
         return self.folders.root
+
+    def check(self) -> None:
+        with translate_os_errors:
+            self.folders.refresh()
+            os.stat(".", dir_fd=self.folders.root_fd)
 
     def create(self, handle: str) -> "LocalUpload":
         with translate_os_errors:
@@ -180,7 +186,7 @@ class LocalUpload:
     def read(self, start: int, length: int) -> bytes:
         return _read_range(self._fd, start, length)
 
-    def commit(self, extension: str, limits: Mapping[str, int | None]) -> None:
+    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:  # noqa: ARG002 - no index
         with self._backend.accounts.reserve(self._size, limits), translate_os_errors:
             if self._backend.is_durable:
                 os.fsync(self._fd)

@@ -68,6 +68,9 @@ class ObjectStoreBackend:
     def folder(self) -> None:
         """`None`: objects are not files."""
 
+    def check(self) -> None:
+        self._client.head(_LEASE_KEY)
+
     def create(self, handle: str) -> ObjectUpload:
         return ObjectUpload(self._client, self.accounts, handle, _make_key(handle))
 

@@ -15,6 +15,7 @@ from forebay.errors import StoreFull, StoreUnavailable
 from forebay.store.backends.object_accounts import ObjectAccounts
 from forebay.store.backends.object_client import COMPARED_BYTES, CREATE, ObjectClient, Version
 from forebay.store.backends.object_errors import Conflict, OutcomeUnknown
+from forebay.store.entries import Entry
 from forebay.store.threads import start_in_thread
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class ObjectUpload:
         ]
         return b"".join(found)
 
-    def commit(self, extension: str, limits: Mapping[str, int | None]) -> None:  # noqa: ARG002 - keys have none
+    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:  # noqa: ARG002 - no index
         with self._accounts.reserve(self._size, limits) as reservation:
             try:
                 self._put()

@@ -258,12 +258,16 @@ fn unknown_operator(field: &str, operator: &str) -> Error {
     let meant = known.into_iter().find(|known| *known == plain);
     let meant =
         meant.or_else(|| SYNONYMS.into_iter().find(|(other, _)| *other == plain).map(|(_, ours)| ours));
+    let is_name = operator.starts_with(|first: char| first.is_alphabetic() || first == '_');
     let hint = match meant {
-        Some(meant) => format!("did you mean \"{meant}\"?"),
-        None => format!("for a nested field, write {}.", quote(&format!("{field}.{operator}"))),
+        Some(meant) => format!("; did you mean \"{meant}\"?"),
+        None if is_name => {
+            format!("; for a nested field, write {}.", quote(&format!("{field}.{operator}")))
+        }
+        None => ".".to_string(),
     };
     Error::argument(format!(
-        "unknown operator {} in the condition on {}; {hint} The operators are {OPERATORS}",
+        "unknown operator {} in the condition on {}{hint} The operators are {OPERATORS}",
         quote(operator),
         quote(field)
     ))

@@ -330,6 +330,7 @@ fn wrong_conditions_say_what_to_write() {
         (r#"{"a": {"$gte": 1}}"#, "did you mean \">=\"?"),
         (r#"{"a": {"IN": [1]}}"#, "did you mean \"in\"?"),
         (r#"{"a": {"country": "DE"}}"#, "for a nested field, write \"a.country\"."),
+        (r#"{"a": {"~": "DE"}}"#, "unknown operator \"~\" in the condition on \"a\". The operators are"),
         (r#"{"a..b": 1}"#, "empty key"),
         (r#"{"a": "\ud800"}"#, "surrogate"),
         (&many, "more than 64 conditions"),
