@@ -5,6 +5,7 @@ time. They are skipped without versitygw in `$TEST_SERVERS` or
 `$PATH`.
 """
 
+import os
 import shutil
 import subprocess
 import time
@@ -36,6 +37,8 @@ class Bucket(NamedTuple):
 
 @pytest.fixture(scope="module")
 def bucket(folder: Path) -> Iterator[Bucket]:
+    if shutil.which("versitygw", path=os.environ.get("TEST_SERVERS") or None) is None:
+        pytest.skip("there is no versitygw")
     with s3_server(folder) as server, forebay.open_store(server.url("store"), sweep_interval=0) as store:
         endpoint = f"http://127.0.0.1:{server.port}"
         yield Bucket(server, store, S3Store(BUCKET, endpoint=endpoint, client_options={"allow_http": True}))
