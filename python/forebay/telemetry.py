@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, UpDownCounter
     from opentelemetry.trace import Span, Tracer
 
-__all__ = ["count_event", "inject_context", "start_span"]
+__all__ = ["count_event", "inject_context", "is_active", "start_span"]
 
 _NAME = "forebay"
 
@@ -46,9 +46,14 @@ def start_span(
     return tracer.start_as_current_span(name, context, trace.SpanKind[kind], given)
 
 
+def is_active() -> bool:
+    """Return whether somebody collects spans."""
+    return _find_tracer() is not None
+
+
 def inject_context(carrier: dict[str, str]) -> None:
     """Add the context of the current span, such as `traceparent`, to the metadata or headers of a request."""
-    if _find_tracer() is not None:
+    if is_active():
         from opentelemetry import propagate
 
         propagate.inject(carrier)

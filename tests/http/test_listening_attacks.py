@@ -73,6 +73,47 @@ def test_a_chunked_body_is_limited(era: str, guarded: HttpServer) -> None:
     assert parse_statuses(guarded.send_raw(make_request(more, encode_chunked(padded + b" ", 4096)))) == [413]
 
 
+@pytest.mark.parametrize(
+    "endless",
+    [b"0\r\n" + b"ab:cd\r\n" * 50_000, b"0\r\nx: " + b"y" * 300_000, b"5;" + b"y" * 300_000],
+    ids=["many trailers", "a long trailer", "a long extension of a chunk"],
+)
+def test_what_is_beside_a_chunked_body_is_limited(endless: bytes, guarded: HttpServer) -> None:
+    headers, body = valid_request(MODERN)
+    sent = make_request(f"transfer-encoding: chunked\r\n{headers}", b"%x\r\n%b\r\n" % (len(body), body) + endless)
+    assert parse_statuses(guarded.send_raw(sent)) == [400]
+
+
+@pytest.mark.parametrize(
+    ("token", "path", "early_status"), [(ALICE, "/mcp", None), (UNKNOWN_TOKEN, "/mcp", 401), (ALICE, "/elsewhere", 404)]
+)
+def test_a_malformed_body_is_answered_once(
+    token: str, path: str, early_status: int | None, guarded: HttpServer
+) -> None:
+    """And without an error in the log, which `_stays_up` checks."""
+    line = f"POST {path} HTTP/1.1"
+    request = make_request("transfer-encoding: chunked", b"5\r\nabcde\r\n", token=token, line=line)
+    assert parse_statuses(guarded.send_raw(request + b"zz\r\n")) == [400]
+    with guarded.connect() as connection:
+        connection.sendall(request)
+        received = b"" if early_status is None else connection.recv(65536)
+        connection.sendall(b"zz\r\n")
+        assert parse_statuses(received + read_until_closed(connection)) == [early_status or 400]
+
+
+def test_trailers_are_no_headers(guarded: HttpServer) -> None:
+    headers, body = valid_request(MODERN)
+    chunk = b"%x\r\n%b\r\n0\r\n" % (len(body), body)
+    lines = ["POST /mcp HTTP/1.1", "host: localhost", HEADERS, headers, "transfer-encoding: chunked"]
+    for trailers, status in (
+        (f"authorization: Bearer {ALICE}\r\n", 401),
+        (f"authorization: Bearer {UNKNOWN_TOKEN}\r\nhost: evil.example\r\n", 200),
+    ):
+        more = ["connection: close", *([] if status == 401 else [f"authorization: Bearer {ALICE}"]), "", ""]
+        sent = "\r\n".join([*lines, *more]).encode() + chunk + trailers.encode() + b"\r\n"
+        assert parse_statuses(guarded.send_raw(sent)) == [status]
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_a_content_length_above_the_limit_is_refused_at_once(era: str, guarded: HttpServer) -> None:
     headers, body = valid_request(era)
@@ -216,6 +257,7 @@ def test_a_slow_request_is_ended_by_the_read_timeout(parser: str, tmp_path: Path
             # A refused request is not answered twice.
             (refused[:-1], [401]),
             (whole + whole[:-1], [200, 408]),
+            (whole + whole[:40], [200, 408]),
         )
         # Sending a byte now and then does not extend the time.
         sent_slowly = (
@@ -276,6 +318,61 @@ def test_the_read_timeout_does_not_limit_the_call(tmp_path: Path) -> None:
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         answer = server.post(call, mcp_protocol_version=MODERN, mcp_method="tools/call", mcp_name="slow")
         assert answer.message["result"]["content"][0]["text"] == "at last"
+
+
+@pytest.mark.slow
+def test_a_pipelined_request_does_not_end_the_call_before_it(parser: str, tmp_path: Path) -> None:
+    params = {"name": "slow", "arguments": {"seconds": 1.5}, "_meta": MODERN_META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    more = f"mcp-protocol-version: {MODERN}\r\nmcp-method: tools/call\r\nmcp-name: slow"
+    call = make_request(f"{more}\r\ncontent-length: {len(body)}", body)
+    headers, body = valid_request(MODERN)
+    body += b" " * (BODY_LIMIT_BYTES - len(body))
+    whole = make_request(f"connection: close\r\n{headers}\r\ncontent-length: {len(body)}", body)
+    sent = ((whole, [200, 200]), (whole[:40], [200, 408]), (whole[:-1], [200, 408]))
+    with (
+        run_server(tmp_path, read_timeout_seconds=0.5, parser=parser) as server,
+        ThreadPoolExecutor(len(sent)) as pool,
+    ):
+        answers = [(pool.submit(server.send_raw, call + rest), statuses) for rest, statuses in sent]
+        for answer, statuses in answers:
+            assert parse_statuses(answer.result()) == statuses
+
+
+MALFORMED = make_request("transfer-encoding: chunked", b"-1\r\n\r\n")
+
+
+@pytest.mark.slow
+def test_a_malformed_request_does_not_end_the_call_before_it(parser: str, tmp_path: Path) -> None:
+    message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call"}
+    params = {"name": "wait", "arguments": {"report_first": True}, "_meta": MODERN_META}
+    body = json.dumps({**message, "params": params}).encode()
+    more = f"mcp-protocol-version: {MODERN}\r\nmcp-method: tools/call\r\nmcp-name: wait"
+    call = make_request(f"{more}\r\ncontent-length: {len(body)}", body)
+    params = {"name": "release", "arguments": {}, "_meta": MODERN_META}
+    health = make_request("", line="GET /health HTTP/1.1")
+    with run_server(tmp_path, script="scripted_hub.py", parser=parser) as server:
+        for rest, statuses in (
+            (MALFORMED, [200]),
+            (health + MALFORMED, [200, 200]),
+            (health + b"no request\r\n\r\n", [200, 200]),
+        ):
+            with server.connect() as connection:
+                connection.sendall(call + rest)
+                # The head of the stream, which is sent before the call is released.
+                received = connection.recv(65536)
+                released = server.post(
+                    {**message, "params": params},
+                    mcp_protocol_version=MODERN,
+                    mcp_method="tools/call",
+                    mcp_name="release",
+                )
+                assert released.status == 200
+                received += read_until_closed(connection)
+            assert b"at last" in received
+            # Only h11 answers the malformed request, too.
+            assert [status for status in parse_statuses(received) if status != 400] == statuses
+        assert "Traceback" not in server.log
 
 
 @pytest.mark.slow

@@ -129,6 +129,19 @@ def test_messages_before_the_response_are_streamed_in_order(era: str, server: Ht
 
 
 @pytest.mark.parametrize("era", ERAS)
+def test_a_stream_says_once_whether_its_connection_is_kept(era: str, server: HttpServer) -> None:
+    client = Client(server, era)
+    message, headers = client._make("tools/call", {"name": "report", "arguments": {"count": 1}}, JSON["accept"])
+    lines = {name.replace("_", "-"): value for name, value in {**JSON, **headers, "connection": "close"}.items()}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_SECONDS)
+    with contextlib.closing(connection):
+        connection.request("POST", "/mcp", json.dumps(message), lines)
+        response = connection.getresponse()
+        assert response.getheader("content-type") == "text/event-stream"
+        assert response.headers.get_all("connection") == ["close"]
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_a_client_gets_only_what_it_accepts(era: str, server: HttpServer) -> None:
     client = Client(server, era)
     plain = client.call("report", accept="application/json", count=3)
@@ -137,6 +150,26 @@ def test_a_client_gets_only_what_it_accepts(era: str, server: HttpServer) -> Non
     assert streamed.headers["content-type"] == "text/event-stream"
     assert [get_text(message) for message in parse_events(streamed.body)] == ["xxx"]
     assert client.call("text", accept="image/png").status == 406
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["application/json", "text/event-stream"], ["text/event-stream", "application/json"], ["x/y", "*/*", "x/z"]],
+    ids=", ".join,
+)
+def test_a_client_accepts_what_any_of_its_headers_names(lines: list[str], server: HttpServer) -> None:
+    message, headers = Client(server, MODERN)._make("tools/call", {"name": "text", "arguments": {}}, "")
+    body = json.dumps(message)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_SECONDS)
+    with contextlib.closing(connection):
+        connection.putrequest("POST", "/mcp")
+        sent = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        del sent["accept"]
+        for name, value in [*sent.items(), *(("accept", line) for line in lines), ("content-length", str(len(body)))]:
+            connection.putheader(name, value)
+        connection.endheaders(body.encode())
+        response = connection.getresponse()
+        assert (response.status, response.getheader("content-type")) == (200, "application/json")
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -296,6 +329,27 @@ def test_the_stream_of_a_session_is_resumed_without_loss(server: HttpServer) -> 
         assert resumed.next()["method"] == "notifications/later"
 
 
+def test_a_stream_without_an_event_id_starts_with_one(server: HttpServer) -> None:
+    client = Client(server, LEGACY)
+    with client.listen() as events:
+        assert events.next() is None
+        client.call("push", method=UPDATED, count=2)
+        assert [events.next()["params"]["uri"] for _ in range(2)] == ["x://0", "x://1"]
+
+    def has_opened() -> bool:
+        with client.listen() as again:
+            # Until the server has noticed that the first connection is closed.
+            if again.response.status == 409:
+                return False
+            assert (again.next(), again.last_id) == (None, events.last_id)
+            return True
+
+    wait_until(has_opened)
+    client.call("push", method="notifications/custom")
+    with client.listen(last_event_id=events.last_id) as resumed:
+        assert resumed.next()["method"] == "notifications/custom"
+
+
 def test_a_session_that_has_missed_notifications_is_ended(server: HttpServer) -> None:
     client = Client(server, LEGACY)
     with client.listen() as events:
@@ -330,7 +384,9 @@ def test_ending_a_session_ends_its_calls_and_streams(server: HttpServer) -> None
         headers = {name.replace("_", "-"): value for name, value in client.headers.items()}
         assert server.request("DELETE", "/mcp", None, headers).status == 200
         assert events.read_rest() == b""
-        assert get_progress(call.read_rest()) == [0]
+        progress, error = parse_events(call.read_rest())
+        assert (progress["method"], error["id"]) == (PROGRESS, 2)
+        assert "Session terminated" in error["error"]["message"]
     server.wait_for("wait was cancelled")
     server.wait_for("a session was closed")
     assert client.request("ping").status == 404
@@ -338,6 +394,18 @@ def test_ending_a_session_ends_its_calls_and_streams(server: HttpServer) -> None
 
 def get_progress(body: bytes) -> list[Any]:
     return [message["params"]["progress"] for message in parse_events(body)]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_whose_stream_has_begun_is_answered_at_shutdown(era: str, tmp_path: Path) -> None:
+    with run_scripted(tmp_path, shutdown_grace_seconds=0.1) as server:
+        with Client(server, era).open_call("wait", report_first=True) as events:
+            server.wait_for("wait has begun")
+            server.terminate()
+            progress, error = parse_events(events.read_rest())
+            assert (progress["method"], error["id"]) == (PROGRESS, 2)
+            assert "the gateway is stopping" in error["error"]["message"]
+        assert server.wait() == 0
 
 
 def test_streams_end_at_shutdown(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_harness import TIMEOUT_SECONDS
+from gateway_harness import TIMEOUT_SECONDS, parse_text
+from hub_client import stepping_server
 from peak import get_peak_bytes
 from serve_harness import EraClient, serving, tool_names, upstream_command, write_config
 from serve_http_harness import NAMES, call_tool, connect_as, serving_http
@@ -173,3 +174,16 @@ def test_answers_and_cancellations_pass_requests_that_wait(tmp_path: Path) -> No
         answered = [json.loads(client.read_line()) for _ in range(len(calls) + len(waiting))]
         assert sorted(message["id"] for message in answered) == sorted(calls + waiting)
         assert get_peak_bytes(client.process.pid) - start <= MAX_GROWTH_BYTES
+
+
+def test_answers_pass_large_calls_in_flight(tmp_path: Path) -> None:
+    """A server's question must not wait for an answer that is not read because the calls are large."""
+    params = {"name": "steps", "arguments": {"steps": [{"ask": 1}], "unused": "x" * 6_000_000}}
+    path = write_config(tmp_path, {"one": stepping_server(tmp_path)})
+    with serving(path, LEGACY, capabilities={"elicitation": {}}) as client:
+        calls = [client.send_request("tools/call", params) for _ in range(3)]
+        for question in [json.loads(client.read_line()) for _ in calls]:
+            client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        answered = [json.loads(client.read_line()) for _ in calls]
+        assert sorted(message["id"] for message in answered) == calls
+        assert all(parse_text(message["result"]) == [{"action": "decline"}] for message in answered)

@@ -24,7 +24,7 @@ from serve_http_harness import (
     write_tokens,
 )
 from waiting import wait_until
-from wires import MODERN, Wire, extract_message, start_server
+from wires import LEGACY, MODERN, Wire, extract_message, start_server
 
 pytestmark = pytest.mark.slow
 
@@ -210,3 +210,16 @@ def test_one_principal_cannot_listen_on_all_connections(tmp_path: Path) -> None:
             lambda: b"max_connections" not in connect_as(listening.port, MODERN, "ann").request("tools/list"),
             TIMEOUT_SECONDS,
         )
+
+
+def test_servers_of_ended_sessions_count_until_they_have_ended(tmp_path: Path) -> None:
+    stubborn = {"slow": {**upstream_command("stateful_server.py", "slow"), "share": "session"}}
+    with serving_http(tmp_path, stubborn, max_sessions=8, shutdown_grace_seconds=60) as listening:
+        counts = []
+        for _ in range(4):
+            wire = connect_as(listening.port, LEGACY, "ann")
+            assert call_tool(wire, "state")["level"] == "debug"
+            counts.append(len(server_pids(listening.process.pid)))
+            wire.end_session()
+        # A principal may have two of eight sessions.
+        assert max(counts) == 2

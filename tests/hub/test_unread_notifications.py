@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hub_client import stepping_server
 from listening_harness import JSON, HttpServer
 from peak import get_peak_bytes
 from serve_harness import upstream_command
-from serve_http_harness import serving_http, token
+from serve_http_harness import connect_as, listen, serving_http, token
 from waiting import wait_until
 from wires import INITIALIZE_PARAMS, LEGACY, MODERN, MODERN_META
 
@@ -128,3 +129,16 @@ def test_a_session_that_misses_updates_is_ended(server: HttpServer) -> None:
         assert get_peak_bytes(server.process.pid) - start <= MAX_GROWTH_BYTES
         # A client that comes back starts a new session.
         assert open_session(server)["mcp_session_id"] != headers["mcp_session_id"]
+
+
+@pytest.mark.slow
+def test_a_burst_of_notifications_reaches_a_client_that_reads(tmp_path: Path) -> None:
+    count = 3000
+    with serving_http(tmp_path, {"one": stepping_server(tmp_path)}) as server:
+        wire = connect_as(server.port, LEGACY, "ann")
+        steps = [{"notify": "notifications/resources/updated", "count": count}]
+        with listen(server.port, wire) as stream:
+            assert b'"result"' in wire.request("tools/call", {"name": "steps", "arguments": {"steps": steps}})
+            assert [stream.next()["params"]["uri"] for _ in range(count)] == [f"x://{at}" for at in range(count)]
+        assert b'"result"' in wire.request("ping")
+        assert "does not read" not in server.log

@@ -1,6 +1,7 @@
 """Lines that are read in the event loop: all of them, in order, however they are cut and whichever thread gets them."""
 
 import asyncio
+import itertools
 import os
 import tempfile
 import threading
@@ -69,6 +70,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]], read_bytes: int = 7) -> N
         "_LARGE_LINE_BYTES": LARGE_LINE_BYTES,
         "_READ_BYTES": read_bytes,
         "_LONG_READ_BYTES": 3 * read_bytes,
+        "_MAX_LINES": 3,
     }
     with mock.patch.multiple(loop_reader, **limits):
         asyncio.run(test())
@@ -112,6 +114,27 @@ def test_nothing_is_read_while_a_large_line_is_handled() -> None:
         assert reading.lines == [b"small"]
         reading.may_handle.set()
         await wait_until_async(lambda: reading.lines == [b"small", b"l" * 30, b"later"])
+        os.close(reading.writing_fd)
+        await reading.join()
+        os.close(reading.running_fd)
+
+    run(test, 1000)
+
+
+def test_other_work_of_the_loop_is_done_between_many_lines() -> None:
+    async def test() -> None:
+        reading = Reading()
+        counts: list[int] = []
+
+        def count_lines() -> None:
+            counts.append(len(reading.lines))
+            if counts[-1] < 30:
+                asyncio.get_running_loop().call_soon(count_lines)
+
+        count_lines()
+        os.write(reading.writing_fd, b"1\n" * 30)
+        await wait_until_async(lambda: len(reading.lines) == 30)
+        assert {after - before for before, after in itertools.pairwise(counts)} <= {0, 3}
         os.close(reading.writing_fd)
         await reading.join()
         os.close(reading.running_fd)

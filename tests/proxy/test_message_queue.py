@@ -6,10 +6,12 @@ import logging
 from typing import Any
 
 import pytest
-from forebay.proxy.message_queue import MAX_QUEUED, MAX_QUEUED_BYTES, MessageQueue
+from forebay.proxy.message_queue import MAX_QUEUED_BYTES, MessageQueue
 
 PROGRESS = "notifications/progress"
 UPDATED = "notifications/resources/updated"
+LARGE = "x" * (MAX_QUEUED_BYTES // 10)
+"""Text of a message of which ten do not fit."""
 
 
 class Client:
@@ -43,10 +45,21 @@ def test_a_client_that_reads_gets_everything_in_order() -> None:
     async def run() -> None:
         client = Client()
         client.reads.set()
-        for number in range(3 * MAX_QUEUED):
-            client.send(PROGRESS, {"progress": number})
+        for number in range(100):
+            client.send(PROGRESS, {"progress": number, "message": LARGE})
             await asyncio.sleep(0)
-        assert [params["progress"] for _, params in await read_all(client)] == [*range(3 * MAX_QUEUED)]
+        assert [params["progress"] for _, params in await read_all(client)] == [*range(100)]
+
+    asyncio.run(run())
+
+
+def test_a_burst_of_small_messages_is_no_overflow() -> None:
+    async def run() -> None:
+        client = Client()
+        for number in range(5000):
+            client.send(UPDATED, {"uri": f"x://{number}"})
+        assert client.overflows == 0
+        assert [params["uri"] for _, params in await read_all(client)] == [f"x://{number}" for number in range(5000)]
 
     asyncio.run(run())
 
@@ -54,10 +67,10 @@ def test_a_client_that_reads_gets_everything_in_order() -> None:
 def test_progress_is_dropped_when_the_queue_is_full_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         client = Client()
-        for number in range(10 * MAX_QUEUED):
-            client.send(PROGRESS, {"progress": number})
+        for number in range(100):
+            client.send(PROGRESS, {"progress": number, "message": LARGE})
         progress = [params["progress"] for _, params in await read_all(client)]
-        assert progress == [*range(MAX_QUEUED)]
+        assert progress == [*range(9)]
         assert client.overflows == 0
 
     with caplog.at_level(logging.WARNING, "forebay"):
@@ -68,10 +81,10 @@ def test_progress_is_dropped_when_the_queue_is_full_and_logged_once(caplog: pyte
 def test_other_notifications_replace_progress() -> None:
     async def run() -> None:
         client = Client()
-        for number in range(MAX_QUEUED):
-            client.send(PROGRESS, {"progress": number})
-        client.send("notifications/custom", {"a": 1})
-        assert await read_all(client) == [("notifications/custom", {"a": 1})]
+        for number in range(9):
+            client.send(PROGRESS, {"progress": number, "message": LARGE})
+        client.send("notifications/custom", {"a": LARGE})
+        assert await read_all(client) == [("notifications/custom", {"a": LARGE})]
 
     asyncio.run(run())
 
@@ -79,8 +92,8 @@ def test_other_notifications_replace_progress() -> None:
 def test_an_overflow_is_reported_and_lasts_until_the_client_reads() -> None:
     async def run() -> None:
         client = Client()
-        for number in range(3 * MAX_QUEUED):
-            client.send("notifications/custom", {"a": number})
+        for _ in range(30):
+            client.send("notifications/custom", {"a": LARGE})
         assert client.overflows == 1
         assert await read_all(client) == []
         client.send("notifications/custom", {"a": "later"})
@@ -92,7 +105,7 @@ def test_an_overflow_is_reported_and_lasts_until_the_client_reads() -> None:
 def test_the_same_update_is_queued_once() -> None:
     async def run() -> None:
         client = Client()
-        for number in range(10 * MAX_QUEUED):
+        for number in range(20_000):
             client.send(UPDATED, {"uri": f"x://{number % 3}"})
         assert client.overflows == 0
         await asyncio.sleep(0)

@@ -39,6 +39,10 @@ class Server(ThreadingHTTPServer):
         """Whether the handshake gets no response."""
         self.ignores_tools_list = False
         """Whether tools/list gets no response."""
+        self.stream_faults: list[int] = []
+        """Statuses with which attempts to resume a stream fail, before one succeeds; 0 for no response."""
+        self.stalls_on = ""
+        """Method of notifications that get an error whose body never ends."""
         self.is_legacy = False
         """Whether it only has the transport of 2024-11-05."""
         self.legacy_events: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -78,7 +82,10 @@ class Handler(BaseHTTPRequestHandler):
             if not method:
                 self.server.responses.append(message)
                 self.server.has_response.set()
-            self.reply(202)
+            if method == self.server.stalls_on:
+                self.stall()
+            else:
+                self.reply(202)
         elif method == "tools/call":
             self.server.called.append(message["params"]["name"])
             TOOLS[message["params"]["name"]](self, message, message["params"].get("arguments") or {})
@@ -98,6 +105,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         if self.headers.get("mcp-session-id", f"s{self.server.sessions}") != f"s{self.server.sessions}":
             self.reply(404, b"no such session", "text/plain")
+        elif last and self.server.stream_faults:
+            status = self.server.stream_faults.pop(0)
+            self.close_connection = True
+            if status:
+                self.reply(status)
         elif self.server.asks_and_forgets:
             self.server.asks_and_forgets = False
             self.server.sessions += 1
@@ -139,6 +151,15 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+    def stall(self) -> None:
+        """Send the beginning of an error, and nothing else until the caller disconnects."""
+        self.send_response(500)
+        self.send_header("content-length", "100")
+        self.end_headers()
+        self.wfile.write(b"abc")
+        self.close_connection = True
+        self.connection.recv(1)
 
     def answer(self, message: Message, result: Any, headers: dict[str, str] | None = None) -> None:
         headers = None if self.server.is_legacy else headers
@@ -290,7 +311,7 @@ def moved(handler: Handler, message: Message, arguments: dict[str, Any]) -> None
 def refuses(handler: Handler, message: Message, arguments: dict[str, Any]) -> None:
     body = arguments.get("body", "").replace("ID", json.dumps(message["id"]))
     body = body.replace("SECRET", handler.headers.get("authorization", ""))
-    handler.reply(arguments["status"], body.encode(), arguments.get("as", JSON))
+    handler.reply(arguments["status"], body.encode(), arguments.get("as", JSON), arguments.get("headers"))
 
 
 @tool

@@ -147,6 +147,8 @@ class ScriptedHub:
         _log.info("a request of %s", principal)
         return await ScriptedSession(self, None).handle(message, raw, reply)
 
+    handle_sessionless = handle_stateless
+
 
 def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s %(message)s")

@@ -100,3 +100,5 @@ class SdkHub:
             connection = SdkConnection(self._server, principal, None)
             opened.push_async_callback(connection.close)
             return await connection.handle(message, raw, reply)
+
+    handle_sessionless = handle_stateless

@@ -295,6 +295,9 @@ class Settings:
         reject_zero(SECONDS),
         "close a session, or a principal's connections to upstreams, after this long unused",
     )
+    stateless: bool = _serve_option(
+        False, FLAG, "open no sessions: any replica answers any request, and servers cannot ask or notify clients"
+    )
     share: str = _serve_option(
         "principal",
         SHARE,

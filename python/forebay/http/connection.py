@@ -29,7 +29,7 @@ _UNAVAILABLE_RESPONSE = (
 _TIMEOUT_RESPONSE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 _MAX_HEAD_BYTES = 16 << 10
-"""Maximum size of the request line and the headers; h11 has the same limit."""
+"""Maximum size of the request line and the headers. In h11, a larger head is accepted if it arrives at once."""
 
 _PARSE_BYTES = 4096
 """How much to parse at once: pipelined requests in it are kept in memory until they are answered."""
@@ -76,7 +76,7 @@ class Connection(_Base):
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a part of a request has arrived, but not all of it."""
+        """Whether a part of a request has arrived, and nothing but its client keeps the rest from arriving."""
         raise NotImplementedError
 
     @property
@@ -203,6 +203,8 @@ class Connection(_Base):
             self._cancel_deadline()
         elif self._deadline is None:
             self._start_deadline()
+            # The time for an idle connection may end first, and without a response.
+            self._unset_keepalive_if_required()
 
     def _start_deadline(self) -> None:
         self._deadline = self.loop.call_later(self._read_timeout, self._on_deadline)
@@ -219,6 +221,12 @@ class Connection(_Base):
         has_response = self._is_receiving_body and self.cycle.response_started
         # No 408 if the client has sent nothing yet: it would take the 408 for the response to its next request.
         self._close(_TIMEOUT_RESPONSE if self.is_receiving and not has_response else b"")
+
+    def _drop_request(self) -> None:
+        """Let the application do without a response to the current request, or without the rest of it."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def _close(self, response: bytes) -> None:
         if not self.transport.is_closing():
@@ -247,6 +255,14 @@ class H11Connection(Connection, H11Protocol):
         if not self.transport.is_closing():
             super().data_received(data)
 
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            # The malformed part is in the body of a request whose response has begun.
+            self.transport.close()
+        self._drop_request()
+
     def handle_events(self) -> None:
         super().handle_events()
         self._update_deadline()
@@ -268,11 +284,17 @@ if HAS_HTTPTOOLS:
             super().__init__(*args, **options)
             self._state = _IDLE
             self._head_bytes = 0
+            """Bytes of a head, or since the last bytes of a body: trailers and extensions of chunks."""
             self._unparsed = memoryview(b"")
+            self._previous_cycle = self.cycle
+            """The request before the newest one."""
 
         @property
         def is_receiving(self) -> bool:
-            return self._state in (_IN_HEAD, _IN_BODY)
+            # A request behind unanswered ones is not read to its end before their responses.
+            if self._state == _IN_HEAD:
+                return self.cycle is None or self.cycle.response_complete
+            return self._state == _IN_BODY and not self.pipeline
 
         @property
         def _is_receiving_body(self) -> bool:
@@ -305,7 +327,7 @@ if HAS_HTTPTOOLS:
             self._unset_keepalive_if_required()
             try:
                 self.parser.feed_data(data)
-                if self._state == _IN_HEAD:
+                if self._state in (_IN_HEAD, _IN_BODY):
                     self._head_bytes += len(data)
                     if self._head_bytes > _MAX_HEAD_BYTES:
                         self._refuse()
@@ -330,16 +352,28 @@ if HAS_HTTPTOOLS:
             is_body, self._state = self._state == _IN_BODY, _MALFORMED
             self._unparsed = memoryview(b"")
             _log.info("forebay: a request cannot be parsed")
-            if is_body and (self.pipeline or self.cycle.response_started):
+            if is_body and self.pipeline:
+                # The newest request, which waits for the responses to earlier ones.
+                self.pipeline.popleft()
+                self.cycle = self._previous_cycle
+                self.cycle.keep_alive = False
+            elif is_body and self.cycle.response_started:
                 self.transport.close()
+                self._drop_request()
             elif is_body or self.cycle is None or self.cycle.response_complete:
                 self.send_400_response("Invalid HTTP request received.")
+                self._drop_request()
             else:
                 self.cycle.keep_alive = False
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
             self._state, self._head_bytes = _IN_HEAD, 0
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            # Trailers arrive after the checks of the headers, so they must not be merged into these (RFC 9110, 6.5.1).
+            if self._state == _IN_HEAD:
+                super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
             if not self.url.startswith(b"/"):
@@ -348,8 +382,13 @@ if HAS_HTTPTOOLS:
                 raise ValueError("a request has a Host header")
             if self.parser.should_upgrade():
                 return
-            self._state = _IN_BODY
+            self._state, self._head_bytes = _IN_BODY, 0
+            self._previous_cycle = self.cycle
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._head_bytes = 0
+            super().on_body(body)
 
         def on_message_complete(self) -> None:
             if not self.parser.should_upgrade():
@@ -358,9 +397,11 @@ if HAS_HTTPTOOLS:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if self._unparsed and not self.transport.is_closing():
+            if self.transport.is_closing():
+                return
+            if self._unparsed:
                 self._parse_more()
-                self._update_deadline()
+            self._update_deadline()
 
     HTTPConnection = HttpToolsConnection
 

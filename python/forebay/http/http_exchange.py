@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from forebay.http.request_headers import join_headers
 from forebay.proxy.message_queue import MessageQueue
 from forebay.wire.framing import Message, Spool, count_memory_bytes
-from forebay.wire.messages import parse
+from forebay.wire.messages import dump, parse
 
 __all__ = ["PING_SECONDS", "BodyTooLarge", "Disconnected", "EventStream", "HTTPExchange"]
 
@@ -27,7 +28,6 @@ TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
-    (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 )
 
@@ -51,6 +51,7 @@ class HTTPExchange:
         "_closed",
         "_receive",
         "_refusal",
+        "_request_id",
         "_send",
         "_task",
         "client_host",
@@ -60,6 +61,7 @@ class HTTPExchange:
         "is_complete",
         "is_disconnected",
         "is_started",
+        "is_stream",
         "method",
         "on_disconnect",
         "path",
@@ -71,20 +73,21 @@ class HTTPExchange:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
-        self.headers = dict(self.raw_headers)
+        self.headers = join_headers(self.raw_headers)
         self.client_host: str = (scope.get("client") or ("",))[0]
         self.connection: Connection = scope["state"]["connection"]
         self.token: AccessToken | None = None
         """The verified token of the request."""
         self.extra_headers: list[tuple[bytes, bytes]] = []
         """Headers to add to any response."""
-        self.is_started = self.is_complete = False
+        self.is_started = self.is_stream = self.is_complete = False
         self.is_disconnected = self.connection.is_lost
         self.on_disconnect: Callable[[], None] | None = None
         self._receive, self._send = receive, send
         # With the loop, because finding it costs a system call.
         self._task = asyncio.current_task(self.connection.loop)
         self._refusal: tuple[int, bytes] | None = None
+        self._request_id: object = None
         self._closed: asyncio.Event | None = None
         self.connection.on_disconnect = self._on_disconnect
 
@@ -129,6 +132,7 @@ class HTTPExchange:
             # Servers on stdio would take what follows a line break for another message.
             raw = raw.translate(NO_LINE_BREAKS)
             message = parse(raw)
+        self._request_id = message.get("id") if isinstance(message, dict) else None
         return message, raw
 
     async def respond(self, status: int, body: Message = b"", headers: Headers = ()) -> None:
@@ -144,6 +148,7 @@ class HTTPExchange:
 
     async def start_stream(self, headers: Headers) -> None:
         """Start a response of server-sent events."""
+        self.is_stream = True
         await self._start(200, [*_STREAM_HEADERS, *headers])
 
     async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
@@ -170,7 +175,10 @@ class HTTPExchange:
             await self._closed.wait()
 
     def cancel(self, status: int = 500, body: bytes = b"") -> None:
-        """Cancel the request. The client gets this response, or the end of a response that has started."""
+        """Cancel the request. The client gets this response, or the end of one that has started.
+
+        A stream of events ends with the body, a JSON-RPC error, as the response to the request.
+        """
         if self._refusal is None and self._task is not None:
             self._refusal = status, body
             self._task.cancel()
@@ -184,8 +192,13 @@ class HTTPExchange:
             status, body = self._refusal
             await self.respond(status, body, [JSON_TYPE] if body else [])
         else:
-            await self.end()
+            body = self._refusal[1] if self.is_stream and self._request_id is not None else b""
+            await self.end(_make_last_event(body, self._request_id) if body else b"")
         return True
+
+
+def _make_last_event(error: bytes, request_id: object) -> bytes:
+    return b"event: message\r\ndata: %b\r\n\r\n" % dump({**parse(error), "id": request_id})
 
 
 PING_SECONDS = 15.0
@@ -301,15 +314,19 @@ class EventStream:
         return (self.is_finished or not self.is_attached) and now - self.active_at >= _KEPT_SECONDS
 
     async def open(self) -> None:
-        """Start the stream now, with an event without data for clients that know how to resume after it."""
+        """Start the stream now."""
         if self.is_open or self._exchange is None or self._exchange.is_disconnected:
             return
         self.is_open = True
         self._on_open(self)
         exchange = self._exchange
         await exchange.start_stream(self.headers)
-        if self._is_primed:
-            await exchange.write(b"id: %b-0\r\ndata: \r\n\r\n" % str(self.number).encode())
+        await self._prime(exchange, 0)
+
+    async def _prime(self, exchange: HTTPExchange, number: int) -> None:
+        """Send the id to resume after as an event without data, if the client knows such events."""
+        if self._is_primed and self.number is not None:
+            await exchange.write(b"id: %d-%d\r\ndata: \r\n\r\n" % (self.number, number))
 
     async def _deliver(self, raw: bytes) -> None:
         await self.open()
@@ -395,20 +412,21 @@ class EventStream:
 
         Returns when the stream has ended or the client has disconnected.
         """
-        if number is None:
-            number = self._event_count
+        last_number = self._event_count if number is None else number
         exchange.on_disconnect = lambda: self.detach(exchange)
         previous, self._exchange = self._exchange, None
         if previous is not None:
             await previous.end()
         self.is_open = True
         await exchange.start_stream(self.headers)
-        while self.can_resume_after(number):
-            event = next((event for event in self._kept if event.number > number), None)
+        if number is None:
+            await self._prime(exchange, last_number)
+        while self.can_resume_after(last_number):
+            event = next((event for event in self._kept if event.number > last_number), None)
             if event is None:
                 break
             await self._write_event(exchange, event)
-            number = event.number
+            last_number = event.number
         else:
             # Events were dropped while the client was slow to read those before.
             self._on_overflow()

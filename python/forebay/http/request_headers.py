@@ -9,7 +9,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-__all__ = ["AllowedNames", "find_fault", "is_json", "make_allowed_hosts", "make_allowed_origins", "parse_accept"]
+__all__ = [
+    "AllowedNames",
+    "find_fault",
+    "is_json",
+    "join_headers",
+    "make_allowed_hosts",
+    "make_allowed_origins",
+    "parse_accept",
+]
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
@@ -56,6 +64,17 @@ def find_fault(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
     if origin != b"null" and not _is_origin(origin):
         return "the Origin header is malformed; send a scheme, a host and, if needed, a port"
     return None
+
+
+def join_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the values of headers by name; several of one name are a list (RFC 9110, 5.3)."""
+    values = dict(headers)
+    if len(values) == len(headers):
+        return values
+    lists: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        lists.setdefault(name, []).append(value)
+    return {name: b", ".join(parts) for name, parts in lists.items()}
 
 
 @functools.lru_cache(_MAX_CACHED_VALUES)

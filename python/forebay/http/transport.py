@@ -7,7 +7,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from forebay.errors import InvalidJSON
@@ -63,6 +63,11 @@ class Backend(Protocol):
 
     async def handle_stateless(self, principal: str | None, message: Any, raw: Message, reply: Reply) -> Message | None:
         """Return the response to a request of 2026-07-28. It is cancelled if the client disconnects."""
+
+    async def handle_sessionless(
+        self, principal: str | None, message: Any, raw: Message, reply: Reply
+    ) -> Message | None:
+        """Return the response to a request up to 2025-11-25 without a session. Cancelled like the above."""
 
 
 _HANDSHAKE_VERSIONS = (b"2024-11-05", b"2025-03-26", b"2025-06-18", LEGACY_VERSION.encode())
@@ -166,10 +171,11 @@ class Transport:
         self._body_limit_bytes = settings.body_limit_bytes
         self._max_sessions = settings.max_sessions
         self._session_idle_seconds = settings.session_idle_seconds
+        self._is_stateless = settings.stateless
         self._sessions: dict[str, _HTTPSession] = {}
         self._streams: set[EventStream] = set()
         """The streams of requests in flight."""
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: dict[asyncio.Task[None], _HTTPSession] = {}
 
     async def handle(self, exchange: HTTPExchange) -> None:
         """Answer a request, whose token, host and origin are allowed."""
@@ -180,6 +186,8 @@ class Transport:
         try:
             if version is not None and version not in _HANDSHAKE_VERSIONS:
                 await self._handle_modern(exchange, version)
+            elif self._is_stateless:
+                await self._handle_sessionless(exchange)
             else:
                 await self._handle_handshake(exchange, version or b"")
         except BodyTooLarge:
@@ -264,7 +272,28 @@ class Transport:
         response = await self._run(stream, handling, message["id"])
         await stream.finish(response, _ERROR_STATUSES.get(_find_error_code(response), 200))
 
-    # Up to 2025-11-25
+    # Up to 2025-11-25, without sessions
+
+    async def _handle_sessionless(self, exchange: HTTPExchange) -> None:
+        if exchange.method != "POST":
+            # There is nothing to listen to, and no session to delete.
+            await exchange.respond(405, b"", [(b"allow", b"POST")])
+            return
+        read = await self._read_post(exchange)
+        if read is None:
+            return
+        message, raw, accepts = read
+        if not _is_request(message):
+            await exchange.respond(202, b"", [JSON_TYPE])
+            return
+        stream = EventStream(exchange, (), accepts, time.monotonic(), on_overflow=exchange.connection.abort)
+        exchange.on_disconnect = exchange.cancel
+        if exchange.is_disconnected:
+            return
+        handling = self._backend.handle_sessionless(exchange.principal, message, raw, stream)
+        await stream.finish(await self._run(stream, handling, message["id"]))
+
+    # Up to 2025-11-25, with sessions
 
     async def _handle_handshake(self, exchange: HTTPExchange, version: bytes) -> None:
         session_id = exchange.headers.get(b"mcp-session-id")
@@ -294,21 +323,29 @@ class Transport:
             return None
         return session
 
-    async def _handle_post(self, exchange: HTTPExchange, session: _HTTPSession | None, version: bytes) -> None:
+    async def _read_post(self, exchange: HTTPExchange) -> tuple[Any, bytes, tuple[bool, bool]] | None:
+        """Return the message of a request, its bytes, and what the client accepts; `None` if it was refused."""
         accepts = parse_accept(exchange.headers.get(b"accept", b""))
         if not any(accepts):
             text = "Not Acceptable: Client must accept both application/json and text/event-stream"
             await _refuse(exchange, 406, INVALID_REQUEST, text)
-            return
+            return None
         message, raw = await exchange.read_message(self._body_limit_bytes)
         if message is None:
             await _refuse(exchange, 400, PARSE_ERROR, "Parse error: the body is not valid JSON")
-            return
-        is_request = _is_request(message)
-        if not is_request and not _is_notification(message) and not _is_response(message):
+            return None
+        if not _is_request(message) and not _is_notification(message) and not _is_response(message):
             text = "Validation error: the body must be a single JSON-RPC message"
             await _refuse(exchange, 400, INVALID_PARAMS, text)
+            return None
+        return message, raw, accepts
+
+    async def _handle_post(self, exchange: HTTPExchange, session: _HTTPSession | None, version: bytes) -> None:
+        read = await self._read_post(exchange)
+        if read is None:
             return
+        message, raw, accepts = read
+        is_request = _is_request(message)
         is_first = is_request and message["method"] == "initialize"
         if session is None and not is_first:
             await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
@@ -334,9 +371,10 @@ class Transport:
     async def _open_session(self, exchange: HTTPExchange) -> _HTTPSession | None:
         """Open a session, or answer that there are too many."""
         principal = exchange.principal
-        own_sessions = sum(session.principal == principal for session in self._sessions.values())
-        is_full = len(self._sessions) >= self._max_sessions
-        if is_full or (principal is not None and own_sessions >= get_principal_share(self._max_sessions)):
+        # The servers of a session that was ended count until they have ended, too.
+        while not self._is_full(principal) and self._is_full(principal, self._closing.values()):
+            await asyncio.wait([*self._closing], return_when=asyncio.FIRST_COMPLETED)
+        if self._is_full(principal):
             _log.warning("Refusing to open a new session: %d sessions are already open", len(self._sessions))
             await _refuse(exchange, 503, INTERNAL_ERROR, "Too many open sessions")
             return None
@@ -355,6 +393,12 @@ class Transport:
                 del self._sessions[session.id]
         _log.info("Created new session with session ID: %s", session.short_id)
         return session
+
+    def _is_full(self, principal: str | None, closing: Iterable[_HTTPSession] = ()) -> bool:
+        sessions = [*self._sessions.values(), *closing]
+        own_sessions = sum(session.principal == principal for session in sessions)
+        is_share_used = principal is not None and own_sessions >= get_principal_share(self._max_sessions)
+        return is_share_used or len(sessions) >= self._max_sessions
 
     async def _answer(
         self,
@@ -499,8 +543,8 @@ class Transport:
         """Forget a session at once, and close it in the background."""
         if self._sessions.pop(session.id, None) is not None:
             task = asyncio.create_task(self._close_session(session))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._closing[task] = session
+            task.add_done_callback(self._closing.pop)
 
     async def _close_session(self, session: _HTTPSession) -> None:
         for stream in session.streams.values():

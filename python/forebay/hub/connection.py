@@ -13,7 +13,7 @@ from forebay.hub.exchanges import Exchange, Exchanges, Response
 from forebay.hub.questions import Questions
 from forebay.hub.receiver import ServerReceiver
 from forebay.hub.subscriptions import ResourceSubscriptions
-from forebay.hub.translation import SERVER_INFO, RequestFailed, translate_params
+from forebay.hub.translation import SERVER_INFO, RequestFailed, open_object, translate_params
 from forebay.outputs.known_tools import parse_definition
 from forebay.proxy.http.upstream import HttpUpstream
 from forebay.proxy.list_pages import ToolPages
@@ -327,23 +327,30 @@ class ServerConnection:
         with contextlib.suppress(UpstreamFailed):
             self.send_raw(make_cancellation(exchange.id, reason))
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of a request of our own, parsed lazily. Raises `RequestFailed` and `UpstreamFailed`."""
-        message, _ = await self.request_message(method, params)
+    async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        """Return the result of a request of our own, parsed lazily.
+
+        Raises `RequestFailed`, `UpstreamFailed` and, after `timeout` seconds, `UpstreamTimeout`.
+        """
+        message, _ = await self.request_message(method, params, timeout=timeout)
         result = message["result"]
-        if isinstance(result, LazyJSON):
-            result = result.parse(max_container_bytes=len(result), max_depth=1)
+        if isinstance(result, LazyJSON) and result.is_object:
+            result = open_object(result)
         return result if isinstance(result, dict) else {}
 
     async def request_message(
-        self, method: str, params: Mapping[str, Any], on_notification: _OnNotification | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        on_notification: _OnNotification | None = None,
+        timeout: float | None = None,
     ) -> Response:
         """Return the response to a request of our own, parsed lazily and as bytes.
 
         `on_notification` receives the notifications of a subscription. Raises `RequestFailed` and `UpstreamFailed`.
         """
         exchange = self.begin(method)
-        exchange.on_notification = on_notification
+        exchange.on_notification, exchange.timeout = on_notification, timeout
         if self.is_modern:
             params = translate_params(params, to_modern=True, capabilities=self._capabilities)
         request = {"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": params}
@@ -430,7 +437,7 @@ class ServerConnection:
         if "id" in message:
             self.questions.add(message, raw, stream_request_id)
         elif method == PROGRESS_METHOD:
-            self._on_progress(params, raw)
+            self._on_progress(params, raw, stream_request_id)
         elif method == CANCELLED_METHOD:
             self.questions.cancel(params.get("requestId"))
         elif method == LOG_METHOD:
@@ -438,9 +445,9 @@ class ServerConnection:
         else:
             self._on_other_notification(method, params)
 
-    def _on_progress(self, params: Mapping[str, Any], raw: Message) -> None:
+    def _on_progress(self, params: Mapping[str, Any], raw: Message, stream_request_id: object) -> None:
         exchange = self.exchanges.find(params.get("progressToken"))
-        if exchange is None:
+        if exchange is None or stream_request_id not in (None, exchange.id):
             return
         if exchange.reply is not None and exchange.progress_token is not None:
             renamed = replace_values(raw, {("params", "progressToken"): exchange.progress_token})

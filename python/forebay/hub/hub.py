@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay.hub.paused_calls import PausedCalls
 from forebay.hub.servers import Servers
+from forebay.hub.sessionless import SessionlessTenant
 from forebay.hub.sessions import ClientSession
 from forebay.hub.stateless import StatelessTenant, TenantPool
 from forebay.hub.translation import SERVER_INFO, RequestFailed
@@ -21,10 +22,11 @@ from forebay.proxy.process_group import Grace
 from forebay.proxy.session import Session
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
 from forebay.wire.framing import Message, create_spool
-from forebay.wire.messages import INVALID_PARAMS, get_meta
+from forebay.wire.messages import INVALID_PARAMS, get_meta, open_container
 from forebay.wire.protocol import (
     CANCELLED_METHOD,
     CLIENT_CAPABILITIES_KEY,
+    LEGACY_VERSION,
     MODERN_VERSION,
     PROTOCOL_VERSION_KEY,
     UNSUPPORTED_VERSION,
@@ -71,6 +73,7 @@ class Hub:
         # On stdio the only client never expires.
         idle_seconds = settings.session_idle_seconds if self.is_over_http else None
         self.stateless_tenants = TenantPool(self._make_stateless, settings.max_principals, idle_seconds)
+        self._sessionless_tenants = TenantPool(self._make_sessionless, settings.max_principals, idle_seconds)
         self.paused_calls = PausedCalls(settings.answer_timeout_seconds)
         self.tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
         """All tenants that are open."""
@@ -94,7 +97,8 @@ class Hub:
         self.paused_calls.close()
         sessions = [tenant for tenant in self.tenants if not tenant.is_stateless]
         # Without a timeout, so that no server process is left behind.
-        await asyncio.gather(self.stateless_tenants.close(), *(session.close() for session in sessions))
+        pools = (self.stateless_tenants, self._sessionless_tenants)
+        await asyncio.gather(*(pool.close() for pool in pools), *(session.close() for session in sessions))
         await self.operations.close()
         self.policy.close()
 
@@ -114,17 +118,22 @@ class Hub:
         return client
 
     def _make_stateless(self, principal: str | None, capabilities: dict[str, Any]) -> StatelessTenant:
-        session = self._make_session(principal)
-        session.is_stateless, session.version, session.task_owners = True, MODERN_VERSION, (principal,)
-        tenant = StatelessTenant(self, session, capabilities)
+        return self._add_stateless(StatelessTenant(self, self._make_session(principal, MODERN_VERSION), capabilities))
+
+    def _make_sessionless(self, principal: str | None, capabilities: dict[str, Any]) -> StatelessTenant:
+        return self._add_stateless(SessionlessTenant(self, self._make_session(principal), capabilities))
+
+    def _add_stateless(self, tenant: StatelessTenant) -> StatelessTenant:
+        tenant.session.is_stateless, tenant.session.task_owners = True, (tenant.session.principal,)
         self.tenants.add(tenant)
         return tenant
 
-    def _make_session(self, principal: str | None) -> Session:
+    def _make_session(self, principal: str | None, version: str = LEGACY_VERSION) -> Session:
         # Handles are long over HTTP: anyone who can reach the server may try to guess them.
         length = LONG_HANDLE_LENGTH if self.is_over_http else SHORT_HANDLE_LENGTH
         return Session(
             principal=principal,
+            version=version,
             handle_length=self.policy.handle_length or length,
             is_public=self.is_over_http and self.policy.handle_length != SHORT_HANDLE_LENGTH,
         )
@@ -141,6 +150,16 @@ class Hub:
         try:
             capabilities = _check_envelope(message)
             async with self.stateless_tenants.acquire(principal, capabilities) as tenant:
+                return await tenant.handle_request(message, raw, reply)
+        except RequestFailed as error:
+            return error.to_message(message["id"])
+
+    async def handle_sessionless(
+        self, principal: str | None, message: dict[str, Any], raw: Message, reply: Reply
+    ) -> Message | None:
+        """Return the response to a request of a client up to 2025-11-25 that has no session."""
+        try:
+            async with self._sessionless_tenants.acquire(principal, {}) as tenant:
                 return await tenant.handle_request(message, raw, reply)
         except RequestFailed as error:
             return error.to_message(message["id"])
@@ -170,7 +189,7 @@ class Hub:
         return name, f"{upstream}_{name}"
 
 
-def _check_envelope(message: Mapping[str, Any]) -> object:
+def _check_envelope(message: Mapping[str, Any]) -> Any:
     """Return the client's capabilities.
 
     Raises `RequestFailed` if the request does not say who sends it, or names another version.
@@ -186,5 +205,4 @@ def _check_envelope(message: Mapping[str, Any]) -> object:
     if version != MODERN_VERSION:
         data = {"supported": [MODERN_VERSION], "requested": version}
         raise RequestFailed(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-    capabilities: object = meta[CLIENT_CAPABILITIES_KEY]
-    return capabilities
+    return open_container(meta[CLIENT_CAPABILITIES_KEY])

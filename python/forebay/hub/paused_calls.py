@@ -1,8 +1,10 @@
 """Calls that pause until the client answers a question of the server in another request (2026-07-28)."""
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
+import json
 import logging
 import secrets
 import sys
@@ -14,7 +16,7 @@ from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange, Response, keep_response
 from forebay.hub.translation import RequestFailed, check_input_request
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, dump
+from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, dump, open_container
 from forebay.wire.protocol import REQUEST_TIMEOUT, supports_request
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class PausableCall:
         self.connection = routed.connection
         self.principal = principal
         self.identity = identity
-        self.key = _make_key(routed.request)
+        self.request = routed.request
         self.expiry_timer: asyncio.TimerHandle | None = None
         """Cancels the call if the client does not answer. It runs while the call is paused."""
         self._capabilities = capabilities
@@ -98,8 +100,7 @@ class PausableCall:
         del connection, raw, exchange
         if self._task.done():
             raise RequestFailed(METHOD_NOT_FOUND, "Method not found", message["method"])
-        params = message.get("params")
-        params = params.parse(max_container_bytes=len(params)) if isinstance(params, LazyJSON) else params
+        params = open_container(message.get("params"))
         check_input_request(message["method"], params or {})
         key = f"question-{next(self._numbers)}"
         request = {"method": message["method"]} if params is None else {"method": message["method"], "params": params}
@@ -168,9 +169,9 @@ class PausedCalls:
         call = self._paused.get(state) if isinstance(state, str) else None
         if call is None or call.connection is not routed.connection:
             return None
-        if call.principal != principal or call.key != _make_key(request):
+        if call.principal != principal or not _is_repetition(call.request, request):
             return None
-        answers = params.get("inputResponses")
+        answers = open_container(params.get("inputResponses"))
         answers = {} if answers is None else answers
         if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
             raise RequestFailed(INVALID_PARAMS, "inputResponses is an object of results; answer again")
@@ -220,7 +221,15 @@ class PausedCalls:
             call.cancel(INTERNAL_ERROR, "the gateway is about to end")
 
 
-def _make_key(request: "Request") -> tuple[str, bytes]:
-    """Return a value that is equal for a request and for its repetitions with the client's answers."""
-    params = {key: value for key, value in request.params.items() if key not in _ROUND_FIELDS}
-    return request.pending.method, dump(params)
+def _is_repetition(first: "Request", second: "Request") -> bool:
+    """Return whether two requests differ only in their answers, or in the order of members."""
+    if first.pending.method != second.pending.method:
+        return False
+    dumps = [
+        dump({key: value for key, value in request.params.items() if key not in _ROUND_FIELDS})
+        for request in (first, second)
+    ]
+    # Only if necessary: the arguments may be large, or nested too deeply for this.
+    with contextlib.suppress(RecursionError, ValueError):
+        return dumps[0] == dumps[1] or json.loads(dumps[0]) == json.loads(dumps[1])
+    return False

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidJSON, UpstreamFailed
@@ -11,7 +12,7 @@ from forebay.hub.translation import RequestFailed, translate_params
 from forebay.operations.responses import needs_result_wrapper
 from forebay.operations.tools import define_tool, describe_unknown_tool
 from forebay.outputs.known_tools import parse_definition
-from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, as_lazy, dump
+from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, as_lazy, dump, open_container
 from forebay.wire.protocol import PageCursors
 
 if TYPE_CHECKING:
@@ -97,9 +98,8 @@ class Routes:
             return (connection, original) if original in connection.tools else None
         return next((spec for spec in self._visible_operations() if (spec.namespace, spec.name) == origin), None)
 
-    def make_unknown_tool_error(self, name: str, unloaded_sources: Iterable[str]) -> RequestFailed:
-        lost = (upstream for upstream, connection in self._connections.items() if not connection.is_connected)
-        return RequestFailed(INVALID_PARAMS, describe_unknown_tool(name, self.tools, [*lost, *unloaded_sources]))
+    def make_unknown_tool_error(self, name: str) -> RequestFailed:
+        return RequestFailed(INVALID_PARAMS, describe_unknown_tool(name, self.tools))
 
     def list_tools(self, *, is_legacy: bool) -> list[LazyJSON]:
         """Return the definitions of all tools, as a client of this era gets them."""
@@ -142,8 +142,7 @@ class Routes:
             try:
                 async with asyncio.timeout(_LIST_TIMEOUT_SECONDS):
                     page = await connection.request(method, {**meta, **cursor})
-                listed = page.get(key)
-                items = listed.parse(max_container_bytes=len(listed)) if isinstance(listed, LazyJSON) else listed
+                items = open_container(page.get(key))
             except (RequestFailed, UpstreamFailed, TimeoutError, InvalidJSON) as error:
                 # A failing server must not hide the lists of the others.
                 if not isinstance(error, RequestFailed) or error.code != METHOD_NOT_FOUND:
@@ -212,14 +211,23 @@ def _rename(connection: "ServerConnection", original: str, name: str, *, is_lega
 
 
 def _name_prompts(lists: "list[tuple[ServerConnection, _Entries]]") -> _Prompts:
-    """Return the prompts by unique name: a name that several servers use gets the server's name as a prefix."""
-    names = [str(prompt.get("name")) for _, prompts in lists for prompt in prompts]
+    """Return the prompts by unique name: a name that several servers use gets the server's name as a prefix.
+
+    Unlike names of tools, those of prompts may hold any characters, so they stay as they are.
+    """
+    prompts: dict[tuple[ServerConnection, str], dict[str, Any]] = {}
+    for connection, listed in lists:
+        for prompt in listed:
+            prompts.setdefault((connection, str(prompt.get("name"))), prompt)
+    counts = Counter(name for _, name in prompts)
     by_name: _Prompts = {}
-    for connection, prompts in lists:
-        for prompt in prompts:
-            name = str(prompt.get("name"))
-            unique = f"{connection.name}_{name}" if names.count(name) > 1 else name
-            by_name.setdefault(unique, (connection, {**prompt, "name": name}))
+    for (connection, name), prompt in prompts.items():
+        unique = prefixed = f"{connection.name}_{name}" if counts[name] > 1 else name
+        number = 1
+        while unique in by_name or (unique != name and unique in counts):
+            number += 1
+            unique = f"{prefixed}_{number}"
+        by_name[unique] = connection, {**prompt, "name": name}
     return by_name
 
 

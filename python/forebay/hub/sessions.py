@@ -18,9 +18,13 @@ from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import Session, make_cancellation
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
-    LazyJSON,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    as_lazy,
     dump,
     get_meta,
+    make_result_message,
+    open_container,
     read_bytes,
     replace_values,
     to_text,
@@ -61,8 +65,6 @@ class ClientSession(Tenant):
         self._initialized = asyncio.Event()
         self._question_ids = itertools.count(1)
         self._questions: dict[object, asyncio.Future[dict[str, Any]]] = {}
-        self._replies: list[Reply] = []
-        """Channels of the requests in flight, the newest last."""
         self.log_level: int | None = None
         self._listening: dict[ServerConnection, tuple[frozenset[str], contextlib.AsyncExitStack]] = {}
         """The URIs to which the client is subscribed at each server of 2026-07-28, and what ends the subscription."""
@@ -78,22 +80,21 @@ class ClientSession(Tenant):
         if "id" not in message:
             self._on_notification(message, raw)
             return None
-        self._replies.append(reply)
-        try:
-            return await self.handle_request(message, raw, reply)
-        finally:
-            self._replies.remove(reply)
+        return await self.handle_request(message, raw, reply)
 
     async def _handle(self, message: dict[str, Any], raw: Message, reply: Reply) -> Message:
         if message["method"] == "initialize":
             return await self._initialize(message)
+        if message["method"] == "ping":
+            return make_result_message(message["id"], {})
+        if self._start_task is None:
+            # The servers are told once what the client can do.
+            raise RequestFailed(INVALID_REQUEST, "send initialize before other requests")
         return await super()._handle(message, raw, reply)
 
     async def _initialize(self, message: dict[str, Any]) -> Message:
         params = message["params"] if isinstance(message.get("params"), dict) else {}
-        capabilities, client_info = params.get("capabilities"), params.get("clientInfo")
-        if isinstance(capabilities, LazyJSON):
-            capabilities = capabilities.parse(max_container_bytes=len(capabilities))
+        capabilities, client_info = open_container(params.get("capabilities")), params.get("clientInfo")
         if self._start_task is None:
             self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.client_info = client_info
@@ -141,18 +142,20 @@ class ClientSession(Tenant):
     async def ask(
         self, connection: ServerConnection, message: Mapping[str, Any], raw: Message, exchange: Exchange | None
     ) -> dict[str, Any]:
-        await self._initialized.wait()
+        channel = None if exchange is None else exchange.reply
+        return await self._ask(connection, message["method"], raw, channel or self._outbox)
+
+    async def _ask(self, connection: ServerConnection, method: str, raw: Message, channel: Reply) -> dict[str, Any]:
         question_id = next(self._question_ids)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._questions[question_id] = answer
-        channel = exchange.reply if exchange is not None else self._replies[-1] if self._replies else None
-        channel = self._outbox if channel is None else channel
-        channel.send(read_bytes(replace_values(raw, {("id",): b"%d" % question_id})), message["method"])
         seconds = self.hub.settings.answer_timeout_seconds
         # The request names no call, so pause all calls of this client to this server, but not those to others.
         with connection.exchanges.paused(self):
             try:
                 async with asyncio.timeout(seconds):
+                    await self._initialized.wait()
+                    self._questions[question_id] = answer
+                    channel.send(read_bytes(replace_values(raw, {("id",): b"%d" % question_id})), method)
                     return await answer
             except TimeoutError:
                 reason = f"the client did not answer within {seconds:g} s"
@@ -162,7 +165,7 @@ class ClientSession(Tenant):
                 channel.send(make_cancellation(question_id, "nobody waits for the answer"), CANCELLED_METHOD)
                 raise
             finally:
-                del self._questions[question_id]
+                self._questions.pop(question_id, None)
 
     # Messages from the client.
 
@@ -194,7 +197,7 @@ class ClientSession(Tenant):
         required: dict[str, Any] | None = None
         for _ in range(_MAX_ROUNDS + 1):
             # A server of 2026-07-28 answers with what it wants to know, and gets the request again with the answers.
-            answers = None if required is None else await self._answer_inputs(connection, required)
+            answers = None if required is None else await self._answer_inputs(routed, required)
             exchange = self._begin(routed)
             exchange.respondent = self
             outcome: Message | dict[str, Any] = await connection.complete(
@@ -207,32 +210,34 @@ class ClientSession(Tenant):
             f"{connection.name} has asked its client {_MAX_ROUNDS} times and still has no result; change the arguments"
         )
 
-    async def _answer_inputs(self, connection: ServerConnection, required: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer_inputs(self, routed: RoutedRequest, required: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the client what an input-required result wants to know, and return the params to repeat the call with."""
-        requests = required.get("inputRequests") or {}
+        # Parsed again, so that nothing in it is left unparsed because of its size.
+        requests = open_container(as_lazy(dump(required.get("inputRequests")))) or {}
         if not isinstance(requests, Mapping) or not all(map(_is_input_request, requests.values())):
+            name = routed.connection.name
             raise UpstreamFailed(
-                f"{connection.name} sent an input request without a method; report it to the authors of the server"
+                f"{name} sent an input request without a method; report it to the authors of the server"
             )
         params: dict[str, Any] = {}
         if requests:
-            params["inputResponses"] = await self._collect_answers(connection, requests)
+            params["inputResponses"] = await self._collect_answers(routed, requests)
         else:
             await asyncio.sleep(_RETRY_SECONDS)
         if "requestState" in required:
             params["requestState"] = required["requestState"]
         return params
 
-    async def _collect_answers(self, connection: ServerConnection, requests: Mapping[str, Any]) -> dict[str, Any]:
+    async def _collect_answers(self, routed: RoutedRequest, requests: Mapping[str, Any]) -> dict[str, Any]:
         for question in requests.values():
             if not supports_request(self.capabilities, question["method"], question.get("params") or {}):
                 capability = get_required_capability(question["method"])
                 raise RequestFailed(
                     MISSING_CAPABILITY,
-                    f"{connection.name} asks {question['method']:.64}, which this client has not said it can do",
+                    f"{routed.connection.name} asks {question['method']:.64}, which this client has not said it can do",
                     {"requiredCapabilities": {} if capability is None else {capability: {}}},
                 )
-        tasks = [asyncio.create_task(self._ask_input(connection, question)) for question in requests.values()]
+        tasks = [asyncio.create_task(self._ask_input(routed, question)) for question in requests.values()]
         try:
             return dict(zip(requests, await asyncio.gather(*tasks), strict=True))
         finally:
@@ -240,9 +245,9 @@ class ClientSession(Tenant):
             for task in tasks:
                 task.cancel()
 
-    async def _ask_input(self, connection: ServerConnection, question: Mapping[str, Any]) -> Any:
-        message = {"jsonrpc": "2.0", "id": 0, **question}
-        answer = await self.ask(connection, message, dump(message), None)
+    async def _ask_input(self, routed: RoutedRequest, question: Mapping[str, Any]) -> Any:
+        raw = dump({"jsonrpc": "2.0", "id": 0, **question})
+        answer = await self._ask(routed.connection, question["method"], raw, routed.request.reply)
         if "result" not in answer:
             raise RequestFailed.from_response(answer)
         return answer["result"]
@@ -295,9 +300,9 @@ class ClientSession(Tenant):
         for _, listening in self._listening.values():
             await listening.aclose()
         self._listening.clear()
-        for task in [*self._in_flight.values()]:
-            self._cancelled.add(task)
-            task.cancel()
+        for answer in self._questions.values():
+            if not answer.done():
+                answer.set_exception(RequestFailed(INTERNAL_ERROR, "the client has ended its session"))
         await super().close()
 
 

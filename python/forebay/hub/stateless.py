@@ -94,8 +94,9 @@ class StatelessTenant(Tenant):
         listener = Listener(request.pending.id, request.params, request.reply)
         self.listeners.add(listener)
         try:
-            async with subscribe(await self._group_by_server(listener.uris), listener, listener.publish):
-                listener.acknowledge()
+            groups = await self._group_by_server(listener.uris)
+            async with subscribe(groups, listener, listener.publish) as refused:
+                listener.acknowledge([uri for uris in groups.values() for uri in uris if uri not in refused])
                 return self._respond(request, await listener.wait_ended())
         finally:
             self.listeners.discard(listener)

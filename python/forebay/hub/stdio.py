@@ -40,8 +40,11 @@ _log = logging.getLogger("forebay")
 _MAX_UNANSWERED_REQUESTS = 128
 """Number of unanswered requests at which further ones wait."""
 
-_MAX_UNANSWERED_BYTES = 16 << 20
-"""Size of the unanswered requests above which no further messages are read."""
+_MAX_WAITING_BYTES = 16 << 20
+"""Size of the requests that wait above which no further messages are read.
+
+Those in flight do not count: a server may wait for an answer of the client, which comes after other messages.
+"""
 
 _MAX_UNREAD_BYTES = MAX_QUEUED_BYTES
 """Size of the messages that the client has not read above which no further requests are handled."""
@@ -115,7 +118,7 @@ class StdioFront:
         self._hub = hub
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
-        self._inbox = Inbox(_MAX_UNANSWERED_BYTES, is_held=True)
+        self._inbox = Inbox(_MAX_WAITING_BYTES, is_held=True)
         self._writer = _Writer(lambda: self._inbox.put(0, on_gone))
         self._notifications = MessageQueue(self._write_notification, self._on_overflow)
         self._has_logged_overflow = self._has_logged_waiting = False
@@ -183,7 +186,8 @@ class StdioFront:
             _log.warning("forebay: the client sent a line that is not a JSON-RPC message")
             self._free(raw)
         elif "method" not in message or "id" not in message:
-            if message.get("method") != CANCELLED_METHOD or not self._cancel_waiting(message, raw):
+            self._free(raw)
+            if message.get("method") != CANCELLED_METHOD or not self._cancel_waiting(message):
                 # Not a request: it needs no room, and requests may be unanswered for lack of it.
                 self._loop.create_task(self._handle(message, raw))
         elif self._waiting or not self._has_room():
@@ -207,7 +211,7 @@ class StdioFront:
             )
         return False
 
-    def _cancel_waiting(self, message: dict[str, Any], raw: Message) -> bool:
+    def _cancel_waiting(self, message: dict[str, Any]) -> bool:
         """Drop the request that a cancellation names, if it still waits; return whether that was done."""
         params = message.get("params")
         key = make_id_key(params.get("requestId")) if isinstance(params, dict) else None
@@ -215,11 +219,11 @@ class StdioFront:
             if make_id_key(waiting["id"]) == key:
                 del self._waiting[index]
                 self._free(waiting_raw)
-                self._free(raw)
                 return True
         return False
 
     def _start(self, message: dict[str, Any], raw: Message) -> None:
+        self._free(raw)
         task = self._loop.create_task(self._handle(message, raw))
         self._unanswered[task] = message["method"] == "subscriptions/listen"
         self._is_idle.clear()
@@ -247,8 +251,10 @@ class StdioFront:
     async def _handle(self, message: dict[str, Any], raw: Message) -> None:
         try:
             response = await self._answer(message, raw)
-        finally:
-            self._free(raw)
+        except asyncio.CancelledError:
+            if message.get("id") is None:
+                raise
+            response = make_error_message(message["id"], INTERNAL_ERROR, "the gateway is stopping; ask again later")
         if response is not None:
             if self._notifications.is_sending:
                 # The client ignores progress that follows the response.
@@ -281,6 +287,13 @@ class StdioFront:
         """Wait until every request is answered, for at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_idle.wait(), seconds)
+
+    async def end_calls(self, seconds: float) -> None:
+        """Wait for the last responses, for at most `seconds`, and answer the other requests with an error."""
+        await self.wait_idle(seconds)
+        for task in self._unanswered:
+            task.cancel()
+        await self.wait_idle(seconds)
 
     def finish(self, seconds: float) -> None:
         """Wait until all messages are written, for at most `seconds`."""

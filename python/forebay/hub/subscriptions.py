@@ -5,11 +5,12 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from forebay.errors import UpstreamFailed
+from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.hub.translation import RequestFailed
-from forebay.wire.messages import INVALID_REQUEST, dump, to_text
+from forebay.wire.messages import INVALID_REQUEST, dump, open_container, to_text
 from forebay.wire.protocol import ACKNOWLEDGED_METHOD, LIST_CHANGED_KEYS, SUBSCRIPTION_ID_KEY, UPDATED_METHOD
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _ACCEPT_SECONDS = 2.0
 """How long a new subscription waits for the servers, which may be slow or away."""
 
 _MAX_SUBSCRIPTIONS = 1000
-"""Maximum number of resources that one session is subscribed to at a server."""
+"""Maximum number of resources of a `subscriptions/listen`, and of those that a session is subscribed to at a server."""
 
 _MAX_EARLY_EVENTS = 64
 """Maximum number of notifications that wait for the acknowledgement of a subscription."""
@@ -34,9 +35,9 @@ _OnNotification = Callable[[str, Mapping[str, Any]], None]
 
 
 def check_subscription_count(count: int) -> None:
-    """Raise `RequestFailed` if a session has too many subscriptions."""
+    """Raise `RequestFailed` if a client has too many subscriptions."""
     if count > _MAX_SUBSCRIPTIONS:
-        text = f"a session has at most {_MAX_SUBSCRIPTIONS:,} subscriptions; unsubscribe from some of them"
+        text = f"a client has at most {_MAX_SUBSCRIPTIONS:,} subscriptions to resources; ask for fewer of them"
         raise RequestFailed(INVALID_REQUEST, text)
 
 
@@ -53,14 +54,15 @@ class ResourceSubscriptions:
     async def add(self, uri: str, subscriber: object) -> None:
         """Add a subscriber, and subscribe at the server before the first one.
 
-        Raises `RequestFailed` if the server refuses, or the subscriber has too many subscriptions.
+        Raises `RequestFailed` if the server refuses, or the subscriber has too many subscriptions, and
+        `UpstreamTimeout`.
         """
         count = sum(subscriber in subscribers for subscribers in self.subscribers.values())
         check_subscription_count(count + 1)
         self.subscribers.setdefault(uri, {})[subscriber] = None
         try:
             await asyncio.shield(self._update_soon(uri))
-        except RequestFailed:
+        except (RequestFailed, UpstreamTimeout):
             # Otherwise each restart would subscribe again, in vain.
             self.remove(uri, subscriber)
             raise
@@ -104,36 +106,38 @@ class ResourceSubscriptions:
 
     async def _update(self, uri: str) -> None:
         """Subscribe or unsubscribe until the server's state is what the subscribers want, who may change meanwhile."""
+        request = partial(self._connection.request, params={"uri": uri}, timeout=self._connection.call_timeout)
         while (is_wanted := uri in self.subscribers) != (uri in self._subscribed):
             if is_wanted:
-                await self._connection.request("resources/subscribe", {"uri": uri})
+                await request("resources/subscribe")
                 self._subscribed.add(uri)
             else:
                 self._subscribed.discard(uri)
-                await self._connection.request("resources/unsubscribe", {"uri": uri})
+                await request("resources/unsubscribe")
 
 
 class Listener:
-    """Request `subscriptions/listen` of a client, and the notifications that it wants."""
+    """Request `subscriptions/listen` of a client, and the notifications that it wants.
+
+    Raises `RequestFailed` if it wants updates of too many resources.
+    """
 
     def __init__(self, request_id: object, params: Mapping[str, Any], reply: "Reply") -> None:
         self._meta = {SUBSCRIPTION_ID_KEY: request_id}
         self._reply = reply
-        wanted = params.get("notifications")
-        wanted = wanted if isinstance(wanted, Mapping) else {}
+        wanted = _open_notifications(params)
         self._list_keys = {key for key in LIST_CHANGED_KEYS.values() if wanted.get(key) is True}
-        uris = wanted.get("resourceSubscriptions")
-        texts = map(to_text, uris) if isinstance(uris, list) else ()
-        self.uris = [*dict.fromkeys(uri for uri in texts if uri is not None)]
+        self.uris = _find_uris(wanted)
+        check_subscription_count(len(self.uris))
         self._is_acknowledged = False
         self._early_events: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MAX_EARLY_EVENTS)
         self._has_ended = asyncio.Event()
 
-    def acknowledge(self) -> None:
-        """Tell the client what it will get. This is the first message of the stream."""
+    def acknowledge(self, uris: list[str]) -> None:
+        """Tell the client what it will get, of resources only these. This is the first message of the stream."""
         honored: dict[str, Any] = dict.fromkeys(sorted(self._list_keys), True)
-        if self.uris:
-            honored["resourceSubscriptions"] = self.uris
+        if uris:
+            honored["resourceSubscriptions"] = uris
         self._is_acknowledged = True
         self._send(ACKNOWLEDGED_METHOD, {"notifications": honored})
         for method, params in self._early_events:
@@ -162,25 +166,39 @@ class Listener:
         return {"_meta": self._meta}
 
 
+def _open_notifications(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a subscription, or its acknowledgement, is about."""
+    notifications = open_container(params.get("notifications"))
+    return notifications if isinstance(notifications, Mapping) else {}
+
+
+def _find_uris(notifications: Mapping[str, Any]) -> list[str]:
+    uris = open_container(notifications.get("resourceSubscriptions"))
+    texts = map(to_text, uris) if isinstance(uris, list) else ()
+    return [*dict.fromkeys(uri for uri in texts if uri is not None)]
+
+
 @contextlib.asynccontextmanager
 async def subscribe(
-    uris: "Mapping[ServerConnection, list[str]]", subscriber: object, on_notification: "_OnNotification"
-) -> AsyncIterator[None]:
-    """Subscribe to resources of servers of either era, and wait a moment until they have accepted it.
+    uris: "Mapping[ServerConnection, list[str]]", subscriber: object, on_notification: _OnNotification
+) -> AsyncIterator[set[str]]:
+    """Subscribe to resources of servers of either era, and wait a moment. Yield those that were refused until then.
 
     In the handshake era, updates reach all clients of a connection; since 2026-07-28, `on_notification` gets them.
     """
-    accepted = [asyncio.Event() for _ in uris]
-    tasks = [
-        asyncio.create_task(_keep_subscribed(connection, wanted, subscriber, on_notification, is_accepted))
-        for (connection, wanted), is_accepted in zip(uris.items(), accepted, strict=True)
-    ]
+    refused: set[str] = set()
+    answers: list[asyncio.Event] = []
+    tasks: list[asyncio.Task[None]] = []
+    for connection, wanted in uris.items():
+        answers.append(asyncio.Event())
+        subscribing = _keep_subscribed(connection, wanted, subscriber, on_notification, refused, answers[-1])
+        tasks.append(asyncio.create_task(subscribing))
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ACCEPT_SECONDS):
-                for event in accepted:
-                    await event.wait()
-        yield
+                for answer in answers:
+                    await answer.wait()
+        yield refused
     finally:
         for task in tasks:
             task.cancel()
@@ -190,33 +208,35 @@ async def _keep_subscribed(
     connection: "ServerConnection",
     uris: list[str],
     subscriber: object,
-    on_notification: "_OnNotification",
-    accepted: asyncio.Event,
+    on_notification: _OnNotification,
+    refused: set[str],
+    answered: asyncio.Event,
 ) -> None:
     # The server may be about to connect for the first time, so that its era is not known yet.
     await connection.wait_connected()
-    if not connection.is_modern:
-        await _keep_subscribed_with_handshake(connection, uris, subscriber, accepted)
+    if connection.is_modern:
+
+        def handle(method: str, params: Mapping[str, Any]) -> None:
+            if method == ACKNOWLEDGED_METHOD:
+                refused.update({*uris}.difference(_find_uris(_open_notifications(params))))
+                answered.set()
+            else:
+                on_notification(method, params)
+
+        await connection.keep_listening({"notifications": {"resourceSubscriptions": uris}}, handle)
+        refused.update(uris)
+        answered.set()
         return
-
-    def handle(method: str, params: Mapping[str, Any]) -> None:
-        if method == ACKNOWLEDGED_METHOD:
-            accepted.set()
-        else:
-            on_notification(method, params)
-
-    await connection.keep_listening({"notifications": {"resourceSubscriptions": uris}}, handle)
-    accepted.set()
-
-
-async def _keep_subscribed_with_handshake(
-    connection: "ServerConnection", uris: list[str], subscriber: object, accepted: asyncio.Event
-) -> None:
     try:
         for uri in uris:
-            with contextlib.suppress(RequestFailed, UpstreamFailed):
+            try:
                 await connection.subscriptions.add(uri, subscriber)
-        accepted.set()
+            except (RequestFailed, UpstreamTimeout):
+                refused.add(uri)
+            except UpstreamFailed:
+                # The server is gone, and gets the subscription when it is back.
+                pass
+        answered.set()
         await asyncio.Event().wait()
     finally:
         for uri in uris:

@@ -2,16 +2,19 @@
 
 import asyncio
 import contextlib
+import contextvars
 import dataclasses
 import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from forebay import telemetry
 from forebay.errors import ForebayError, RedactionFailed, UpstreamFailed
 from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange, Respondent
 from forebay.hub.routes import LIST_METHODS, Routes
+from forebay.hub.tracing import add_trace_context, trace_request
 from forebay.hub.translation import (
     SERVER_INFO,
     RequestFailed,
@@ -223,7 +226,10 @@ class Tenant:
             if self._policy.capabilities.is_active:
                 raw = self._check_and_serialize(message)
             self._in_flight[key] = task
-            return await self._handle(message, raw, reply)
+            if not telemetry.is_active():
+                return await self._handle(message, raw, reply)
+            with trace_request(message, self.session.version):
+                return await self._handle(message, raw, reply)
         except RequestFailed as error:
             return error.to_message(message["id"])
         except asyncio.CancelledError:
@@ -463,6 +469,9 @@ class Tenant:
         exchange.tool, exchange.reply = pending.tool, routed.request.reply
         exchange.timeout = connection.call_timeout
         exchange.finish = partial(self._finish, routed)
+        if telemetry.is_active():
+            # It may run in a thread that knows nothing of the request's span.
+            exchange.finish = partial(contextvars.copy_context().run, exchange.finish)
         if pending.method == "tools/call" or pending.method in TASK_RESULT_METHODS:
             exchange.inline_limit = pending.mode.output_inline_limit_bytes
         exchange.progress_token = routed.request.progress_token
@@ -472,6 +481,11 @@ class Tenant:
         self, routed: RoutedRequest, exchange: Exchange, extra_params: Mapping[str, Any] | None = None
     ) -> Message:
         """Return a request with the id of its exchange, in the protocol era of the server."""
+        return add_trace_context(self._translate_request(routed, exchange, extra_params))
+
+    def _translate_request(
+        self, routed: RoutedRequest, exchange: Exchange, extra_params: Mapping[str, Any] | None
+    ) -> Message:
         request, connection, name = routed.request, routed.connection, routed.name
         is_translated = connection.is_modern != is_modern(request.pending.version)
         message = parse(request.raw) if request.is_changed and is_translated else request.message
@@ -501,7 +515,7 @@ class Tenant:
             params, to_modern=connection.is_modern, client_info=self.client_info, capabilities=self.capabilities
         )
         if exchange.progress_token is not None:
-            params["_meta"]["progressToken"] = exchange.id
+            params["_meta"] = {**params.get("_meta", {}), "progressToken": exchange.id}
         return params
 
     def _finish(self, routed: RoutedRequest, message: dict[str, Any], raw: Message) -> Message | dict[str, Any]:

@@ -31,7 +31,8 @@ __all__ = [
 
 SERVER_INFO = {"name": "forebay", "version": forebay.__version__}
 
-_CONNECTION_META_KEYS = (PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY)
+_CONNECTION_META_KEYS = (PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, "progressToken")
+"""Members of `_meta` that mean something only on the connection of the client."""
 
 _MODERN_FIELDS = ("resultType", "ttlMs", "cacheScope")
 
@@ -97,7 +98,7 @@ def is_input_required(result: object) -> bool:
 def translate_params(
     params: Mapping[str, Any], *, to_modern: bool, client_info: object = None, capabilities: object = None
 ) -> dict[str, Any]:
-    """Return the params of a request in the other protocol era."""
+    """Return the params of a request in the other protocol era, without a progress token."""
     meta = params.get("_meta")
     if isinstance(meta, LazyJSON):
         meta = open_object(meta) if meta.is_object else None

@@ -24,6 +24,9 @@ _LONG_READ_BYTES = 1 << 20
 _LARGE_LINE_BYTES = 32 << 10
 """Lines above this size are handled in a thread."""
 
+_MAX_LINES = 256
+"""Maximum number of lines to pass on in one turn of the event loop, which also sends what they lead to."""
+
 
 class LoopReader:
     """Reader in place of a `LineReader`, which passes each small line to `receive` in the event loop.
@@ -128,12 +131,21 @@ class LoopReader:
                 self._unwatch()
                 self._batches.put(lines[index:])
                 return
+            if index == _MAX_LINES:
+                self._unwatch()
+                self._loop.call_soon(self._pass_on_rest, lines[index:])
+                return
             try:
                 self._receive(line)
             except Exception:
                 _log.exception("forebay: a message of a server could not be handled")
         if self._has_exited:
             self._loop.call_soon(self._on_readable)
+
+    def _pass_on_rest(self, lines: list[Line]) -> None:
+        if not self._has_exited:
+            self._watch()
+        self._pass_on(lines)
 
     def _end(self) -> None:
         self._unwatch()

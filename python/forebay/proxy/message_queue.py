@@ -7,16 +7,18 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from forebay.wire.messages import dump, get_meta, parse
+from forebay.wire.messages import get_meta, make_optional_key, parse
 from forebay.wire.protocol import SUBSCRIPTION_ID_KEY
 
-__all__ = ["MAX_QUEUED", "MAX_QUEUED_BYTES", "MessageQueue", "Reply"]
+__all__ = ["MAX_QUEUED_BYTES", "MessageQueue", "Reply"]
 
 _log = logging.getLogger("forebay")
 
-MAX_QUEUED = 512
 MAX_QUEUED_BYTES = 4 << 20
-"""Maximum size of all queued messages. A single message above it is queued only if the queue is empty."""
+"""Maximum size of all queued messages. A single message above it is queued only if the queue is empty.
+
+Their number has no limit: a server may send thousands of small ones at once to a client that reads.
+"""
 
 _OVERHEAD_BYTES = 256
 """Estimated size of the objects around a message in memory."""
@@ -35,7 +37,7 @@ _COALESCED_METHODS = frozenset(
 )
 """Notifications that tell the client to read something again. Duplicates in the queue are dropped."""
 
-_DuplicateKey = tuple[str, object, object]
+_DuplicateKey = tuple[str, bytes | None, bytes | None]
 
 
 class Reply(Protocol):
@@ -79,7 +81,8 @@ class MessageQueue:
 
     def put(self, raw: bytes, method: str) -> None:
         """Queue a message of this method, unless a duplicate is already queued. Call it in the event loop."""
-        item = _Item(raw, method in _DROPPABLE_METHODS, _make_duplicate_key(raw, method))
+        # A copy, because behind the bytes that `orjson` returns there are kilobytes of unused memory.
+        item = _Item(bytes(memoryview(raw)), method in _DROPPABLE_METHODS, _make_duplicate_key(raw, method))
         if self._has_overflowed or item.duplicate_key in self._duplicate_keys:
             return
         if not self._has_room(item):
@@ -95,8 +98,7 @@ class MessageQueue:
             self._sender = asyncio.create_task(self._send_queued())
 
     def _has_room(self, item: _Item) -> bool:
-        fits = len(self._queued) < MAX_QUEUED and self._size + item.size <= MAX_QUEUED_BYTES
-        return fits or not self._queued
+        return self._size + item.size <= MAX_QUEUED_BYTES or not self._queued
 
     def _append(self, item: _Item) -> None:
         self._queued.append(item)
@@ -159,4 +161,4 @@ def _make_duplicate_key(raw: bytes, method: str) -> _DuplicateKey | None:
     params = params if isinstance(params, dict) else {}
     uri, subscription = params.get("uri"), get_meta(params).get(SUBSCRIPTION_ID_KEY)
     # Each subscription of a client wants its own.
-    return method, dump(uri), dump(subscription)
+    return method, make_optional_key(uri), make_optional_key(subscription)

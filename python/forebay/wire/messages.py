@@ -46,6 +46,7 @@ __all__ = [
     "make_id_key",
     "make_optional_key",
     "make_result_message",
+    "open_container",
     "open_span",
     "parse",
     "parse_lazy",
@@ -226,8 +227,9 @@ class ChunkSource:
 def parse(raw_message: Message) -> Any:
     """Parse a JSON-RPC message like `parse_lazy`; return `None` if it is not JSON.
 
-    The members of JSON-RPC are always found, even if other members are very large or have invalid names. A large batch
-    stays `LazyJSON`; `split_batch` returns its messages.
+    The members of JSON-RPC are always found, even if other members are very large or have invalid names. So is the
+    `_meta` of the params, because it says who sends a request, unless it is larger than 256 KiB. A large batch stays
+    `LazyJSON`; `split_batch` returns its messages.
     """
     try:
         message = parse_lazy(raw_message)
@@ -235,6 +237,7 @@ def parse(raw_message: Message) -> Any:
             message = parse_lazy(raw_message, max_container_bytes=_MAX_ENVELOPE_BYTES)
         if isinstance(message, LazyJSON) and not message.is_array:
             return _parse_members(raw_message)
+        _open_meta(message)
         return message
     except InvalidJSON:
         return None
@@ -300,6 +303,12 @@ def _has_lazy_body(message: Any) -> bool:
     return isinstance(message, LazyJSON)
 
 
+def _open_meta(message: Any) -> None:
+    params = message.get("params") if isinstance(message, dict) else None
+    if isinstance(params, dict) and isinstance(meta := params.get("_meta"), LazyJSON):
+        params["_meta"] = meta.parse(max_container_bytes=_MAX_ENVELOPE_BYTES)
+
+
 def _parse_members(raw_message: Message) -> dict[str, Any] | None:
     """Parse only the members of JSON-RPC, for a message that also has members whose names cannot be decoded."""
     members = as_lazy(raw_message).members(_MEMBER_NAMES)
@@ -322,6 +331,11 @@ def _fill_holes(skeleton: Any, holes: list[LazyJSON]) -> Any:
                 container[key] = holes[int(value[len(_HOLE_PREFIX) :])]
                 unfilled -= 1
     return root[0]
+
+
+def open_container(value: Any) -> Any:
+    """Return an object or array that `parse` has left unparsed because it is large; other values as they are."""
+    return value.parse(max_container_bytes=len(value)) if isinstance(value, LazyJSON) else value
 
 
 def dump(value: object) -> bytes:

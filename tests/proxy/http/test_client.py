@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from forebay.errors import UpstreamFailed
+from forebay.proxy.http import client as client_module
 from forebay.proxy.http import connection as connection_module
 from forebay.proxy.http.client import Response
 from forebay.proxy.http.connection import Endpoint
 from forebay.wire.framing import Message, Spool
+from waiting import wait_until_async
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -30,6 +32,8 @@ class RawServer:
         self._is_closing = is_closing
         self.ignores_bodies = False
         """Whether it answers before it reads the body of a request."""
+        self.reads_on = True
+        """Whether it reads what follows the last request that it answers."""
         self.requests: list[bytes] = []
         self.connection_count = 0
         self.tasks: list[asyncio.Task[None]] = []
@@ -60,7 +64,11 @@ class RawServer:
                     await asyncio.sleep(0)
                 if self._is_closing:
                     return
-            await reader.read()
+            if not self.reads_on:
+                await asyncio.Event().wait()
+            rest = await reader.read()
+            if self.requests:
+                self.requests[-1] += rest
         self.ended.set()
 
 
@@ -205,6 +213,36 @@ def test_an_idle_connection_that_the_server_ends_is_not_used_again() -> None:
     run(lambda: RawServer([OK] * 3, is_closing=True), test)
 
 
+def test_the_end_of_a_connection_is_noticed_after_a_body_that_was_all_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "_READ_BYTES", 100)
+    monkeypatch.setattr(connection_module, "_IDLE_TIMEOUT_SECONDS", 600)
+
+    async def test(_: RawServer, endpoint: Endpoint) -> None:
+        assert await post(endpoint) == b"x" * 200
+        connection = endpoint._idle[0][1]
+        await wait_until_async(lambda: not connection.is_usable)
+
+    run(lambda: RawServer([CHUNKED + b"c8\r\n" + b"x" * 200 + b"\r\n0\r\n\r\n"], is_closing=True), test)
+
+
+@pytest.mark.parametrize("rest", [b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n", b"0\r\n" + b"a: b\r\n" * 20_000 + b"\r\n"])
+def test_small_chunks_do_not_block_the_loop(rest: bytes) -> None:
+    async def test(_: RawServer, endpoint: Endpoint) -> None:
+        response = await endpoint.open("POST", endpoint.url, {}, b"{}")
+        await wait_until_async(lambda: len(response._stream.buffer) == len(rest))
+        reading = asyncio.create_task(read(response))
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 20
+        assert set(reading.result()) <= set(b"x")
+
+    run(lambda: RawServer([CHUNKED + rest]), test)
+
+
 def test_idle_connections_are_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "_IDLE_TIMEOUT_SECONDS", 0.01)
 
@@ -229,6 +267,23 @@ def test_a_cancelled_exchange_ends_its_connection(response: bytes) -> None:
     run(lambda: RawServer([response]), test)
 
 
+def test_a_server_that_ends_the_tls_handshake_is_an_error_with_a_reason() -> None:
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65536)
+        writer.close()
+
+    async def test() -> None:
+        async with await asyncio.start_server(end, "127.0.0.1", 0) as listener:
+            url = f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
+            with (
+                contextlib.closing(Endpoint(url)) as endpoint,
+                pytest.raises(UpstreamFailed, match=r"cannot be reached: [^;]+; check the URL"),
+            ):
+                await post(endpoint)
+
+    asyncio.run(test())
+
+
 def test_large_bodies_are_sent_whole(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     spool.write(b"s" * 3_000_000)
@@ -242,13 +297,36 @@ def test_large_bodies_are_sent_whole(tmp_path: Path) -> None:
     run(lambda: RawServer([OK] * 3), test)
 
 
-def test_a_response_before_the_end_of_the_request_is_read() -> None:
+TOO_LARGE = b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig"
+
+
+@pytest.mark.parametrize("response", [TOO_LARGE, b"HTTP/1.1 100 Continue\r\n\r\n" + TOO_LARGE])
+@pytest.mark.parametrize("reads_on", [True, False])
+def test_a_refusal_before_the_end_of_the_request_is_read(response: bytes, reads_on: bool) -> None:
+    async def test(server: RawServer, endpoint: Endpoint) -> None:
+        server.ignores_bodies, server.reads_on = True, reads_on
+        async with asyncio.timeout(30):
+            response = await endpoint.open("POST", endpoint.url, {}, b"x" * 30_000_000)
+            assert (response.status, await read(response)) == (413, b"big")
+        # The server would take the rest of the body for another request.
+        assert endpoint._idle == []
+
+    run(lambda: RawServer([response]), test)
+
+
+def test_a_request_is_sent_whole_although_its_response_comes_first() -> None:
+    body = b"x" * 30_000_000
+
     async def test(server: RawServer, endpoint: Endpoint) -> None:
         server.ignores_bodies = True
-        response = await endpoint.open("POST", endpoint.url, {}, b"x" * 30_000_000)
-        assert (response.status, await read(response)) == (413, b"big")
+        assert await post(endpoint, body) == b"ok"
+        connection = endpoint._idle[0][1]
+        await wait_until_async(lambda: not connection._stream.transport.get_write_buffer_size())
+        endpoint.close()
+        await asyncio.wait_for(server.ended.wait(), 30)
+        assert server.requests[0].endswith(b"\r\n\r\n" + body)
 
-    run(lambda: RawServer([b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig"]), test)
+    run(lambda: RawServer([OK]), test)
 
 
 def test_headers_are_merged() -> None:

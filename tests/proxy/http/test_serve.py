@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from faulty_server import Server
 from forebay.errors import UpstreamFailed
+from forebay.proxy.http import upstream as upstream_module
 from forebay.proxy.http.upstream import HttpUpstream
 from forebay.wire.framing import Line, LostMessage, Message, Spool
+from waiting import wait_until_async
 from wires import MODERN, make_request
 
 pytestmark = pytest.mark.slow
@@ -101,6 +103,24 @@ def test_closing_fails_the_requests_in_flight_and_those_that_wait(server: Server
         upstream.close()
         await serving
         assert all(isinstance(future.exception(), UpstreamFailed) for future in futures)
+
+    asyncio.run(test())
+
+
+def test_an_error_that_never_ends_does_not_block_later_notifications(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_module, "_ACCEPT_TIMEOUT_SECONDS", 0.2)
+    server.stalls_on = "notifications/first"
+
+    async def test() -> None:
+        upstream = make_upstream(server, tmp_path)
+        serving = asyncio.create_task(upstream.serve(Receiver()))
+        for method in ("notifications/first", "notifications/second"):
+            upstream.send(json.dumps({"jsonrpc": "2.0", "method": method}).encode())
+        await wait_until_async(lambda: server.headers_of("notifications/second"))
+        upstream.close()
+        await serving
 
     asyncio.run(test())
 

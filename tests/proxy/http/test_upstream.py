@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from faulty_server import EVENTS, JSON, Server
 from gateway_harness import Gateway, gateway_to, is_working, result_error, result_text
+from waiting import wait_until
 from wires import CALLS, LEGACY, MODERN, Servers, connect_http, extract_message, parse_without_note
 
 pytestmark = pytest.mark.slow
@@ -160,6 +161,30 @@ def test_the_stream_outside_of_requests_is_read_and_resumed(server: Server, tmp_
             assert is_working(gateway)
     assert "last-event-id" not in gets[0]
     assert gets[1]["last-event-id"] == "said"
+
+
+def test_the_stream_outside_of_requests_survives_refusals(server: Server, tmp_path: Path) -> None:
+    server.has_stream = True
+    server.stream_faults = [409, 0, 429, 503]
+    with gateway_to(server.url, tmp_path) as gateway:
+        assert json.loads(gateway.read_line())["method"] == "notifications/tools/list_changed"
+        wait_until(lambda: [verb for verb, _, _ in server.requests].count("GET") == 6, 30)
+        assert is_working(gateway)
+
+
+@pytest.mark.parametrize("faults", [[0], [503, 429, 408], [409, 425, 502, 0]])
+def test_a_broken_stream_is_resumed_after_transient_failures(
+    faults: list[int], gateway: Gateway, server: Server
+) -> None:
+    server.stream_faults = faults
+    assert result_text(gateway.call("resumes")) == "resumed"
+    assert server.called == ["resumes"]
+
+
+def test_a_broken_stream_is_given_up_after_some_failures(gateway: Gateway, server: Server) -> None:
+    server.stream_faults = [503] * 100
+    assert "may have done" in result_error(gateway.call("resumes"))["message"]
+    assert len(server.stream_faults) == 95
 
 
 def test_a_broken_stream_is_resumed_without_repeating_the_call(gateway: Gateway, server: Server) -> None:

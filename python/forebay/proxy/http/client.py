@@ -29,6 +29,9 @@ _MAX_LINE_BYTES = 16 * 1024
 _READ_BYTES = 256 * 1024
 """Maximum bytes of a body that are read at once. If there are more in memory, the connection is not read."""
 
+_LINES_PER_TURN = 512
+"""How many lines between chunks may be read before other tasks get a turn."""
+
 _SEND_BYTES = 64 * 1024
 """Bytes of a large body that are sent at once."""
 
@@ -50,6 +53,8 @@ _FOLD_PATTERN = re.compile(r"\n[ \t]+")
 """Start of a line that continues a header."""
 _STATUS_PATTERN = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: .*)?")
 _HEADER_PATTERN = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\0]*?)[ \t]*")
+_INTERIM_PATTERN = re.compile(rb"HTTP/1\.[01] 1(?!01)")
+_REFUSAL_PATTERN = re.compile(rb"HTTP/1\.[01] [3-9]")
 _CHUNK_SIZE_PATTERN = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?")
 
 _T = TypeVar("_T")
@@ -67,7 +72,7 @@ class _Stream(asyncio.Protocol):
         self._end_error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
-        self._is_reading_paused = self._is_writing_paused = False
+        self._is_reading_paused = self.is_writing_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -78,6 +83,7 @@ class _Stream(asyncio.Protocol):
             self._is_reading_paused = True
             self.transport.pause_reading()
         _wake(self._reader)
+        _wake(self._writer)
 
     def eof_received(self) -> None:
         self.connection_lost(None)
@@ -89,17 +95,16 @@ class _Stream(asyncio.Protocol):
         _wake(self._writer)
 
     def pause_writing(self) -> None:
-        self._is_writing_paused = True
+        self.is_writing_paused = True
 
     def resume_writing(self) -> None:
-        self._is_writing_paused = False
+        self.is_writing_paused = False
         _wake(self._writer)
 
-    async def drain(self) -> None:
-        """Wait until most of the written bytes are sent, or the connection has ended."""
-        if self._is_writing_paused and not self.is_ended:
-            self._writer = self._loop.create_future()
-            await self._writer
+    async def wait_writable(self) -> None:
+        """Wait until most of the written bytes are sent, something was received, or the connection has ended."""
+        self._writer = self._loop.create_future()
+        await self._writer
 
     async def wait_data(self) -> bool:
         """Wait for more bytes; return `False` if there are no more. Raises `UpstreamFailed` if the connection broke."""
@@ -127,7 +132,7 @@ class _Stream(asyncio.Protocol):
             if not await self.wait_data():
                 raise _make_end_error("it was closed")
         data = bytes(memoryview(self.buffer)[: match.start()])
-        del self.buffer[: match.end()]
+        self._drop(match.end())
         return data
 
     async def read(self, max_bytes: int) -> bytes:
@@ -136,11 +141,14 @@ class _Stream(asyncio.Protocol):
             if not await self.wait_data():
                 return b""
         data = bytes(memoryview(self.buffer)[:max_bytes])
-        del self.buffer[:max_bytes]
-        if not self.buffer:
-            # Also behind the last byte of a body, so that the end of an idle connection is noticed.
-            self._resume_reading()
+        self._drop(max_bytes)
         return data
+
+    def _drop(self, count: int) -> None:
+        del self.buffer[:count]
+        if not self.buffer:
+            # Also behind the last byte of a response, so that the end of an idle connection is noticed.
+            self._resume_reading()
 
 
 def _wake(future: "asyncio.Future[None] | None") -> None:
@@ -186,7 +194,8 @@ class Response:
 
     def _set_framing(self) -> None:
         """Find out how many bytes of the body are left in the stream, and in its current chunk."""
-        self._is_chunked = self._has_begun_chunks = False
+        self._is_chunked = False
+        self._line_count = 0
         self._left: int | None = 0
         """Bytes left of the body or of the current chunk; `None` if the body ends with the connection."""
         coding = self.headers.get("transfer-encoding", "").lower()
@@ -263,8 +272,7 @@ class Response:
 
     async def _begin_chunk(self) -> None:
         # A line end follows each chunk.
-        end = await self._read_line() if self._has_begun_chunks else b""
-        self._has_begun_chunks = True
+        end = await self._read_line() if self._line_count else b""
         size = _CHUNK_SIZE_PATTERN.fullmatch(await self._read_line())
         if end or size is None:
             raise _make_end_error("it sent an invalid chunk")
@@ -276,6 +284,10 @@ class Response:
             self.is_complete = True
 
     async def _read_line(self) -> bytes:
+        self._line_count += 1
+        if self._line_count % _LINES_PER_TURN == 0:
+            # Many small chunks may be in memory, where nothing has to be waited for.
+            await asyncio.sleep(0)
         return await self._stream.read_through(_LINE_END_PATTERN, _MAX_LINE_BYTES)
 
     def close(self) -> None:
@@ -335,25 +347,36 @@ class Connection:
         lines += [f"{name}: {value}" for name, value in {**headers, **self._proxy_headers}.items()]
         if body is not None:
             lines.append(f"content-length: {len(body)}")
-        await self._send(("\r\n".join(lines) + "\r\n\r\n").encode(errors="surrogateescape"), body)
+        is_sent = await self._send(("\r\n".join(lines) + "\r\n\r\n").encode(errors="surrogateescape"), body)
         while True:
             head = await self._stream.read_through(_HEAD_END_PATTERN, _MAX_HEAD_BYTES)
-            response = Response(self._stream, release, head)
+            response = Response(self._stream, lambda is_reusable: release(is_reusable and is_sent), head)
             if response.status >= 200 or response.status == 101:
                 return response
 
-    async def _send(self, head: bytes, body: Message | None) -> None:
-        transport = self._stream.transport
+    async def _send(self, head: bytes, body: Message | None) -> bool:
+        """Send a request; return `False` if the server did not want all of it."""
+        stream, transport = self._stream, self._stream.transport
         if body is None or (not isinstance(body, Spool) and len(body) <= _SEND_BYTES):
             transport.write(head if body is None else head + body)
-            return
+            return True
         transport.write(head)
         for chunk in _iter_chunks(body):
-            # A server that does not want the body may have responded and ended the connection.
-            if self._stream.is_ended:
-                return
+            while True:
+                if stream.is_ended or self._is_refused():
+                    return False
+                if not stream.is_writing_paused:
+                    break
+                await stream.wait_writable()
             transport.write(chunk)
-            await self._stream.drain()
+        return True
+
+    def _is_refused(self) -> bool:
+        """Return whether an error or a redirect has begun to arrive. A server may succeed before it has read all."""
+        buffer = self._stream.buffer
+        while _INTERIM_PATTERN.match(buffer) and (end := _HEAD_END_PATTERN.search(buffer)):
+            del buffer[: end.end()]
+        return _REFUSAL_PATTERN.match(buffer) is not None
 
 
 def _iter_chunks(body: Message) -> Iterator[bytes | memoryview]:

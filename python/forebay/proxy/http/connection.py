@@ -146,7 +146,9 @@ class Endpoint:
             text = f"{self.name} cannot be reached within {CONNECT_TIMEOUT_SECONDS:g} s; try again later"
             raise UpstreamFailed(text) from None
         except (OSError, UnicodeError) as error:
-            raise UpstreamFailed(self.redact(f"{self.name} cannot be reached: {error}; check the URL")) from None
+            # Some errors have no text, such as that of a server that ends a TLS handshake.
+            reason = str(error) or type(error).__name__
+            raise UpstreamFailed(self.redact(f"{self.name} cannot be reached: {reason}; check the URL")) from None
 
     def _get_ssl_context(self) -> ssl.SSLContext:
         # All connections share one context, because loading the certificates is slow.

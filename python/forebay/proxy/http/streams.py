@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import email.utils
 import logging
+import math
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -44,6 +47,12 @@ _MIN_BUFFER_BYTES = 64 * 1024
 _FIRST_RETRY_SECONDS, _MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 0.1, 30.0
 """First delay before a stream is opened again if the server sets none, and the shortest and longest delay."""
 
+_MAX_RETRY_AFTER_SECONDS = 300.0
+"""Longest delay that a server can set with Retry-After."""
+
+_TRANSIENT_STATUSES = (408, 409, 425, 429)
+"""Error statuses below 500 with which a server refuses a stream only for now; 409 if it still serves the last one."""
+
 _MAX_RESUMES = 5
 """Maximum number of times that a stream is resumed without a new event."""
 
@@ -66,6 +75,35 @@ class HttpStatusError(UpstreamFailed):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+class _Unavailable(UpstreamFailed):
+    """The server does not open a stream for now."""
+
+    def __init__(self, message: str, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+def _check_available(response: Response) -> None:
+    """Raise `_Unavailable` if a response says that another try may succeed."""
+    if _is_transient(response.status):
+        raise _Unavailable("the server opens no stream just now", _get_retry_after(response))
+
+
+def _is_transient(status: int) -> bool:
+    return status >= 500 or status in _TRANSIENT_STATUSES
+
+
+def _get_retry_after(response: Response) -> float:
+    """Return how many seconds the server wants its callers to wait; 0 if it does not say."""
+    value = response.headers.get("retry-after", "")
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def is_session_lost(response: Response, headers: Mapping[str, str]) -> bool:
@@ -170,14 +208,18 @@ class ResponseStreams:
 
         `on_session_lost` is called if the server has forgotten the session.
         """
-        tries = 0
+        tries, retry_after = 0, 0.0
         while not message.is_modern and events.last_event_id and tries < _MAX_RESUMES:
             last_event_id = events.last_event_id
-            await asyncio.sleep(_get_retry_delay(events, tries))
+            await asyncio.sleep(_get_retry_delay(events, tries, retry_after))
             if not self._relay.is_pending(message.id):
                 return
-            if await self._try_resume(message, events, make_headers(), on_session_lost):
-                return
+            retry_after = 0.0
+            try:
+                if await self._try_resume(message, events, make_headers(), on_session_lost):
+                    return
+            except _Unavailable as error:
+                retry_after = error.retry_after_seconds
             tries = tries + 1 if events.last_event_id == last_event_id else 0
         raise UpstreamFailed("the server's stream ended before its answer; it may have done what it was asked to")
 
@@ -188,10 +230,14 @@ class ResponseStreams:
         headers: dict[str, str],
         on_session_lost: Callable[[], None],
     ) -> bool:
-        response = await self._open_stream({**headers, "last-event-id": events.last_event_id})
+        try:
+            response = await self._open_stream({**headers, "last-event-id": events.last_event_id})
+        except UpstreamFailed as error:
+            raise _Unavailable(str(error)) from None
         with contextlib.closing(response):
             if is_session_lost(response, headers):
                 on_session_lost()
+            _check_available(response)
             if response.status != 200 or response.media_type != EVENT_STREAM_TYPE:
                 raise UpstreamFailed(
                     "the server's stream broke off and cannot be resumed; it may have done what it was asked to"
@@ -205,26 +251,32 @@ class ResponseStreams:
 
         `on_session_lost` is called if the server has forgotten the session.
         """
-        events, tries = EventParser(self._new_buffer()), 0
+        events, tries, was_open = EventParser(self._new_buffer()), 0, False
         while should_listen():
             tries += 1
-            with contextlib.suppress(UpstreamFailed):
+            retry_after = 0.0
+            try:
                 headers = make_headers()
                 resume_headers = {"last-event-id": events.last_event_id} if events.last_event_id else {}
                 with contextlib.closing(await self._open_stream({**headers, **resume_headers})) as response:
                     if is_session_lost(response, headers):
                         on_session_lost()
-                    if response.status >= 500:
-                        raise UpstreamFailed("the server cannot be listened to just now")
+                    if was_open or response.status >= 500:
+                        _check_available(response)
                     if response.status != 200 or response.media_type != EVENT_STREAM_TYPE:
                         return
+                    was_open = True
                     async for chunk in response:
                         for event in events.feed(chunk):
                             tries = 0
                             if event.is_message:
                                 self._deliver(event.data)
+            except _Unavailable as error:
+                retry_after = error.retry_after_seconds
+            except UpstreamFailed as error:
+                _log.debug("forebay: the server cannot be listened to just now: %s", error)
             events.discard()
-            await asyncio.sleep(_get_retry_delay(events, tries))
+            await asyncio.sleep(_get_retry_delay(events, tries, retry_after))
 
     async def _open_stream(self, headers: dict[str, str]) -> Response:
         stream_headers = {name: value for name, value in headers.items() if name != "content-type"}
@@ -248,7 +300,8 @@ class ResponseStreams:
             )
         excerpt = self._endpoint.redact(" ".join(body.decode(errors="replace").split()))[:_MAX_SHOWN_CHARS]
         detail = f": {excerpt}" if excerpt else ""
-        raise HttpStatusError(f"{self._endpoint.name} answered HTTP {status}{detail}; check the URL", status)
+        advice = _get_advice(status, _get_retry_after(response))
+        raise HttpStatusError(f"{self._endpoint.name} answered HTTP {status}{detail}; {advice}", status)
 
     def _deliver_error(self, body: bytes, message: OutgoingMessage) -> bool:
         try:
@@ -263,11 +316,23 @@ class ResponseStreams:
         return self._deliver(dump({**response, "id": message.id}), message.id)
 
 
-def _get_retry_delay(events: EventParser, attempt_count: int) -> float:
+def _get_advice(status: int, retry_after_seconds: float) -> str:
+    """Return what to do about an error status."""
+    if status == 413:
+        return "send less"
+    if not _is_transient(status):
+        return "check the URL"
+    advice = f"try again in {math.ceil(retry_after_seconds)} s" if retry_after_seconds else "try again later"
+    # With 503, a server refuses a request before it does anything.
+    return f"it may have done what it was asked to; {advice}" if status >= 500 and status != 503 else advice
+
+
+def _get_retry_delay(events: EventParser, attempt_count: int, retry_after_seconds: float) -> float:
     first_delay = (
         _FIRST_RETRY_SECONDS if events.retry_seconds is None else max(events.retry_seconds, _MIN_RETRY_SECONDS)
     )
-    return min(first_delay * 2.0 ** max(attempt_count - 1, 0), _MAX_RETRY_SECONDS)
+    delay = min(first_delay * 2.0 ** max(attempt_count - 1, 0), _MAX_RETRY_SECONDS)
+    return max(delay, min(retry_after_seconds, _MAX_RETRY_AFTER_SECONDS))
 
 
 class LegacyStream:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -329,7 +329,7 @@ class HttpUpstream:
             return await self._post_legacy(message, session.legacy_stream)
         headers = self._make_headers(message, session)
         try:
-            with contextlib.closing(await self._post(message, self._endpoint.url, headers)) as response:
+            async with self._post(message, self._endpoint.url, headers) as response:
                 if is_session_lost(response, headers):
                     return False
                 if message.method == "initialize" and response.is_success:
@@ -349,10 +349,13 @@ class HttpUpstream:
             )
         return True
 
-    async def _post(self, message: OutgoingMessage, url: URL, headers: Mapping[str, str]) -> Response:
+    @contextlib.asynccontextmanager
+    async def _post(self, message: OutgoingMessage, url: URL, headers: Mapping[str, str]) -> AsyncIterator[Response]:
+        """Post a message and yield the response. Later notifications wait for this, so it has a limit for them."""
         try:
             async with asyncio.timeout(None if message.is_request else _ACCEPT_TIMEOUT_SECONDS):
-                return await self._endpoint.open("POST", url, headers, message.raw)
+                with contextlib.closing(await self._endpoint.open("POST", url, headers, message.raw)) as response:
+                    yield response
         except TimeoutError:
             text = f"the server did not accept it within {_ACCEPT_TIMEOUT_SECONDS:g} s; ask again in a while"
             raise UpstreamFailed(text) from None
@@ -373,7 +376,7 @@ class HttpUpstream:
         if stream.is_closed or url is None:
             return False
         headers = self._make_headers(message, self._session)
-        with contextlib.closing(await self._post(message, url, headers)) as response:
+        async with self._post(message, url, headers) as response:
             if not response.is_success:
                 await self._streams.read_response(response, message)
         return True
