@@ -33,6 +33,8 @@ class Entry(NamedTuple):
     """Size of the file on disk."""
     principal: str | None
     is_corrupt: bool = False
+    is_partial: bool = False
+    """Whether the principal is unknown: the entry only tells that the payload has expired."""
 
 
 class EntryTable:

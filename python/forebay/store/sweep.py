@@ -192,8 +192,8 @@ class Sweeper:
             if is_repeated:
                 # A folder that changes, or that a forked child closes, may return a name twice.
                 continue
-            if known is not None and known.expires_at > current.expires_before:
-                # It tells less than the footer: not the principal, whose account the payload counts in.
+            if known is not None and known.is_partial:
+                entry = entry or (known if known.expires_at <= current.expires_before else None)
                 known = None
             entry = entry or self._find_entry(handle, known, sweep)
             is_in_the_way = current.drops_sidecars and is_sidecar_handle(handle)

@@ -191,10 +191,12 @@ class ObjectClient:
             nonlocal was_sent
             was_sent = was_sent or error.was_sent
 
+        future = None
         try:
             if is_short:
                 return self._repeat(put, note_sent)
-            return self.wait(start_in_thread(lambda: self._repeat(put, note_sent), daemon=True))
+            future = start_in_thread(lambda: self._repeat(put, note_sent), daemon=True)
+            return self.wait(future)
         except Conflict:
             # An attempt whose answer was lost may have written the object that is in the way now.
             written = self.find_written(key, size, parts) if was_sent else None
@@ -204,7 +206,8 @@ class ObjectClient:
         except Absent:
             raise Conflict from None
         except StoreUnavailable as error:
-            raise OutcomeUnknown(str(error)) if was_sent or not is_short else error from None
+            is_under_way = future is not None and not future.done()
+            raise OutcomeUnknown(str(error)) if was_sent or is_under_way else error from None
 
     def replace(self, key: str, parts: Sequence[bytes], version: Version | None) -> Version:
         """Write an object that only this process writes, and of which `version` was written last.

@@ -110,7 +110,7 @@ class ObjectStoreBackend:
                 yield Listed(handle)
             else:
                 expired_at = state.modified_at + lifetime + _EXPIRY_MARGIN_SECONDS
-                yield Listed(handle, Entry(state.modified_at, expired_at, state.size, None))
+                yield Listed(handle, Entry(state.modified_at, expired_at, state.size, None, is_partial=True))
 
     def _remove_tombstone(self, key: str, state: ObjectState) -> bool:
         """Return whether an object is being deleted, and delete it if that process has died."""
