@@ -19,6 +19,7 @@ entries = st.builds(
     size=st.integers(0, 1 << 62),
     principal=st.none() | st.sampled_from(["ann", "bob", ""]),
     is_corrupt=st.just(False),
+    is_partial=st.just(False),
 )
 actions = st.one_of(
     st.tuples(st.just("begin"), st.none(), st.none()),
