@@ -15,7 +15,7 @@ REMOTE_BACKENDS = [name for name in os.environ.get("TEST_BACKENDS", "").split(",
 collect_ignore = [name for name in ("redis", "s3", "replicas") if name not in REMOTE_BACKENDS]
 
 
-@pytest.fixture(params=["local", *REMOTE_BACKENDS])
+@pytest.fixture(params=["local", *(name for name in REMOTE_BACKENDS if name != "replicas")])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty store."""
     if request.param == "local":

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidJSON, UpstreamFailed
@@ -98,8 +98,9 @@ class Routes:
             return (connection, original) if original in connection.tools else None
         return next((spec for spec in self._visible_operations() if (spec.namespace, spec.name) == origin), None)
 
-    def make_unknown_tool_error(self, name: str) -> RequestFailed:
-        return RequestFailed(INVALID_PARAMS, describe_unknown_tool(name, self.tools))
+    def make_unknown_tool_error(self, name: str, unloaded_sources: Iterable[str]) -> RequestFailed:
+        lost = (upstream for upstream, connection in self._connections.items() if not connection.is_connected)
+        return RequestFailed(INVALID_PARAMS, describe_unknown_tool(name, self.tools, [*lost, *unloaded_sources]))
 
     def list_tools(self, *, is_legacy: bool) -> list[LazyJSON]:
         """Return the definitions of all tools, as a client of this era gets them."""
