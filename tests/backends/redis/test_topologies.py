@@ -147,9 +147,19 @@ def test_sentinel_names_the_new_master() -> None:
 def test_a_master_that_is_unknown_is_an_error_without_credentials() -> None:
     with redis_sentinels() as (_, _, url):
         address = url.replace("//", "//:hunter2@").replace("/main", "/other")
-        with pytest.raises(forebay.StoreUnavailable, match="other") as error:
+        with pytest.raises(forebay.StoreUnavailable, match="no sentinel knows a master other; check") as error:
             opened(address)
         assert "hunter2" not in str(error.value)
+
+
+def test_the_error_names_the_right_scheme(shared_redis: RedisServer) -> None:
+    with pytest.raises(forebay.StoreUnavailable, match=r"no node of a cluster: use its address with redis://"):
+        opened(get_cluster_url([shared_redis]))
+    with redis_cluster() as nodes:
+        slot = nodes[0].client.execute_command("CLUSTER", "KEYSLOT", "forebay:{forebay}:index")
+        other = next(node for number, node in enumerate(nodes) if slot * 3 // 16384 != number)
+        with pytest.raises(forebay.StoreUnavailable, match=r"a node of a cluster: .* redis\+cluster://"):
+            opened(other.url)
 
 
 @pytest.fixture

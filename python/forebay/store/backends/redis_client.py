@@ -14,7 +14,7 @@ try:
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
-    from redis.sentinel import Sentinel
+    from redis.sentinel import MasterNotFoundError, Sentinel
 
     from forebay.store.backends.redis_cluster import ClusterNodes, Command, execute
 except ImportError:
@@ -152,11 +152,12 @@ class RedisClient:
             )
         if _TOO_LONG_REPLY in text:
             return make_too_long_error()
-        if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.NoPermissionError):
-            hint = "check the user and the password, in the URL or in REDIS_USERNAME and REDIS_PASSWORD"
-        else:
-            hint = "check that the server runs and can be reached, then call again"
-        return StoreUnavailable(f"Redis at {self.address} does not work: {text or type(error).__name__}; {hint}")
+        if isinstance(error, MasterNotFoundError):
+            # The library's text describes all connections.
+            text = f"no sentinel knows a master {self.address.master}"
+        return StoreUnavailable(
+            f"Redis at {self.address} does not work: {text or type(error).__name__}; {_choose_hint(error)}"
+        )
 
     def forget(self) -> None:
         """Drop the connections of a forked child: its parent process uses them."""
@@ -184,6 +185,17 @@ def make_too_long_error() -> StoreFull:
         f"Redis holds at most {MAX_STRING_BYTES >> 20} MiB of a payload, as it is stored; store less of it, or use a "
         "folder or a bucket as the store"
     )
+
+
+def _choose_hint(error: Exception) -> str:
+    """Return what to do about an error."""
+    if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.NoPermissionError):
+        return "check the user and the password, in the URL or in REDIS_USERNAME and REDIS_PASSWORD"
+    if isinstance(error, redis.exceptions.MovedError):
+        return "this is a node of a cluster: use its address with redis+cluster:// or rediss+cluster://"
+    if "cluster support disabled" in str(error):
+        return "this is no node of a cluster: use its address with redis:// or rediss://"
+    return "check that the server runs and can be reached, then call again"
 
 
 def _is_transient(error: Exception) -> bool:
