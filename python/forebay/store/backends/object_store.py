@@ -53,6 +53,8 @@ _open_backends: "weakref.WeakSet[ObjectStoreBackend]" = weakref.WeakSet()
 class ObjectStoreBackend:
     """Objects in a bucket, which must exist. Opening makes one request."""
 
+    expires_by_handle = True
+
     def __init__(self, address: RemoteAddress, *, clock: Callable[[], float] = time.time) -> None:
         self._client = ObjectClient(address)
         self._clock = clock
