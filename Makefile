@@ -151,9 +151,8 @@ $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo
 	@touch $@
 
 $(SERVERS)/.installed: Makefile
-	@# An S3 server and a proxy that delays and cuts connections, in Go; the others are the system's packages.
+	@# An S3 server in Go; the others are the system's packages.
 	GOBIN=$(abspath $(SERVERS)) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
-	GOBIN=$(abspath $(SERVERS)) go install github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
 	for name in redis-server haproxy nginx; do \
 		PATH="$$PATH:/usr/sbin" command -v $$name >/dev/null || { apt-get update -qq && apt-get install -y -qq $$name; } || exit 1; \
 	done

@@ -6,21 +6,41 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forebay import Options
+from forebay.store.backends.read_cache import PIECE_BYTES
 from redis_server import RedisServer, get_cluster_url, redis_cluster, redis_server
 from s3_server import S3Server, s3_server
 
 REMOTE_BACKENDS = [name for name in os.environ.get("TEST_BACKENDS", "").split(",") if name]
+STORES = ["local", *(name for name in REMOTE_BACKENDS if name != "replicas")]
 
 # Without their servers, `make test` has the tests of local files only; `make test-backends` has all.
 collect_ignore = [name for name in ("redis", "s3", "replicas") if name not in REMOTE_BACKENDS]
 
 
-@pytest.fixture(params=["local", *REMOTE_BACKENDS])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty store."""
-    if request.param == "local":
+@pytest.fixture(params=[*STORES, *(f"{name} with a cache" for name in STORES[1:])])
+def address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an empty store. Where it has a cache, this is so small that pieces make room for others."""
+    name, _, has_cache = request.param.partition(" with ")
+    if has_cache:
+        monkeypatch.setitem(Options.__init__.__kwdefaults__ or {}, "read_cache_bytes", 4 * PIECE_BYTES)
+    if name == "local":
         return (tmp_path / "store").as_uri()
-    return str(request.getfixturevalue(f"{request.param}_address"))
+    return str(request.getfixturevalue(f"{name}_address"))
+
+
+@pytest.fixture(params=list(itertools.product(STORES, repeat=2)), ids="-to-".join)
+def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """The addresses of two empty stores."""
+
+    def find(name: str, number: int) -> str:
+        if name == "local":
+            return (tmp_path / f"store-{number}").as_uri()
+        url = str(request.getfixturevalue(f"{name}_address"))
+        return url.replace("?", f"/{number}?") if "?" in url else f"{url}?prefix=store-{number}"
+
+    source, target = request.param
+    return find(source, 1), find(target, 2)
 
 
 @pytest.fixture(scope="session")

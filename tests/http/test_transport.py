@@ -384,7 +384,9 @@ def test_ending_a_session_ends_its_calls_and_streams(server: HttpServer) -> None
         headers = {name.replace("_", "-"): value for name, value in client.headers.items()}
         assert server.request("DELETE", "/mcp", None, headers).status == 200
         assert events.read_rest() == b""
-        assert get_progress(call.read_rest()) == [0]
+        progress, error = parse_events(call.read_rest())
+        assert (progress["method"], error["id"]) == (PROGRESS, 2)
+        assert "Session terminated" in error["error"]["message"]
     server.wait_for("wait was cancelled")
     server.wait_for("a session was closed")
     assert client.request("ping").status == 404
@@ -392,6 +394,18 @@ def test_ending_a_session_ends_its_calls_and_streams(server: HttpServer) -> None
 
 def get_progress(body: bytes) -> list[Any]:
     return [message["params"]["progress"] for message in parse_events(body)]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_whose_stream_has_begun_is_answered_at_shutdown(era: str, tmp_path: Path) -> None:
+    with run_scripted(tmp_path, shutdown_grace_seconds=0.1) as server:
+        with Client(server, era).open_call("wait", report_first=True) as events:
+            server.wait_for("wait has begun")
+            server.terminate()
+            progress, error = parse_events(events.read_rest())
+            assert (progress["method"], error["id"]) == (PROGRESS, 2)
+            assert "the gateway is stopping" in error["error"]["message"]
+        assert server.wait() == 0
 
 
 def test_streams_end_at_shutdown(tmp_path: Path) -> None:

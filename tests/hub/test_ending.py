@@ -2,18 +2,22 @@
 
 import contextlib
 import http.client
+import json
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from forebay.store import open_store
 from gateway_harness import TIMEOUT_SECONDS, parse_text
+from hub_client import make_call, read_record, stepping_server
 from serve_harness import serving, upstream_command, write_config
 from serve_http_harness import call_tool, connect_as, is_running, serving_http, subscribe
 from stores import whole
-from wires import LEGACY, MODERN
+from waiting import wait_until
+from wires import ERAS, LEGACY, MODERN, extract_message
 
 pytestmark = pytest.mark.slow
 
@@ -135,3 +139,28 @@ def test_a_subscription_over_http_does_not_block_shutdown(tmp_path: Path) -> Non
         assert b'"result":' in stream.read_to_end()
         assert listening.wait() == 0
         assert "Traceback" not in listening.log
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_in_flight_on_stdio_is_answered(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    upstreams = {**_upstreams(tmp_path, monkeypatch), "one": stepping_server(tmp_path, "one")}
+    path = write_config(tmp_path, upstreams, shutdown_grace_seconds=0.2)
+    with serving(path, era, capabilities={"elicitation": {}}) as talk:
+        forwarded = talk.send_request("tools/call", make_call("never"))
+        running = talk.send_request("tools/call", {"name": "awaits_a_thread", "arguments": {}})
+        talk.wait_for_log("it has begun")
+        talk.process.send_signal(signal.SIGTERM)
+        answers = {message["id"]: message for message in (json.loads(talk.read_line()) for _ in range(2))}
+        assert parse_text(answers[forwarded]["result"])["error"]["code"] == "upstream_failed"
+        assert "is stopping" in answers[running]["error"]["message"]
+        assert talk.process.wait(TIMEOUT_SECONDS) == 0
+
+
+def test_a_call_in_flight_over_http_is_answered_when_its_session_ends(tmp_path: Path) -> None:
+    with serving_http(tmp_path, {"one": stepping_server(tmp_path)}) as listening, ThreadPoolExecutor(1) as pool:
+        client = connect_as(listening.port, LEGACY, "ann")
+        calling = pool.submit(client.request, "tools/call", make_call("never"))
+        wait_until(lambda: any(message.get("method") == "tools/call" for message in read_record(tmp_path)))
+        client.end_session()
+        response = json.loads(extract_message(calling.result(TIMEOUT_SECONDS)))
+        assert "Session terminated" in response["error"]["message"]

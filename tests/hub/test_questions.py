@@ -236,6 +236,15 @@ def test_a_request_state_can_be_used_once_for_its_own_call(client: EraClient) ->
     assert client.request("tools/call", again)["error"] == refusals[0]
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_repetition_may_have_its_members_in_another_order(size: int, client: EraClient) -> None:
+    call = _params("asks", count=1, x={"a": list(range(size)), "b": 1})
+    required = _call_until_asked(client, call)
+    arguments = {"x": {"b": 1, "a": list(range(size))}, "count": 1}
+    again = {**_with_responses({}, required), "arguments": arguments, "name": "asks"}
+    assert _parse_result(client.request("tools/call", again)["result"]) == [ACCEPTED]
+
+
 def test_a_large_result_after_an_input_request_is_stored(client: EraClient) -> None:
     call = _params("large", size=300_000)
     result = client.request("tools/call", _with_responses(call, _call_until_asked(client, call)))["result"]

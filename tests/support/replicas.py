@@ -24,9 +24,11 @@ _START_SECONDS = 30
 class Replica:
     """A process that can be killed or drained, and started again at the same port."""
 
-    def __init__(self, folder: Path, store: str, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, store: str, upstreams: dict[str, dict[str, Any]] | None = None, **options: Any
+    ) -> None:
         folder.mkdir()
-        upstreams = {"large": upstream_command("large_server.py", "stdio")}
+        upstreams = upstreams or {"large": upstream_command("large_server.py", "stdio")}
         self._path = write_config(folder, upstreams, store=store, **options)
         self.port = find_free_port()
         self.start()

@@ -108,8 +108,8 @@ class Proxy:
         self.received_bytes = 0
         self.cut_answers: list[str] = []
         """Beginnings of requests. The answers of the next ones that have them are lost, one for each."""
+        self.lost_answers = 0
         self.is_stalled = False
-        self._closed = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def reset(self) -> None:
@@ -127,7 +127,6 @@ class Proxy:
                 _Connection(self, client, server)
 
     def close(self) -> None:
-        self._closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -162,6 +161,7 @@ class _Connection:
         with contextlib.suppress(OSError):
             while data := self._server.recv(1 << 20):
                 if self._loses_answer:
+                    self._proxy.lost_answers += 1
                     break
                 while self._proxy.is_stalled:
                     time.sleep(0.01)

@@ -43,6 +43,12 @@ def send_result(number: Any, result: dict[str, Any]) -> None:
     send(id=number, result={**modern, **result})
 
 
+def wait_for_answers(questions: list[str]) -> list[Any]:
+    with _has_answer:
+        _has_answer.wait_for(lambda: {*questions} <= {*_answers}, 60)
+        return [_answers.get(question) for question in questions]
+
+
 def take_steps(number: Any, params: dict[str, Any]) -> None:
     token = (params.get("_meta") or {}).get("progressToken")
     value: Any = params.get("inputResponses")
@@ -62,9 +68,7 @@ def take_steps(number: Any, params: dict[str, Any]) -> None:
                 questions = [f"question {next(_numbers)}" for _ in range(count)]
                 for question in questions:
                     send(id=question, method="elicitation/create", params=FORM)
-                with _has_answer:
-                    _has_answer.wait_for(lambda questions=questions: {*questions} <= {*_answers}, 60)
-                value = [_answers.get(question) for question in questions]
+                value = wait_for_answers(questions)
             case {"require": requests} if value is None:
                 fields = {"inputRequests": requests, "requestState": "some state"}
                 send(id=number, result={"resultType": "input_required", **fields})

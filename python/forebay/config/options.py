@@ -173,6 +173,9 @@ class Settings:
     on_full: str = _policy_option(
         "refuse", choice("refuse", "evict"), "refuse new results when the store is full, or evict old ones"
     )
+    read_cache_bytes: int = _policy_option(
+        0, SIZE, "keep up to this much of what was read from a store on other machines on the local disk; 0 for nothing"
+    )
     redact: tuple[str, ...] = _policy_option(
         (),
         line_list("EXPRESSION", "sk-[A-Za-z0-9]+"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from forebay.http.request_headers import join_headers
 from forebay.proxy.message_queue import MessageQueue
 from forebay.wire.framing import Message, Spool, count_memory_bytes
-from forebay.wire.messages import parse
+from forebay.wire.messages import dump, parse
 
 __all__ = ["PING_SECONDS", "BodyTooLarge", "Disconnected", "EventStream", "HTTPExchange"]
 
@@ -51,6 +51,7 @@ class HTTPExchange:
         "_closed",
         "_receive",
         "_refusal",
+        "_request_id",
         "_send",
         "_task",
         "client_host",
@@ -60,6 +61,7 @@ class HTTPExchange:
         "is_complete",
         "is_disconnected",
         "is_started",
+        "is_stream",
         "method",
         "on_disconnect",
         "path",
@@ -78,13 +80,14 @@ class HTTPExchange:
         """The verified token of the request."""
         self.extra_headers: list[tuple[bytes, bytes]] = []
         """Headers to add to any response."""
-        self.is_started = self.is_complete = False
+        self.is_started = self.is_stream = self.is_complete = False
         self.is_disconnected = self.connection.is_lost
         self.on_disconnect: Callable[[], None] | None = None
         self._receive, self._send = receive, send
         # With the loop, because finding it costs a system call.
         self._task = asyncio.current_task(self.connection.loop)
         self._refusal: tuple[int, bytes] | None = None
+        self._request_id: object = None
         self._closed: asyncio.Event | None = None
         self.connection.on_disconnect = self._on_disconnect
 
@@ -129,6 +132,7 @@ class HTTPExchange:
             # Servers on stdio would take what follows a line break for another message.
             raw = raw.translate(NO_LINE_BREAKS)
             message = parse(raw)
+        self._request_id = message.get("id") if isinstance(message, dict) else None
         return message, raw
 
     async def respond(self, status: int, body: Message = b"", headers: Headers = ()) -> None:
@@ -144,6 +148,7 @@ class HTTPExchange:
 
     async def start_stream(self, headers: Headers) -> None:
         """Start a response of server-sent events."""
+        self.is_stream = True
         await self._start(200, [*_STREAM_HEADERS, *headers])
 
     async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
@@ -170,7 +175,10 @@ class HTTPExchange:
             await self._closed.wait()
 
     def cancel(self, status: int = 500, body: bytes = b"") -> None:
-        """Cancel the request. The client gets this response, or the end of a response that has started."""
+        """Cancel the request. The client gets this response, or the end of one that has started.
+
+        A stream of events ends with the body, a JSON-RPC error, as the response to the request.
+        """
         if self._refusal is None and self._task is not None:
             self._refusal = status, body
             self._task.cancel()
@@ -184,8 +192,13 @@ class HTTPExchange:
             status, body = self._refusal
             await self.respond(status, body, [JSON_TYPE] if body else [])
         else:
-            await self.end()
+            body = self._refusal[1] if self.is_stream and self._request_id is not None else b""
+            await self.end(_make_last_event(body, self._request_id) if body else b"")
         return True
+
+
+def _make_last_event(error: bytes, request_id: object) -> bytes:
+    return b"event: message\r\ndata: %b\r\n\r\n" % dump({**parse(error), "id": request_id})
 
 
 PING_SECONDS = 15.0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from forebay.hub.handover import Handover
 from forebay.hub.paused_calls import PausedCalls
 from forebay.hub.servers import Servers
 from forebay.hub.sessionless import SessionlessTenant
@@ -75,6 +76,10 @@ class Hub:
         self.stateless_tenants = TenantPool(self._make_stateless, settings.max_principals, idle_seconds)
         self._sessionless_tenants = TenantPool(self._make_sessionless, settings.max_principals, idle_seconds)
         self.paused_calls = PausedCalls(settings.answer_timeout_seconds)
+        self.handover: Handover | None = None
+        if self.policy.store.folder is None:
+            # Other replicas may get the answers of clients.
+            self.handover = Handover(self.policy.store.mailbox, self.paused_calls, settings.answer_timeout_seconds)
         self.tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
         """All tenants that are open."""
 
@@ -95,6 +100,8 @@ class Hub:
         """Close everything, the store last."""
         self.grace.start()
         self.paused_calls.close()
+        if self.handover is not None:
+            await self.handover.close()
         sessions = [tenant for tenant in self.tenants if not tenant.is_stateless]
         # Without a timeout, so that no server process is left behind.
         pools = (self.stateless_tenants, self._sessionless_tenants)

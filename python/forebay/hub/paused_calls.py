@@ -1,8 +1,10 @@
 """Calls that pause until the client answers a question of the server in another request (2026-07-28)."""
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
+import json
 import logging
 import secrets
 import sys
@@ -20,7 +22,7 @@ from forebay.wire.protocol import REQUEST_TIMEOUT, supports_request
 if TYPE_CHECKING:
     from forebay.hub.tenant import Request, RoutedRequest
 
-__all__ = ["UNKNOWN_STATE", "PausableCall", "PausedCalls"]
+__all__ = ["ROUND_FIELDS", "UNKNOWN_STATE", "PausableCall", "PausedCalls", "read_answers"]
 
 _log = logging.getLogger("forebay")
 
@@ -32,7 +34,7 @@ _BATCH_WINDOW_SECONDS = 0.05
 
 UNKNOWN_STATE = "this requestState is not known, or not any more; make the call again without it"
 
-_ROUND_FIELDS = ("_meta", "inputResponses", "requestState")
+ROUND_FIELDS = ("_meta", "inputResponses", "requestState")
 """Params that may differ between a request and its repetition with answers."""
 
 
@@ -53,10 +55,10 @@ class PausableCall:
         self.connection = routed.connection
         self.principal = principal
         self.identity = identity
-        self.key = _make_key(routed.request)
+        self.request = routed.request
         self.expiry_timer: asyncio.TimerHandle | None = None
         """Cancels the call if the client does not answer. It runs while the call is paused."""
-        self._capabilities = capabilities
+        self.capabilities = capabilities
         self._questions: dict[str, _Question] = {}
         self._numbers = itertools.count(1)
         self._has_changed = asyncio.Event()
@@ -90,7 +92,7 @@ class PausableCall:
         return {key: question.request for key, question in self._questions.items()}
 
     def supports(self, method: str, params: Mapping[str, Any]) -> bool:
-        return not self._task.done() and supports_request(self._capabilities, method, params)
+        return not self._task.done() and supports_request(self.capabilities, method, params)
 
     async def ask(
         self, connection: ServerConnection, message: Mapping[str, Any], raw: Message, exchange: Exchange | None
@@ -128,9 +130,13 @@ class PausableCall:
         self.exchange.pauses += 1
         self.connection.exchanges.restart_timer(self.exchange)
 
-    def resume(self, request: "Request", answers: Mapping[str, Any]) -> None:
-        """Continue with the client's answers. Questions without an answer stay open and are sent again."""
-        self.exchange.reply, self.exchange.progress_token = request.reply, request.progress_token
+    def resume(self, request: "Request | None", answers: Mapping[str, Any]) -> None:
+        """Continue with the client's answers. Questions without an answer stay open and are sent again.
+
+        Without a request, there is no way to send progress to the client.
+        """
+        self.exchange.reply = None if request is None else request.reply
+        self.exchange.progress_token = None if request is None else request.progress_token
         self.exchange.pauses -= 1
         self.connection.exchanges.restart_timer(self.exchange)
         for key, answer in answers.items():
@@ -158,6 +164,8 @@ class PausedCalls:
 
     def __init__(self, answer_timeout: float) -> None:
         self._answer_timeout = answer_timeout
+        self.on_pause: Callable[[str, PausableCall], None] = lambda _state, _call: None
+        """Called with each call that waits for its client, and its state."""
         self._paused: dict[str, PausableCall] = {}
 
     def resume(self, routed: "RoutedRequest", principal: str | None) -> PausableCall | None:
@@ -167,17 +175,22 @@ class PausedCalls:
         call = self._paused.get(state) if isinstance(state, str) else None
         if call is None or call.connection is not routed.connection:
             return None
-        if call.principal != principal or call.key != _make_key(request):
+        if call.principal != principal or not _is_repetition(call.request, request):
             return None
-        answers = open_container(params.get("inputResponses"))
-        answers = {} if answers is None else answers
-        if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
-            raise RequestFailed(INVALID_PARAMS, "inputResponses is an object of results; answer again")
-        del self._paused[str(state)]
-        if call.expiry_timer is not None:
-            call.expiry_timer.cancel()
+        answers = read_answers(params)
+        self.claim(str(state))
         call.resume(request, answers)
         return call
+
+    def is_paused(self, state: str) -> bool:
+        return state in self._paused
+
+    def claim(self, state: str) -> bool:
+        """Take a paused call, to continue it, and return whether it was still paused."""
+        call = self._paused.pop(state, None)
+        if call is not None and call.expiry_timer is not None:
+            call.expiry_timer.cancel()
+        return call is not None
 
     async def wait(self, call: PausableCall) -> Response | dict[str, Any]:
         """Return the response to a call or, if its server asks something, an input-required result.
@@ -205,6 +218,7 @@ class PausedCalls:
         call.expiry_timer = asyncio.get_running_loop().call_later(self._answer_timeout, self._expire, state)
         self._paused[state] = call
         call.pause()
+        self.on_pause(state, call)
         return {"inputRequests": call.questions, "requestState": state}
 
     def _expire(self, state: str) -> None:
@@ -219,7 +233,24 @@ class PausedCalls:
             call.cancel(INTERNAL_ERROR, "the gateway is about to end")
 
 
-def _make_key(request: "Request") -> tuple[str, bytes]:
-    """Return a value that is equal for a request and for its repetitions with the client's answers."""
-    params = {key: value for key, value in request.params.items() if key not in _ROUND_FIELDS}
-    return request.pending.method, dump(params)
+def read_answers(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the client's answers. Raises `RequestFailed` if they are not valid."""
+    answers = open_container(params.get("inputResponses"))
+    answers = {} if answers is None else answers
+    if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
+        raise RequestFailed(INVALID_PARAMS, "inputResponses is an object of results; answer again")
+    return answers
+
+
+def _is_repetition(first: "Request", second: "Request") -> bool:
+    """Return whether two requests differ only in their answers, or in the order of members."""
+    if first.pending.method != second.pending.method:
+        return False
+    dumps = [
+        dump({key: value for key, value in request.params.items() if key not in ROUND_FIELDS})
+        for request in (first, second)
+    ]
+    # Only if necessary: the arguments may be large, or nested too deeply for this.
+    with contextlib.suppress(RecursionError, ValueError):
+        return dumps[0] == dumps[1] or json.loads(dumps[0]) == json.loads(dumps[1])
+    return False

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -211,14 +212,23 @@ def _rename(connection: "ServerConnection", original: str, name: str, *, is_lega
 
 
 def _name_prompts(lists: "list[tuple[ServerConnection, _Entries]]") -> _Prompts:
-    """Return the prompts by unique name: a name that several servers use gets the server's name as a prefix."""
-    names = [str(prompt.get("name")) for _, prompts in lists for prompt in prompts]
+    """Return the prompts by unique name: a name that several servers use gets the server's name as a prefix.
+
+    Unlike names of tools, those of prompts may hold any characters, so they stay as they are.
+    """
+    prompts: dict[tuple[ServerConnection, str], dict[str, Any]] = {}
+    for connection, listed in lists:
+        for prompt in listed:
+            prompts.setdefault((connection, str(prompt.get("name"))), prompt)
+    counts = Counter(name for _, name in prompts)
     by_name: _Prompts = {}
-    for connection, prompts in lists:
-        for prompt in prompts:
-            name = str(prompt.get("name"))
-            unique = f"{connection.name}_{name}" if names.count(name) > 1 else name
-            by_name.setdefault(unique, (connection, {**prompt, "name": name}))
+    for (connection, name), prompt in prompts.items():
+        unique = prefixed = f"{connection.name}_{name}" if counts[name] > 1 else name
+        number = 1
+        while unique in by_name or (unique != name and unique in counts):
+            number += 1
+            unique = f"{prefixed}_{number}"
+        by_name[unique] = connection, {**prompt, "name": name}
     return by_name
 
 

@@ -73,7 +73,7 @@ async def _run_stdio(settings: "Settings") -> int:
     hub.grace.start()
     await front.wait_idle(hub.grace.seconds / 2)
     await hub.close()
-    await front.wait_idle(_FLUSH_TIMEOUT_SECONDS)
+    await front.end_calls(_FLUSH_TIMEOUT_SECONDS)
     front.finish(_FLUSH_TIMEOUT_SECONDS)
     # Start this timer before the event loop ends, because the loop waits for threads at its end.
     exit_within(_FLUSH_TIMEOUT_SECONDS, 0)

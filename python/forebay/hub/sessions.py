@@ -300,9 +300,6 @@ class ClientSession(Tenant):
         for _, listening in self._listening.values():
             await listening.aclose()
         self._listening.clear()
-        for task in [*self._in_flight.values()]:
-            self._cancelled.add(task)
-            task.cancel()
         for answer in self._questions.values():
             if not answer.done():
                 answer.set_exception(RequestFailed(INTERNAL_ERROR, "the client has ended its session"))

@@ -20,7 +20,7 @@ from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import Session
 from forebay.store.threads import run_in_pool
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, get_meta, make_result_message
+from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, get_meta, make_result_message, parse
 from forebay.wire.protocol import (
     INPUT_METHODS,
     LOG_LEVEL_KEY,
@@ -136,7 +136,7 @@ class StatelessTenant(Tenant):
         call = None if connection.is_modern else paused_calls.resume(routed, principal)
         if call is None:
             if not connection.is_modern and any(request.params.get(key) is not None for key in _ROUND_PARAMS):
-                raise RequestFailed(INVALID_PARAMS, UNKNOWN_STATE)
+                return await self._continue_elsewhere(routed)
             exchange = self._begin(routed)
             raw = self._make_message(routed, exchange)
             if connection.is_modern or not self.capabilities or request.pending.method not in INPUT_METHODS:
@@ -153,6 +153,18 @@ class StatelessTenant(Tenant):
         is_small = len(outcome[1]) <= request.pending.mode.output_inline_limit_bytes
         final = finish() if is_small else await run_in_pool(finish)
         return cast("Message", final)
+
+    async def _continue_elsewhere(self, routed: RoutedRequest) -> Message:
+        """Continue a call that another replica has paused."""
+        handover, request = self.hub.handover, routed.request
+        outcome = None
+        if handover is not None:
+            outcome = await handover.continue_call(self.session.principal, self.capabilities, request)
+        if outcome is None:
+            raise RequestFailed(INVALID_PARAMS, UNKNOWN_STATE)
+        if isinstance(outcome, dict):
+            return self._respond_with_questions(request, outcome)
+        return cast("Message", await run_in_pool(partial(self._finish, routed, parse(outcome), outcome)))
 
     def _respond_with_questions(self, request: Request, result: dict[str, Any]) -> bytes:
         fields = add_result_fields("", result, request.pending.version, SERVER_INFO)

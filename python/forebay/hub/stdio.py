@@ -249,7 +249,12 @@ class StdioFront:
         self._start_waiting()
 
     async def _handle(self, message: dict[str, Any], raw: Message) -> None:
-        response = await self._answer(message, raw)
+        try:
+            response = await self._answer(message, raw)
+        except asyncio.CancelledError:
+            if message.get("id") is None:
+                raise
+            response = make_error_message(message["id"], INTERNAL_ERROR, "the gateway is stopping; ask again later")
         if response is not None:
             if self._notifications.is_sending:
                 # The client ignores progress that follows the response.
@@ -282,6 +287,13 @@ class StdioFront:
         """Wait until every request is answered, for at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_idle.wait(), seconds)
+
+    async def end_calls(self, seconds: float) -> None:
+        """Wait for the last responses, for at most `seconds`, and answer the other requests with an error."""
+        await self.wait_idle(seconds)
+        for task in self._unanswered:
+            task.cancel()
+        await self.wait_idle(seconds)
 
     def finish(self, seconds: float) -> None:
         """Wait until all messages are written, for at most `seconds`."""

@@ -125,12 +125,9 @@ class Listener:
     def __init__(self, request_id: object, params: Mapping[str, Any], reply: "Reply") -> None:
         self._meta = {SUBSCRIPTION_ID_KEY: request_id}
         self._reply = reply
-        wanted = open_container(params.get("notifications"))
-        wanted = wanted if isinstance(wanted, Mapping) else {}
+        wanted = _open_notifications(params)
         self._list_keys = {key for key in LIST_CHANGED_KEYS.values() if wanted.get(key) is True}
-        uris = open_container(wanted.get("resourceSubscriptions"))
-        texts = map(to_text, uris) if isinstance(uris, list) else ()
-        self.uris = [*dict.fromkeys(uri for uri in texts if uri is not None)]
+        self.uris = _find_uris(wanted)
         check_subscription_count(len(self.uris))
         self._is_acknowledged = False
         self._early_events: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MAX_EARLY_EVENTS)
@@ -169,25 +166,38 @@ class Listener:
         return {"_meta": self._meta}
 
 
+def _open_notifications(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a subscription, or its acknowledgement, is about."""
+    notifications = open_container(params.get("notifications"))
+    return notifications if isinstance(notifications, Mapping) else {}
+
+
+def _find_uris(notifications: Mapping[str, Any]) -> list[str]:
+    uris = open_container(notifications.get("resourceSubscriptions"))
+    texts = map(to_text, uris) if isinstance(uris, list) else ()
+    return [*dict.fromkeys(uri for uri in texts if uri is not None)]
+
+
 @contextlib.asynccontextmanager
 async def subscribe(
-    uris: "Mapping[ServerConnection, list[str]]", subscriber: object, on_notification: "_OnNotification"
+    uris: "Mapping[ServerConnection, list[str]]", subscriber: object, on_notification: _OnNotification
 ) -> AsyncIterator[set[str]]:
     """Subscribe to resources of servers of either era, and wait a moment. Yield those that were refused until then.
 
     In the handshake era, updates reach all clients of a connection; since 2026-07-28, `on_notification` gets them.
     """
-    answered = [asyncio.Event() for _ in uris]
     refused: set[str] = set()
-    tasks = [
-        asyncio.create_task(_keep_subscribed(connection, wanted, subscriber, on_notification, refused, is_answered))
-        for (connection, wanted), is_answered in zip(uris.items(), answered, strict=True)
-    ]
+    answers: list[asyncio.Event] = []
+    tasks: list[asyncio.Task[None]] = []
+    for connection, wanted in uris.items():
+        answers.append(asyncio.Event())
+        subscribing = _keep_subscribed(connection, wanted, subscriber, on_notification, refused, answers[-1])
+        tasks.append(asyncio.create_task(subscribing))
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ACCEPT_SECONDS):
-                for event in answered:
-                    await event.wait()
+                for answer in answers:
+                    await answer.wait()
         yield refused
     finally:
         for task in tasks:
@@ -198,37 +208,25 @@ async def _keep_subscribed(
     connection: "ServerConnection",
     uris: list[str],
     subscriber: object,
-    on_notification: "_OnNotification",
+    on_notification: _OnNotification,
     refused: set[str],
     answered: asyncio.Event,
 ) -> None:
     # The server may be about to connect for the first time, so that its era is not known yet.
     await connection.wait_connected()
-    if not connection.is_modern:
-        await _keep_subscribed_with_handshake(connection, uris, subscriber, refused, answered)
+    if connection.is_modern:
+
+        def handle(method: str, params: Mapping[str, Any]) -> None:
+            if method == ACKNOWLEDGED_METHOD:
+                refused.update({*uris}.difference(_find_uris(_open_notifications(params))))
+                answered.set()
+            else:
+                on_notification(method, params)
+
+        await connection.keep_listening({"notifications": {"resourceSubscriptions": uris}}, handle)
+        refused.update(uris)
+        answered.set()
         return
-
-    def handle(method: str, params: Mapping[str, Any]) -> None:
-        if method == ACKNOWLEDGED_METHOD:
-            honored = open_container(params.get("notifications"))
-            honored = open_container(honored.get("resourceSubscriptions")) if isinstance(honored, dict) else None
-            refused.update({*uris}.difference(map(to_text, honored if isinstance(honored, list) else ())))
-            answered.set()
-        else:
-            on_notification(method, params)
-
-    await connection.keep_listening({"notifications": {"resourceSubscriptions": uris}}, handle)
-    refused.update(uris)
-    answered.set()
-
-
-async def _keep_subscribed_with_handshake(
-    connection: "ServerConnection",
-    uris: list[str],
-    subscriber: object,
-    refused: set[str],
-    answered: asyncio.Event,
-) -> None:
     try:
         for uri in uris:
             try:

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidArgument
 from forebay.store.address import REDIS_SCHEMES, RemoteAddress, resolve_address
@@ -13,6 +13,10 @@ from forebay.store.handles import OPERATOR
 from forebay.store.options import Options
 from forebay.store.store import Store
 from forebay.store.sweep import SweepReport
+
+if TYPE_CHECKING:
+    from forebay.store.backends.object_store import ObjectStoreBackend
+    from forebay.store.backends.redis import RedisBackend
 
 __all__ = [
     "OPERATOR",
@@ -44,6 +48,19 @@ def open_store(url: str | os.PathLike[str] | RemoteAddress | None = None, **opti
 def _open_backend(address: Path | RemoteAddress, options: Options) -> Backend:
     if isinstance(address, Path):
         return LocalBackend(address, clock=options.clock, is_durable=options.durability == "power")
+    if not options.read_cache_bytes:
+        return _open_remote_backend(address, options)
+    from forebay.store.backends.read_cache import CachedBackend, ReadCache
+
+    cache = ReadCache(options.read_cache_bytes, options.read_cache_folder)
+    try:
+        return CachedBackend(_open_remote_backend(address, options), cache)
+    except BaseException:
+        cache.close()
+        raise
+
+
+def _open_remote_backend(address: RemoteAddress, options: Options) -> "RedisBackend | ObjectStoreBackend":
     if address.parts.scheme in REDIS_SCHEMES:
         from forebay.store.backends.redis import RedisBackend
 

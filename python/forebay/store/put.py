@@ -226,9 +226,7 @@ class PayloadWriter:
             }
             footer = build_footer(meta, findings.items, findings.lines, frames)
             upload.write([*parts, footer])
-            # `zstd -dc` returns the payload as it was put.
-            is_zipped = meta.get("decoded_from", "").startswith("gzip")
-            extension = "gz" if is_zipped else choose_extension(meta["mime_type"], findings.nature)
+            extension = choose_extension(meta["mime_type"], findings.nature, meta.get("decoded_from", ""))
             stored_bytes += len(footer)
             entry = Entry(created_at, expires_at, stored_bytes, request.principal)
             self._commit(upload, entry, extension)

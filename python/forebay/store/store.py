@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from forebay import _core
 from forebay.arguments import check_integer, check_pointer, check_text
-from forebay.errors import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat
+from forebay.errors import ForebayError, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat
 from forebay.store.async_methods import make_async, put_in_thread
 from forebay.store.backends import Backend
 from forebay.store.call_counts import CallCounts
@@ -21,6 +21,7 @@ from forebay.store.export import MAX_RESULT_BYTES, Export, export_payload, expor
 from forebay.store.handles import OPERATOR, Descriptor, Principal, find_handles, is_handle, is_valid_name
 from forebay.store.journal import Journal
 from forebay.store.mailbox import Mailbox
+from forebay.store.mirror import Mirror, MirrorReport
 from forebay.store.options import Options
 from forebay.store.page_builder import build_page
 from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest
@@ -426,6 +427,40 @@ class Store:
         """Remove expired payloads and the leftovers of crashed writers."""
         return self._sweeper.sweep()
 
+    def mirror_to(
+        self,
+        target: "Store",
+        *,
+        progress: Callable[[MirrorReport], None] | None = None,
+        on_failure: Callable[[str, ForebayError], None] | None = None,
+    ) -> MirrorReport:
+        """Copy to another store all payloads that have not expired, with their handles, principals and times.
+
+        What is stored is copied byte for byte: `redact`, `ttl` and `compression` of the target do not apply, and
+        `on_full="evict"` evicts nothing. A payload that the target has is skipped. One that is damaged or cannot be in
+        the target is not copied, and passed to `on_failure` with the reason. Both functions are called in threads, but
+        only by one at a time.
+
+        Raises `StoreFull` or `StoreUnavailable`. What was copied stays, and a second call continues.
+        """
+
+        def delete(handle: str) -> None:
+            target.delete(handle, principal=OPERATOR)
+
+        target._sweeper.ensure_counted()
+        mirror = Mirror(
+            self._backend,
+            self._catalog,
+            target._backend,
+            target._quota,
+            clock=self.options.clock,
+            sweep=target.sweep,
+            delete=delete,
+            progress=progress,
+            on_failure=on_failure,
+        )
+        return mirror.run()
+
     async def list_async(self, *, principal: Principal = None) -> Sequence[StoredOutput]:
         """Run `list` in a thread and return all payloads at once."""
         return await asyncio.to_thread(lambda: [*self.list(principal=principal)])
@@ -439,6 +474,7 @@ class Store:
     stat_async = make_async(stat)
     delete_async = make_async(delete)
     sweep_async = make_async(sweep)
+    mirror_to_async = make_async(mirror_to)
 
     def close(self) -> None:
         """Stop the background threads. Payloads stay until they expire."""

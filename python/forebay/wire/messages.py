@@ -305,8 +305,7 @@ def _has_lazy_body(message: Any) -> bool:
 
 def _open_meta(message: Any) -> None:
     params = message.get("params") if isinstance(message, dict) else None
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    if isinstance(meta, LazyJSON):
+    if isinstance(params, dict) and isinstance(meta := params.get("_meta"), LazyJSON):
         params["_meta"] = meta.parse(max_container_bytes=_MAX_ENVELOPE_BYTES)
 
 

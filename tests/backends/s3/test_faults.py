@@ -1,5 +1,6 @@
 """Answers that are lost, and a server that is away."""
 
+import os
 import signal
 import socket
 import time
@@ -12,7 +13,8 @@ from s3_server import BUCKET, Proxy, S3Server, free_port, s3_environment, s3_ser
 from stores import noise
 from waiting import wait_until
 
-MAX_SECONDS = 7
+MAX_SECONDS = 20
+"""An operation ends within 7 seconds on an idle machine; here it must only not hang."""
 
 
 def opened(server: S3Server, prefix: str, port: int | None = None) -> Store:
@@ -90,6 +92,15 @@ def check_unavailable(store: Store, handle: str, data: bytes) -> None:
         assert time.monotonic() - began_at < MAX_SECONDS
 
 
+def stop(pid: int) -> None:
+    """Stop a process, and wait until its threads have stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+    wait_until(
+        lambda: all(" T (stopped)" in (task / "status").read_text().replace("\t", " ") for task in threads.iterdir())
+    )
+
+
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_a_server_that_is_away_is_unavailable_soon_and_comes_back(how: str, tmp_path: Path, prefix: str) -> None:
     port, rows = free_port(), [{"id": number} for number in range(200_000)]
@@ -100,7 +111,7 @@ def test_a_server_that_is_away_is_unavailable_soon_and_comes_back(how: str, tmp_
             handle = store.put(rows).output_handle
             store.fetch(handle, offset=10, limit=1)
             if how == "stopped":
-                server.process.send_signal(signal.SIGSTOP)
+                stop(server.process.pid)
                 check_unavailable(store, handle, large)
                 server.process.send_signal(signal.SIGCONT)
         if how == "killed":

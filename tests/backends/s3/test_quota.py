@@ -20,16 +20,16 @@ PRINCIPAL_QUOTA = 2_000_000
 FILL = """
 import random, sys
 from forebay import StoreFull, open_store
-address, seed = sys.argv[1], int(sys.argv[2])
+address, seed, quota, principal_quota = sys.argv[1], *map(int, sys.argv[2:])
 chosen = random.Random(seed)
-with open_store(address, quota_bytes=%d, principal_quota_bytes=%d, sweep_interval=0) as store:
+with open_store(address, quota_bytes=quota, principal_quota_bytes=principal_quota, sweep_interval=0) as store:
     refused = 0
     while refused < 3:
         try:
-            store.put(chosen.randbytes(chosen.randrange(200, 3000)), principal="ann" if refused %% 2 else None)
+            store.put(chosen.randbytes(chosen.randrange(200, 3000)), principal="ann" if refused % 2 else None)
         except StoreFull:
             refused += 1
-""" % (QUOTA, PRINCIPAL_QUOTA)
+"""
 
 
 def sum_of_objects(server: S3Server, prefix: str) -> int:
@@ -48,7 +48,8 @@ def usage(store: Store) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_eight_processes_fill_a_quota_and_never_exceed_it(server: S3Server, prefix: str, address: str) -> None:
-    children = [subprocess.Popen([sys.executable, "-c", FILL, address, str(seed)]) for seed in range(8)]
+    quotas = [str(QUOTA), str(PRINCIPAL_QUOTA)]
+    children = [subprocess.Popen([sys.executable, "-c", FILL, address, str(seed), *quotas]) for seed in range(8)]
     try:
         while any(child.poll() is None for child in children):
             assert sum_of_objects(server, prefix) <= QUOTA

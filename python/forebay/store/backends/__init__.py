@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
 
+from forebay.errors import StoreFull
 from forebay.store.backends.count_rows import CountKey
 from forebay.store.entries import Entry
 
@@ -19,6 +20,7 @@ __all__ = [
     "CountTable",
     "LineLog",
     "Listed",
+    "ObjectTooLarge",
     "Recount",
     "Upload",
     "has_room",
@@ -41,6 +43,10 @@ class AccountFull(Exception):
         super().__init__(usage)
         self.usage = usage
         """The stored bytes of the accounts; see `Backend.usage`."""
+
+
+class ObjectTooLarge(StoreFull):
+    """An object is larger than anything that the store can hold, however empty it is."""
 
 
 def has_room(usage: Mapping[str, int], size: int, limits: Mapping[str, int | None]) -> bool:
@@ -150,6 +156,10 @@ class Backend(Protocol):
     @property
     def folder(self) -> Path | None:
         """The folder of the objects; `None` if they are not files."""
+
+    @property
+    def expires_by_handle(self) -> bool:
+        """Whether objects are removed once the lifetime class of their handle is over, whatever their expiry."""
 
     @property
     def log(self) -> LineLog: ...

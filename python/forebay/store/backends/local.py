@@ -49,6 +49,8 @@ class LocalBackend:
     With `is_durable`, a committed object survives a power cut.
     """
 
+    expires_by_handle = False
+
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time, is_durable: bool = False) -> None:
         with translate_os_errors:
             self.folders = Folders(root, is_durable=is_durable)
@@ -170,7 +172,13 @@ class LocalUpload:
         self._handle = handle
         self._folder_fd = backend.folders.get_fd(".partial", create=True)
         # Before the file is locked, a sweep may remove it as an orphan; `open_locked` then creates it again.
-        self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
+        try:
+            self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
+        except FileExistsError:
+            # What is written under a handle that is not new, such as a sidecar, may be left by a killed writer.
+            if not _remove_orphan(handle, self._folder_fd):
+                raise
+            self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
         self._size = 0
 
     def write(self, parts: Sequence[Buffer]) -> None:

@@ -205,10 +205,11 @@ class ObjectAccounts:
         self._heartbeat.start(soon=True)
 
     def read_ledger(self, *, drops_dead: bool = False) -> Ledger | None:
-        """Return the ledger. With `drops_dead`, replicas without a recent heartbeat are removed from it first."""
+        """Return the ledger. With `drops_dead`, for a recount, the slices in it are brought up to date first."""
         with self._file.lock():
             ledger = self._file.read()
-            if drops_dead and ledger is not None and ledger.drop_replicas(_DEAD_SECONDS):
+            # What this replica has spent since its last update must not be taken for unspent.
+            if drops_dead and ledger is not None and (self._lease_end or ledger.drop_replicas(_DEAD_SECONDS)):
                 self._update(lambda current: current.drop_replicas(_DEAD_SECONDS))
                 last = self._file.get_last()
                 return None if last is None else last[0]

@@ -1,6 +1,7 @@
 """Requests to a bucket: bounded in time, and repeated after errors that may pass."""
 
 import contextlib
+import hashlib
 import itertools
 import os
 import time
@@ -39,6 +40,8 @@ _MAX_SHORT_BYTES = 256 << 10
 """Maximum size of an object that is written by a short request."""
 
 _LISTED_AT_ONCE = 1000
+_MAX_REPLACE_ATTEMPTS = 5
+_MAX_READ_ATTEMPTS = 50
 
 COMPARED_BYTES = 64 << 10
 """Bytes at the end of an object that tell whether it is the one that was written."""
@@ -86,6 +89,7 @@ class ObjectClient:
         self._long = settings.open(long_options, {"max_retries": 0, "retry_timeout": timedelta(seconds=1)})
         self._multipart = settings.open(long_options, _LONG_RETRIES)
         self._has_suffixes = settings.has_suffixes
+        self._has_hash_tags = True
         import obstore
 
         self._library = obstore
@@ -119,16 +123,31 @@ class ObjectClient:
             return None if state is None else (state, b"")
 
     def read_all(self, key: str) -> tuple[ObjectState, bytes] | None:
-        """Return the state and the content of an object, or `None` if there is none."""
+        """Return the state and the content of an object, or `None` if there is none.
+
+        Some servers return the content of one version with the tag of another, if the object is replaced meanwhile.
+        A tag that is not the hash of the content is believed only if a second read returns the same.
+        """
 
         def read() -> tuple[ObjectState, bytes]:
             result = self._library.get(self._short, key)
             return _to_state(result.meta), bytes(result.bytes())
 
-        try:
-            return self._repeat(read)
-        except Absent:
-            return None
+        found: tuple[ObjectState, bytes] | None = None
+        for _ in range(_MAX_READ_ATTEMPTS):
+            before = found
+            try:
+                found = self._repeat(read)
+            except Absent:
+                return None
+            digest = hashlib.md5(found[1], usedforsecurity=False).hexdigest()
+            if not self._has_hash_tags or digest in (found[0].version.etag or ""):
+                return found
+            if found == before:
+                # Encrypted objects, for example, have other tags.
+                self._has_hash_tags = False
+                return found
+        raise StoreUnavailable(f"the store {self._address} has too many writers of {key!r}; call again")
 
     def read_range(self, key: str, state: ObjectState, start: int, end: int) -> bytes | None:
         """Return a range of an object, or `None` if this version of it is gone."""
@@ -142,21 +161,22 @@ class ObjectClient:
         return bytes(self._library.get(self._short, key, options=options).bytes())
 
     def head(self, key: str) -> ObjectState | None:
-        """Return the state of an object, or `None` if there is none."""
+        """Return the state of an object, or `None` if there is none.
+
+        Some servers mix the states of two versions, if the object is replaced meanwhile.
+        """
         try:
             return self._repeat(lambda: _to_state(self._library.head(self._short, key)))
         except Absent:
             return None
 
-    def put(self, key: str, parts: Sequence[bytes], condition: Version | None = None) -> Version:
+    def put(self, key: str, parts: Sequence[bytes], condition: Version) -> Version:
         """Write an object and return its version. Raises `Conflict` if it does not fulfil the condition.
 
         Raises `OutcomeUnknown` if the write may have happened or may still happen.
         """
-        mode: Any = "overwrite"
-        if condition is not None:
-            fields = {"e_tag": condition.etag, "version": condition.generation}
-            mode = {name: value for name, value in fields.items() if value is not None} or "create"
+        fields = {"e_tag": condition.etag, "version": condition.generation}
+        mode: Any = {name: value for name, value in fields.items() if value is not None} or "create"
         size = sum(map(len, parts))
         is_short = size <= _MAX_SHORT_BYTES
         store = self._short if is_short else self._long
@@ -171,10 +191,12 @@ class ObjectClient:
             nonlocal was_sent
             was_sent = was_sent or error.was_sent
 
+        future = None
         try:
             if is_short:
                 return self._repeat(put, note_sent)
-            return self.wait(start_in_thread(lambda: self._repeat(put, note_sent), daemon=True))
+            future = start_in_thread(lambda: self._repeat(put, note_sent), daemon=True)
+            return self.wait(future)
         except Conflict:
             # An attempt whose answer was lost may have written the object that is in the way now.
             written = self.find_written(key, size, parts) if was_sent else None
@@ -184,7 +206,22 @@ class ObjectClient:
         except Absent:
             raise Conflict from None
         except StoreUnavailable as error:
-            raise OutcomeUnknown(str(error)) if was_sent or not is_short else error from None
+            is_under_way = future is not None and not future.done()
+            raise OutcomeUnknown(str(error)) if was_sent or is_under_way else error from None
+
+    def replace(self, key: str, parts: Sequence[bytes], version: Version | None) -> Version:
+        """Write an object that only this process writes, and of which `version` was written last.
+
+        With a condition, because a request that was delayed on its way would bring back an older content.
+        """
+        condition = version or CREATE
+        for _ in range(_MAX_REPLACE_ATTEMPTS):
+            try:
+                return self.put(key, parts, condition)
+            except Conflict:
+                state = self.head(key)
+                condition = CREATE if state is None else state.version
+        raise StoreUnavailable(f"the store {self._address} has other writers of {key!r}; call again")
 
     def find_written(self, key: str, size: int, parts: Sequence[bytes]) -> ObjectState | None:
         """Return the state of an object if its size and its end are those of the given parts, else `None`."""

@@ -2,9 +2,10 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from forebay.store.backends.count_rows import CountKey, add_counts, decode_counts, encode_counts
-from forebay.store.backends.object_client import ObjectClient
+from forebay.store.backends.object_client import ObjectClient, Version
 from forebay.store.threads import fork_safe_lock
 
 __all__ = ["ObjectCountTable"]
@@ -15,25 +16,31 @@ _DAYS_IN_MEMORY = 2
 """Days whose objects this replica replaces. Later counts of other days go to new objects."""
 
 
+class _DayObject(NamedTuple):
+    key: str
+    version: Version | None
+    rows: dict[CountKey, list[int]]
+
+
 class ObjectCountTable:
     """Counts of all replicas. A replica keeps its own counts of a day in memory, and replaces its object."""
 
     def __init__(self, client: ObjectClient) -> None:
         self._client = client
         self._lock = fork_safe_lock()
-        self._days: dict[str, tuple[str, dict[CountKey, list[int]]]] = {}
-        """Name and content of this replica's objects of the last days."""
+        self._days: dict[str, _DayObject] = {}
+        """This replica's objects of the last days."""
 
     def add(self, day: str, rows: Mapping[CountKey, Sequence[int]]) -> None:
         """Add to the counts of a day."""
         with self._lock:
-            name, counted = self._days.setdefault(day, (secrets.token_hex(6), {}))
-            totals = {key: list(values) for key, values in counted.items()}
+            counted = self._days.setdefault(day, _DayObject(f"{_FOLDER}/{day}/{secrets.token_hex(6)}", None, {}))
+            totals = {key: list(values) for key, values in counted.rows.items()}
             for key, values in rows.items():
                 add_counts(totals, key, values)
             # If this fails, the caller adds the same counts again, and the object is replaced by the same totals.
-            self._client.put(f"{_FOLDER}/{day}/{name}", [encode_counts(totals)])
-            self._days[day] = name, totals
+            version = self._client.replace(counted.key, [encode_counts(totals)], counted.version)
+            self._days[day] = _DayObject(counted.key, version, totals)
             while len(self._days) > _DAYS_IN_MEMORY:
                 del self._days[min(self._days)]
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterator
 
 from forebay.errors import ForebayError
-from forebay.store.backends.object_client import ObjectClient, ObjectState
+from forebay.store.backends.object_client import ObjectClient, ObjectState, Version
 from forebay.store.threads import fork_safe_lock
 
 __all__ = ["ObjectLog"]
@@ -49,6 +49,7 @@ class ObjectLog:
         self._segment: list[bytes] = []
         self._segment_bytes = 0
         self._segment_key = ""
+        self._segment_version: Version | None = None
         self._has_timer = False
         self._last_time = 0
         _open_logs.add(self)
@@ -89,7 +90,8 @@ class ObjectLog:
                 self._segment_key = f"{_FOLDER}/{lines[0][:16].decode()}-{self._replica}"
             try:
                 # A segment that was written although the answer was lost is replaced by one with the same lines.
-                self._client.put(self._segment_key, [*self._segment, *lines])
+                parts = [*self._segment, *lines]
+                self._segment_version = self._client.replace(self._segment_key, parts, self._segment_version)
             except BaseException:
                 with self._lock:
                     self._buffer[:0] = lines
@@ -99,6 +101,7 @@ class ObjectLog:
             self._segment_bytes += sum(map(len, lines))
             if self._segment_bytes > _MAX_SEGMENT_BYTES:
                 self._segment, self._segment_bytes, self._segment_key = [], 0, ""
+                self._segment_version = None
 
     def read_backward(self) -> Iterator[bytes]:
         """Return the lines, newest first."""

@@ -55,6 +55,9 @@ def make_settings(address: RemoteAddress) -> BucketSettings:
     if scheme == "s3":
         # Not every server has bulk deletion, and one object at a time is deleted anyway.
         options["disable_bulk_delete"] = "true"
+        if (not allows_http or _is_loopback_url(endpoint)) and "AWS_UNSIGNED_PAYLOAD" not in os.environ:
+            # TLS protects the content, so it need not be hashed for the signature, by us and by the server.
+            options["unsigned_payload"] = "true"
     store_class: Any = {"s3": library.S3Store, "gs": library.GCSStore, "az": library.AzureStore}[scheme]
 
     def open_bucket(client: Mapping[str, Any], retries: Mapping[str, Any]) -> Any:
@@ -99,14 +102,15 @@ def _check_endpoint(address: RemoteAddress, scheme: str, endpoint: str) -> bool:
         raise InvalidArgument(f"the endpoint of {address} must be https://host or https://host:port")
     variable = _HTTP_VARIABLES[scheme]
     is_allowed = os.environ.get(variable, "").lower() in ("1", "true", "yes", "on")
-    if parts.scheme == "http" and not _is_loopback(host) and not is_allowed:
+    if parts.scheme == "http" and not _is_loopback_url(endpoint) and not is_allowed:
         raise InvalidArgument(
             f"the endpoint of {address} has no TLS: use https://, or set {variable}=true if the network is trusted"
         )
     return parts.scheme == "http"
 
 
-def _is_loopback(host: str) -> bool:
+def _is_loopback_url(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -53,6 +53,8 @@ _open_backends: "weakref.WeakSet[ObjectStoreBackend]" = weakref.WeakSet()
 class ObjectStoreBackend:
     """Objects in a bucket, which must exist. Opening makes one request."""
 
+    expires_by_handle = True
+
     def __init__(self, address: RemoteAddress, *, clock: Callable[[], float] = time.time) -> None:
         self._client = ObjectClient(address)
         self._clock = clock
@@ -78,7 +80,7 @@ class ObjectStoreBackend:
         if isinstance(version, ObjectState):
             return self._make_blob(handle, version, b"")
         found = self._client.read_tail(_make_key(handle), _TAIL_BYTES)
-        if found is None or _is_tombstone(*found):
+        if found is None or _is_tombstone(found[1]):
             raise KeyError(handle)
         return self._make_blob(handle, *found)
 
@@ -117,7 +119,7 @@ class ObjectStoreBackend:
         if state.size != _TOMBSTONE_BYTES:
             return False
         found = self._client.read_tail(key, _TOMBSTONE_BYTES)
-        if found is not None and not _is_tombstone(*found):
+        if found is not None and not _is_tombstone(found[1]):
             return False
         if found is not None and found[0].modified_at + _MAX_TOMBSTONE_SECONDS < time.time():
             self._client.delete(key)
@@ -140,8 +142,11 @@ class ObjectStoreBackend:
         tombstone = _TOMBSTONE + secrets.token_hex(20).encode() + b"\n"
         for _ in range(_MAX_CLAIM_ATTEMPTS):
             found = self._client.head(key)
-            if found is None or (found.size == _TOMBSTONE_BYTES and self._remove_tombstone(key, found)):
+            if found is None or self._remove_tombstone(key, found):
                 return False
+            if self._client.head(key) != found:
+                # The first answer may have had the size of the object, and the version of a tombstone.
+                continue
             try:
                 self._client.put(key, [tombstone], found.version)
             except Conflict:
@@ -182,8 +187,8 @@ def _make_key(handle: str) -> str:
     return f"{_FOLDER}/{get_lifetime_class(handle)}/{handle}"
 
 
-def _is_tombstone(state: ObjectState, tail: bytes) -> bool:
-    return state.size == _TOMBSTONE_BYTES and tail.startswith(_TOMBSTONE)
+def _is_tombstone(tail: bytes) -> bool:
+    return len(tail) == _TOMBSTONE_BYTES and tail.startswith(_TOMBSTONE)
 
 
 def _make_gone_error(handle: str) -> HandleNotFound:

@@ -78,6 +78,7 @@ class RedisBackend:
             raise
 
     folder = None
+    expires_by_handle = False
 
     def check(self) -> None:
         self.client.call("PING")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from forebay.errors import ForebayError, InvalidArgument, StoreFull, StoreUnavailable
+from forebay.store.backends import ObjectTooLarge
 from forebay.store.backends.redis_address import RedisAddress
 
 try:
@@ -179,9 +180,9 @@ def _raise_errors(replies: list[Any]) -> list[Any]:
     return replies
 
 
-def make_too_long_error() -> StoreFull:
+def make_too_long_error() -> ObjectTooLarge:
     """Return the error for a payload that Redis cannot hold."""
-    return StoreFull(
+    return ObjectTooLarge(
         f"Redis holds at most {MAX_STRING_BYTES >> 20} MiB of a payload, as it is stored; store less of it, or use a "
         "folder or a bucket as the store"
     )

@@ -44,6 +44,8 @@ end
 
 -- Add to the accounts, unless nothing was counted yet.
 local function change(usage, accounts, size)
+  -- Lua formats the negative of 0 as -0, which is no integer to Redis.
+  if size == 0 then return end
   if redis.call('HEXISTS', usage, 'total') == 0 then return end
   for name in string.gmatch(accounts, '%S+') do
     local used = redis.call('HINCRBY', usage, name, string.format('%.0f', size))

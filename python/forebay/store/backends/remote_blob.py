@@ -44,10 +44,15 @@ class RemoteBlob:
         self._continuations = 0
         self._is_ahead = False
 
+    @property
+    def tail_start(self) -> int:
+        """Where the end begins that is in memory."""
+        return self.size - len(self._tail)
+
     def read(self, start: int, length: int) -> bytes:
         """Read a range. The result is shorter than `length` only at the end of the object."""
         end = min(start + length, self.size)
-        tail_start = self.size - len(self._tail)
+        tail_start = self.tail_start
         if start >= end:
             return b""
         if start >= tail_start:
