@@ -105,6 +105,7 @@ class Proxy:
         self.port = int(self._listener.getsockname()[1])
         self.requests: list[str] = []
         """First lines of the requests."""
+        self.sent_bytes = 0
         self.received_bytes = 0
         self.cut_answers: list[str] = []
         """Beginnings of requests. The answers of the next ones that have them are lost, one for each."""
@@ -114,6 +115,7 @@ class Proxy:
 
     def reset(self) -> None:
         self.requests.clear()
+        self.sent_bytes = 0
         self.received_bytes = 0
 
     def _accept(self) -> None:
@@ -137,6 +139,8 @@ class _Connection:
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loses_answer = False
         threading.Thread(target=self._forward_requests, daemon=True).start()
         threading.Thread(target=self._forward_answers, daemon=True).start()
@@ -154,6 +158,7 @@ class _Connection:
                             self._proxy.cut_answers.remove(cut)
                             self._loses_answer = True
                             break
+                self._proxy.sent_bytes += len(data)
                 self._server.sendall(data)
         self._close()
 
