@@ -33,7 +33,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-fast test-versions lint bench conformance peers clients eval wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-fast test-versions lint bench scale conformance peers clients eval wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,11 @@ bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a ta
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
 	cargo bench -p forebay-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
+
+scale: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(SERVERS)/.installed ## Count what stores on S3 and Redis cost, and simulate a year of 1,000 replicas
+	TEST_SERVERS=$(abspath $(SERVERS)) $(BIN)/python benches/scale.py benches/scale.json
+	$(BIN)/python benches/scale_simulation.py
+	$(BIN)/python benches/scale_tables.py docs/scale.md
 
 conformance: $(BUILT) $(NODE)/.made ## Run the protocol's conformance suite and the MCP Inspector
 	$(BIN)/python examples/conformance.py $(NODE)

@@ -70,7 +70,7 @@ def iter_tables() -> Iterator[str]:
         "probes",
         "storage",
     ]
-    yield _format("money", [*header, "storage", "total"], _iter_money())
+    yield _format("money", [*header, "total"], _iter_money())
     header = ["replicas", "handles a day", "commits a second", "overtaken", "ledger", "a sweep takes", "sweeping"]
     yield _format("limits", header, _iter_limits())
     header = ["replicas", "principals", "sweeps, every replica", "sweeps, one process", "ledger"]
