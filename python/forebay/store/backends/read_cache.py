@@ -139,6 +139,7 @@ class CachedBackend:
         self.call_counts = backend.call_counts
         self.check = backend.check
         self.create = backend.create
+        self.is_committed = backend.is_committed
         self.list = backend.list
         self.delete = backend.delete
         self.usage = backend.usage
