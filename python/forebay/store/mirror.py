@@ -169,7 +169,7 @@ class Mirror:
         try:
             with self._target.open(handle) as other:
                 if other.size == blob.size and other.read(footer.start, len(own)) == own:
-                    return "same"
+                    return "same" if self._target.is_committed(handle, other.version) else "missing"
                 read_footer(other)
         except (KeyError, HandleNotFound):
             return "missing"

@@ -172,6 +172,9 @@ class Backend(Protocol):
     def open(self, handle: str, version: object = None) -> Blob:
         """Open an object. With a version that the caller knows, a remote backend makes no request."""
 
+    def is_committed(self, handle: str, version: object) -> bool:
+        """Return whether an object that can be opened will stay. That of a killed writer may be removed later."""
+
     def list(self) -> Iterator[Listed]:
         """Iterate over all objects, in bounded memory.
 

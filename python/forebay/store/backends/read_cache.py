@@ -56,12 +56,11 @@ class ReadCache:
         return self._max_slots * PIECE_BYTES
 
     def _start(self) -> None:
-        self._file: IO[bytes] | None = None
         self._slots: OrderedDict[_Key, _Slot] = OrderedDict()
         self._free: list[int] = []
         self._used = 0
         self._pid = os.getpid()
-        self._file = tempfile.TemporaryFile(prefix="forebay-", buffering=0, dir=self._folder)  # noqa: SIM115
+        self._file: IO[bytes] | None = tempfile.TemporaryFile(prefix="forebay-", buffering=0, dir=self._folder)  # noqa: SIM115
 
     def get(self, key: _Key) -> bytes | None:
         """Return a piece, or `None` if it is not there or was damaged."""
@@ -90,6 +89,7 @@ class ReadCache:
             try:
                 if self._pid != os.getpid():
                     # The parent process writes to the file that a forked child has inherited.
+                    self.close()
                     self._start()
                 if self._file is None or not self._max_slots or key in self._slots:
                     return
@@ -139,6 +139,7 @@ class CachedBackend:
         self.call_counts = backend.call_counts
         self.check = backend.check
         self.create = backend.create
+        self.is_committed = backend.is_committed
         self.list = backend.list
         self.delete = backend.delete
         self.usage = backend.usage

@@ -43,6 +43,9 @@ _SKIPPABLE_MAGIC = 0x184D2A50
 _HEADER = struct.Struct("<II16sd")
 """A skippable frame of zstd: magic number, length of the rest, id of the upload, time of the upload."""
 
+_ID = slice(8, 24)
+"""Where the id is in the header."""
+
 _TAIL_BYTES = 128 << 10
 """How much of the end of an object is read when it is opened."""
 
@@ -121,6 +124,14 @@ class RedisBackend:
                 return header, size, tail[max(0, len(tail) - size) :]
         raise KeyError(handle)
 
+    def is_committed(self, handle: str, version: object) -> bool:
+        if not self.client.is_cluster or not isinstance(version, tuple):
+            return True
+        # The object and its record in the index are on different nodes.
+        header, _ = version
+        record = f"{handle}:{header[_ID].hex()}"
+        return bool(self.client.call("ZRANGEBYLEX", self.keys.index, f"[{record}:", f"({record};", "LIMIT", 0, 1))
+
     def list(self) -> Iterator[Listed]:
         for records in read_index(self.client, self.keys):
             found = self.client.pipeline([("EXISTS", self.keys.get_object(record.handle)) for record in records])
@@ -169,7 +180,7 @@ class RedisBackend:
         """Remove an object that is not in the index, because its writer was killed before."""
         key = self.keys.get_object(handle)
         header = self.client.call(*_get_header(key))
-        if header[8:24] == bytes.fromhex(upload_id):
+        if header[_ID] == bytes.fromhex(upload_id):
             self.client.call("UNLINK", key)
 
     def lock(self, *, wait: bool) -> AbstractContextManager[bool]:
