@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 __all__ = ["call_in_threads", "fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread"]
@@ -65,6 +65,7 @@ def call_in_threads(function: Callable[[_T], object], arguments: Iterable[_T], m
                 raise
 
     futures = [start_in_thread(work, daemon=True) for _ in range(min(max_threads, len(waiting)))]
+    wait(futures)
     for future in futures:
         future.result()
 

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 
 import orjson
 
@@ -122,7 +122,7 @@ def _get_end(key: str) -> float:
     try:
         _, number, day, _ = key.split("/")
         lifetime = LIFETIMES[int(number)]
-        began_at = datetime.combine(date.fromisoformat(day), datetime.min.time(), timezone.utc).timestamp()
+        began_at = datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC).timestamp()
     except (ValueError, IndexError):
         return float("inf")
     return float("inf") if lifetime is None else began_at + _DAY_SECONDS + lifetime
