@@ -10,9 +10,12 @@ from forebay.store.handles import LIFETIMES
 def test_s3_rules_remove_each_lifetime_class_and_unfinished_uploads() -> None:
     rules = run("store", "lifecycle", "s3://bucket/my/prefix?region=x").json["Rules"]
     days = {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in rules if "Expiration" in rule}
-    assert days == {f"my/prefix/h/{number}/": count for number, count in enumerate((2, 2, 2, 4, 8, 31, 366))}
+    expected = dict(enumerate((2, 2, 2, 4, 8, 31, 366)))
+    for folder in ("h", "index"):
+        assert {number: days.pop(f"my/prefix/{folder}/{number}/") for number in expected} == expected
+    assert days == {}
     for number, seconds in enumerate(LIFETIMES[:-1]):
-        assert days[f"my/prefix/h/{number}/"] * 86400 >= (seconds or 0) + 86400
+        assert expected[number] * 86400 >= (seconds or 0) + 86400
     assert [rule["Filter"] for rule in rules if "AbortIncompleteMultipartUpload" in rule] == [{"Prefix": "my/prefix/"}]
     assert all(rule["Status"] == "Enabled" for rule in rules)
 

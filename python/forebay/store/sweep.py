@@ -195,7 +195,7 @@ class Sweeper:
             if known is not None and known.is_estimate and (entry or known.expires_at > current.expires_before):
                 # It tells less than the footer: not the principal, whose account the payload counts in.
                 known = None
-            if entry is None or known is not None:
+            if entry is None or known not in (None, entry):
                 # What the backend knows is newer than what an earlier sweep has seen: a sidecar may be replaced.
                 entry = self._find_entry(handle, known, sweep)
             is_in_the_way = current.drops_sidecars and is_sidecar_handle(handle)

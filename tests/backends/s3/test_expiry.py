@@ -1,6 +1,7 @@
-"""Expired objects: removed by what a listing tells, without a read of their footers."""
+"""Expired objects that no index has: removed by what a listing tells, without a read of their footers."""
 
 import os
+import shutil
 import time
 
 import pytest
@@ -25,12 +26,17 @@ def age(server: S3Server, prefix: str, seconds: float) -> None:
             os.utime(folder / key, (then, then))
 
 
+def remove_index(server: S3Server, prefix: str) -> None:
+    shutil.rmtree(server.folder / BUCKET / prefix / "index")
+
+
 def test_what_the_listing_shows_as_expired_is_not_read(server: S3Server, prefix: str, front: Proxy) -> None:
     address = server.url(prefix, front.port)
     with opened(address) as store:
         short = [store.put(noise(1000, n), ttl=3000, principal="ann").output_handle for n in range(3)]
         long = store.put(noise(1000), ttl=10 * DAY_SECONDS, principal="ann")
     age(server, prefix, 2.1 * 3600)
+    remove_index(server, prefix)
     with opened(address, clock=lambda: time.time() + 7200) as store:
         front.reset()
         report = store.sweep()
@@ -50,6 +56,7 @@ def test_a_jump_of_the_clock_expires_nothing_and_keeps_the_accounts(
         store.put(noise(1000), ttl=0, principal="ann")
         before = store._backend.usage()
     age(server, prefix, 3 * 3600)
+    remove_index(server, prefix)
     with opened(address) as store:
         monkeypatch.setattr(store._sweeper, "_last_clocks", (time.time() - 1e6, time.monotonic()))
         assert store.sweep().expired == 0

@@ -2,7 +2,7 @@
 
 import pytest
 from forebay import Store, open_store
-from forebay.store.backends import object_counts, object_log
+from forebay.store.backends import object_counts, object_log, object_segments
 from s3_server import S3Server
 
 
@@ -33,7 +33,7 @@ def test_lines_of_replicas_are_merged_by_time(address: str) -> None:
 
 
 def test_old_segments_are_removed(server: S3Server, prefix: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_log, "_MAX_SEGMENT_BYTES", 1000)
+    monkeypatch.setattr(object_segments, "_MAX_SEGMENT_BYTES", 1000)
     monkeypatch.setattr(object_log, "_MAX_LOG_BYTES", 20_000)
     with opened(address) as store:
         for number in range(200):

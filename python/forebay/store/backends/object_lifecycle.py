@@ -21,7 +21,8 @@ def make_lifecycle(address: object) -> dict[str, Any]:
     parts = address.parts
     prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
     days = {
-        f"{prefix}h/{number}/": -(-seconds // _DAY_SECONDS) + 1
+        f"{prefix}{folder}/{number}/": -(-seconds // _DAY_SECONDS) + 1
+        for folder in ("h", "index")
         for number, seconds in enumerate(LIFETIMES)
         if seconds is not None
     }

@@ -3,6 +3,7 @@
 h/<class>/<handle>         an object; the class says how long it can live, see `handles.LIFETIMES`
 accounts                   the ledger of the accounts
 lease/sweep                the lock of the store
+index/<class>/<day>/       what sweeps must know of the objects
 journal/, calls/           the log and the counts of calls
 """
 
@@ -21,6 +22,7 @@ from forebay.store.backends.object_accounts import ObjectAccounts
 from forebay.store.backends.object_client import ObjectClient, ObjectState
 from forebay.store.backends.object_counts import ObjectCountTable
 from forebay.store.backends.object_errors import Conflict, OutcomeUnknown
+from forebay.store.backends.object_index import ObjectIndex
 from forebay.store.backends.object_lease import hold_lease
 from forebay.store.backends.object_log import ObjectLog
 from forebay.store.backends.object_recount import ObjectRecount
@@ -59,6 +61,7 @@ class ObjectStoreBackend:
         self._client = ObjectClient(address)
         self._clock = clock
         self.accounts = ObjectAccounts(self._client, self._is_empty)
+        self.index = ObjectIndex(self._client)
         self.log = ObjectLog(self._client)
         self.call_counts = ObjectCountTable(self._client)
         self.pid = os.getpid()
@@ -74,7 +77,7 @@ class ObjectStoreBackend:
         self._client.head(_LEASE_KEY)
 
     def create(self, handle: str) -> ObjectUpload:
-        return ObjectUpload(self._client, self.accounts, handle, _make_key(handle))
+        return ObjectUpload(self._client, self.accounts, self.index, handle, _make_key(handle))
 
     def open(self, handle: str, version: object = None) -> RemoteBlob:
         if isinstance(version, ObjectState):
@@ -104,18 +107,18 @@ class ObjectStoreBackend:
         return True
 
     def list(self) -> Iterator[Listed]:
-        # A clock that a test has set does not expire what the server has dated.
-        now = min(self._clock(), time.time())
+        now = self._get_time()
+        number = self.index.read(now)
         for key, state in self._client.list(_FOLDER):
             handle = key.rpartition("/")[2]
             if not is_handle(handle) or key != _make_key(handle) or self._remove_tombstone(key, state):
                 continue
-            lifetime = LIFETIMES[get_lifetime_class(handle)]
-            if lifetime is None or state.modified_at + lifetime + _EXPIRY_MARGIN_SECONDS > now:
-                yield Listed(handle)
-            else:
-                expired_at = state.modified_at + lifetime + _EXPIRY_MARGIN_SECONDS
-                yield Listed(handle, Entry(state.modified_at, expired_at, state.size, None, is_estimate=True))
+            yield Listed(handle, self.index.find(handle, state.size, number) or _estimate_entry(handle, state, now))
+        self.index.forget_unlisted(number)
+
+    def _get_time(self) -> float:
+        # A clock that a test has set does not expire what the server has dated.
+        return min(self._clock(), time.time())
 
     def _remove_tombstone(self, key: str, state: ObjectState) -> bool:
         """Return whether an object is being deleted, and delete it if that process has died."""
@@ -169,10 +172,11 @@ class ObjectStoreBackend:
         return next(self._client.list(_FOLDER), None) is None
 
     def remove_leftovers(self) -> int:
-        """Remove old parts of the log and of the counts; return 0.
+        """Remove old parts of the index, the log and the counts; return 0.
 
         Parts of unfinished uploads cannot be listed. A rule of the bucket removes them: `forebay store lifecycle`.
         """
+        self.index.remove_old(self._get_time())
         self.log.remove_old()
         self.call_counts.remove_old()
         return 0
@@ -181,6 +185,7 @@ class ObjectStoreBackend:
         return hold_lease(self._client, _LEASE_KEY, wait=wait)
 
     def close(self) -> None:
+        self.index.close()
         self.log.close()
         self.accounts.close()
         _open_backends.discard(self)
@@ -188,6 +193,15 @@ class ObjectStoreBackend:
 
 def _make_key(handle: str) -> str:
     return f"{_FOLDER}/{get_lifetime_class(handle)}/{handle}"
+
+
+def _estimate_entry(handle: str, state: ObjectState, now: float) -> Entry | None:
+    """Return the entry of an object whose lifetime class shows that it has expired."""
+    lifetime = LIFETIMES[get_lifetime_class(handle)]
+    if lifetime is None or state.modified_at + lifetime + _EXPIRY_MARGIN_SECONDS > now:
+        return None
+    expired_at = state.modified_at + lifetime + _EXPIRY_MARGIN_SECONDS
+    return Entry(state.modified_at, expired_at, state.size, None, is_estimate=True)
 
 
 def _is_tombstone(tail: bytes) -> bool:

@@ -15,6 +15,7 @@ from forebay.errors import StoreFull, StoreUnavailable
 from forebay.store.backends.object_accounts import ObjectAccounts
 from forebay.store.backends.object_client import COMPARED_BYTES, CREATE, ObjectClient, Version
 from forebay.store.backends.object_errors import Conflict, OutcomeUnknown
+from forebay.store.backends.object_index import ObjectIndex
 from forebay.store.entries import Entry
 from forebay.store.threads import start_in_thread
 
@@ -35,9 +36,12 @@ _ABORT_SECONDS = 6.0
 class ObjectUpload:
     """An object being written, which is kept in memory, or from a certain size on in a temporary file."""
 
-    def __init__(self, client: ObjectClient, accounts: ObjectAccounts, handle: str, key: str) -> None:
+    def __init__(
+        self, client: ObjectClient, accounts: ObjectAccounts, index: ObjectIndex, handle: str, key: str
+    ) -> None:
         self._client = client
         self._accounts = accounts
+        self._index = index
         self._handle = handle
         self._key = key
         self._size = 0
@@ -75,7 +79,7 @@ class ObjectUpload:
         ]
         return b"".join(found)
 
-    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:  # noqa: ARG002 - no index
+    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:  # noqa: ARG002 - keys have none
         with self._accounts.reserve(self._size, limits) as reservation:
             try:
                 self._put()
@@ -87,6 +91,7 @@ class ObjectUpload:
                 raise StoreUnavailable(f"an object {self._handle!r} exists in the store already; call again") from None
             # If the reservation was dropped meanwhile and there is no room now, the object must not stay.
             reservation.settle(lambda: self._client.delete(self._key))
+        self._index.add(self._handle, entry)
         self._end()
 
     def _put(self) -> Version:
