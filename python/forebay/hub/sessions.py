@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay.errors import UpstreamFailed
 from forebay.hub.connection import ServerConnection
-from forebay.hub.exchanges import Exchange, Respondent
+from forebay.hub.exchanges import Exchange
 from forebay.hub.subscriptions import check_subscription_count, subscribe
 from forebay.hub.tenant import Request, RoutedRequest, Tenant
 from forebay.hub.translation import SERVER_INFO, RequestFailed
@@ -105,10 +105,6 @@ class ClientSession(Tenant):
         return self._respond_first(message, version, {"protocolVersion": version, "serverInfo": SERVER_INFO})
 
     # Messages to the client.
-
-    @property
-    def respondent(self) -> Respondent:
-        return self
 
     @property
     def identity(self) -> object:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from forebay import telemetry
 from forebay.errors import ForebayError, RedactionFailed, UpstreamFailed
 from forebay.hub.connection import ServerConnection
-from forebay.hub.exchanges import Exchange, Respondent
+from forebay.hub.exchanges import Exchange
 from forebay.hub.routes import LIST_METHODS, Routes
 from forebay.hub.tracing import add_trace_context, trace_request
 from forebay.hub.translation import (
@@ -173,11 +173,6 @@ class Tenant:
         await asyncio.gather(*(self.hub.servers.release(connection, self) for connection in connections))
 
     # Messages to the client.
-
-    @property
-    def respondent(self) -> Respondent | None:
-        """Who answers a question that belongs to no request."""
-        return None
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the client a notification that belongs to none of its requests."""
