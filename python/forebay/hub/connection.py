@@ -14,6 +14,7 @@ from forebay.hub.questions import Questions
 from forebay.hub.receiver import ServerReceiver
 from forebay.hub.subscriptions import ResourceSubscriptions
 from forebay.hub.translation import SERVER_INFO, RequestFailed, open_object, translate_params
+from forebay.operations.sources import retry_until_connected
 from forebay.outputs.known_tools import parse_definition
 from forebay.proxy.http.upstream import HttpUpstream
 from forebay.proxy.list_pages import ToolPages
@@ -32,6 +33,7 @@ from forebay.wire.messages import (
     parse,
     read_bytes,
     replace_values,
+    to_text,
 )
 from forebay.wire.protocol import (
     ACKNOWLEDGED_METHOD,
@@ -56,8 +58,8 @@ __all__ = ["ServerConnection"]
 
 _log = logging.getLogger("forebay")
 
-_MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 30.0
-"""Shortest and longest delay between attempts to connect."""
+_RECONNECT_DELAY_SECONDS = 1.0
+"""Delay before the first attempt to connect again."""
 
 _CONNECT_TIMEOUT_SECONDS = 30.0
 
@@ -70,13 +72,10 @@ _DISCOVER_TIMEOUT_SECONDS = 5.0
 _LISTING_INTERVAL_SECONDS = 1.0
 """Minimum time between two listings of the tools, however many changes a server announces."""
 
-_NO_HANDSHAKE_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_VERSION)
-"""Errors that mean that the server has no handshake."""
+_UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_VERSION)
+"""Error codes of a server that does not support `initialize` or `subscriptions/listen`."""
 
-_MIN_LISTEN_DELAY_SECONDS = 0.5
-
-_NO_LISTENING_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
-"""Errors that mean that the server does not support subscriptions."""
+_MIN_LISTEN_DELAY_SECONDS, _MAX_LISTEN_DELAY_SECONDS = 0.5, 30.0
 
 _PAGE_KEYS = ("nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
 """Members of one page of tools; all others belong to the whole list."""
@@ -142,26 +141,13 @@ class ServerConnection:
     # The life of the connection.
 
     async def _keep_connected(self) -> None:
-        delay = _MIN_DELAY_SECONDS
         while True:
-            try:
-                await self._connect()
-            except Exception as error:
-                reason = str(error) or type(error).__name__
-                _log.warning(
-                    "forebay: the upstream %s cannot be used, and is tried again in %g s: %s", self.name, delay, reason
-                )
-                _log.debug("forebay: the upstream %s", self.name, exc_info=True)
-                self.first_attempt.set()
-            else:
-                self.first_attempt.set()
-                delay = _MIN_DELAY_SECONDS
-                self._notify_tools_changed()
-                await self._has_stopped.wait()
-                self.is_connected = False
-                self._has_connected.clear()
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, _MAX_DELAY_SECONDS)
+            await retry_until_connected(self.name, self._connect, self.first_attempt)
+            self._notify_tools_changed()
+            await self._has_stopped.wait()
+            self.is_connected = False
+            self._has_connected.clear()
+            await asyncio.sleep(_RECONNECT_DELAY_SECONDS)
 
     async def _connect(self) -> None:
         starting = asyncio.ensure_future(run_in_thread(partial(self._make_upstream, self), daemon=True))
@@ -184,7 +170,7 @@ class ServerConnection:
                 await self._list_tools()
         except BaseException as error:
             await self._stop()
-            if self._prefers_handshake and isinstance(error, RequestFailed) and error.code in _NO_HANDSHAKE_CODES:
+            if self._prefers_handshake and isinstance(error, RequestFailed) and error.code in _UNSUPPORTED_CODES:
                 # On a new connection, because the first request decides the era of a connection.
                 self._prefers_handshake = False
                 await self._connect()
@@ -236,10 +222,7 @@ class ServerConnection:
 
     @property
     def instructions(self) -> str | None:
-        text = self.initialize_result.get("instructions") if self.is_connected else None
-        if isinstance(text, LazyJSON) and text.is_string:
-            return text.text().decode(errors="replace")
-        return text if isinstance(text, str) else None
+        return to_text(self.initialize_result.get("instructions")) if self.is_connected else None
 
     async def _open_session(self) -> None:
         if self._prefers_handshake:
@@ -248,28 +231,20 @@ class ServerConnection:
         attempts = [asyncio.create_task(self._discover())]
         try:
             await asyncio.wait(attempts, timeout=_DISCOVER_TIMEOUT_SECONDS)
-            if not attempts[0].done():
-                # It may have ignored the request, or just be slow to start. So take the first answer to either.
+            if not attempts[0].done() or isinstance(attempts[0].exception(), RequestFailed):
+                # It may have ignored the request, or just be slow to start. So take the first success of either.
                 attempts.append(asyncio.create_task(self._initialize()))
-                await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED)
-            await self._take_first_success(attempts)
+            for attempt in asyncio.as_completed(attempts):
+                try:
+                    await attempt
+                    return
+                except RequestFailed as error:
+                    _log.debug("forebay: %s refuses one way to connect: %s", self.name, error)
+            await attempts[-1]
         finally:
             for attempt in attempts:
                 attempt.cancel()
             await asyncio.gather(*attempts, return_exceptions=True)
-
-    async def _take_first_success(self, attempts: "list[asyncio.Task[None]]") -> None:
-        """Wait until one of the attempts succeeds; make the last one, if none did. Raises the last one's error."""
-        discovering, *initializing = attempts
-        if initializing and not discovering.done():
-            with contextlib.suppress(RequestFailed):
-                await initializing[0]
-                return
-        try:
-            await discovering
-        except RequestFailed as error:
-            _log.debug("forebay: %s does not speak %s: %s", self.name, MODERN_VERSION, error)
-            await (initializing[0] if initializing else self._initialize())
 
     async def _initialize(self) -> None:
         params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
@@ -293,18 +268,7 @@ class ServerConnection:
 
     # Requests and notifications to the server.
 
-    def begin(self, method: str, tenant: "Tenant | None" = None) -> Exchange:
-        """Return a new request, with an id of this connection. `complete` must follow.
-
-        Raises `UpstreamFailed` if it is a tenant's and the server is not connected, or if too many are unanswered.
-        """
-        if tenant is not None and not self.is_connected:
-            raise self._make_unreachable_error()
-        exchange = self.exchanges.new(method)
-        exchange.tenant = tenant
-        return exchange
-
-    def _make_unreachable_error(self) -> UpstreamFailed:
+    def make_unreachable_error(self) -> UpstreamFailed:
         return UpstreamFailed(f"{self.name} cannot be reached just now; try again in a while")
 
     async def complete(self, exchange: Exchange, raw: Message) -> Any:
@@ -349,7 +313,7 @@ class ServerConnection:
 
         `on_notification` receives the notifications of a subscription. Raises `RequestFailed` and `UpstreamFailed`.
         """
-        exchange = self.begin(method)
+        exchange = self.exchanges.new(method)
         exchange.on_notification, exchange.timeout = on_notification, timeout
         if self.is_modern:
             params = translate_params(params, to_modern=True, capabilities=self._capabilities)
@@ -368,7 +332,7 @@ class ServerConnection:
         """Send a message. Those of one turn of the event loop are written together. Raises `UpstreamFailed`."""
         upstream = self._upstream
         if upstream is None:
-            raise self._make_unreachable_error()
+            raise self.make_unreachable_error()
         if self._cork is None and not isinstance(upstream, HttpUpstream):
             self._cork = upstream.corked(self._on_unsent)
             self._cork.__enter__()
@@ -479,7 +443,11 @@ class ServerConnection:
                 tenant.on_log_message(severity, data, None)
 
     def _on_other_notification(self, method: str, params: Mapping[str, Any]) -> None:
-        subscription = get_meta(params).get(SUBSCRIPTION_ID_KEY)
+        meta = get_meta(params)
+        # Clients do not know the hub's subscriptions.
+        subscription = meta.pop(SUBSCRIPTION_ID_KEY, None)
+        if subscription is not None and not meta:
+            params = {key: value for key, value in params.items() if key != "_meta"}
         exchange = self.exchanges.find(subscription)
         if exchange is not None and exchange.on_notification is not None:
             exchange.on_notification(method, params)
@@ -573,9 +541,9 @@ class ServerConnection:
                 await self.request_message("subscriptions/listen", params, on_notification)
             except (RequestFailed, UpstreamFailed) as error:
                 _log.debug("forebay: %s cannot be listened to: %s", self.name, error)
-                if isinstance(error, RequestFailed) and error.code in _NO_LISTENING_CODES:
+                if isinstance(error, RequestFailed) and error.code in _UNSUPPORTED_CODES:
                     return
-            if self.loop.time() - started > _MAX_DELAY_SECONDS:
+            if self.loop.time() - started > _MAX_LISTEN_DELAY_SECONDS:
                 delay = _MIN_LISTEN_DELAY_SECONDS
             await asyncio.sleep(delay)
-            delay = min(2 * delay, _MAX_DELAY_SECONDS)
+            delay = min(2 * delay, _MAX_LISTEN_DELAY_SECONDS)

@@ -22,7 +22,6 @@ from forebay.wire.messages import (
     INVALID_REQUEST,
     as_lazy,
     dump,
-    get_meta,
     make_result_message,
     open_container,
     read_bytes,
@@ -37,7 +36,6 @@ from forebay.wire.protocol import (
     LOG_METHOD,
     MISSING_CAPABILITY,
     REQUEST_TIMEOUT,
-    SUBSCRIPTION_ID_KEY,
     UPDATED_METHOD,
     get_client_name,
     get_required_capability,
@@ -120,7 +118,7 @@ class ClientSession(Tenant):
             uri = to_text(params.get("uri"))
             if uri is None or not connection.subscriptions.is_subscriber(uri, self):
                 return
-        super().on_notification(connection, method, _strip_subscription_id(params))
+        super().on_notification(connection, method, params)
 
     def on_log_message(self, severity: int, raw: bytes, source: Exchange | None) -> None:
         if self.log_level is not None and severity < self.log_level:
@@ -273,13 +271,10 @@ class ClientSession(Tenant):
             # The new request is open before the earlier one ends, so that no update is missed.
             stack = contextlib.AsyncExitStack()
             if wanted:
-                on_notification = partial(self._on_resource_notification, connection)
+                on_notification = partial(super().on_notification, connection)
                 await stack.enter_async_context(subscribe({connection: sorted(wanted)}, self, on_notification))
             self._listening[connection] = wanted, stack
             await previous_stack.aclose()
-
-    def _on_resource_notification(self, connection: ServerConnection, method: str, params: Mapping[str, Any]) -> None:
-        super().on_notification(connection, method, _strip_subscription_id(params))
 
     async def _set_level_at(self, connection: ServerConnection, request: Request) -> Message:
         """Record the level of this session, and send the server the lowest level of its sessions."""
@@ -304,12 +299,3 @@ class ClientSession(Tenant):
 
 def _is_input_request(value: object) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("method"), str)
-
-
-def _strip_subscription_id(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    meta = get_meta(params)
-    if SUBSCRIPTION_ID_KEY not in meta:
-        return params
-    bare = {key: value for key, value in params.items() if key != "_meta"}
-    meta = {key: value for key, value in meta.items() if key != SUBSCRIPTION_ID_KEY}
-    return {**bare, "_meta": meta} if meta else bare

@@ -33,7 +33,7 @@ from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHa
 from forebay.proxy.list_pages import parse_tools
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import PendingRequest, Session
-from forebay.store.threads import run_in_pool
+from forebay.store.threads import run_in_pool, wait_all
 from forebay.wire.framing import LostMessage, Message
 from forebay.wire.messages import (
     INTERNAL_ERROR,
@@ -157,10 +157,7 @@ class Tenant:
             return
         for config in self.hub.server_configs:
             self.connections[config.name] = self.hub.servers.acquire(config, self)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CONNECT_WAIT_SECONDS):
-                for connection in self.connections.values():
-                    await connection.first_attempt.wait()
+        await wait_all((connection.first_attempt for connection in self.connections.values()), _CONNECT_WAIT_SECONDS)
         self.routes.forget()
 
     async def close(self) -> None:
@@ -460,8 +457,10 @@ class Tenant:
 
     def _begin(self, routed: RoutedRequest) -> Exchange:
         pending, connection = routed.request.pending, routed.connection
-        exchange = connection.begin(pending.method, self)
-        exchange.tool, exchange.reply = pending.tool, routed.request.reply
+        if not connection.is_connected:
+            raise connection.make_unreachable_error()
+        exchange = connection.exchanges.new(pending.method)
+        exchange.tenant, exchange.tool, exchange.reply = self, pending.tool, routed.request.reply
         exchange.timeout = connection.call_timeout
         exchange.finish = partial(self._finish, routed)
         if telemetry.is_active():

@@ -1,15 +1,16 @@
 """Threads for async code, and locks that survive a fork."""
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TypeVar
 
-__all__ = ["fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread"]
+__all__ = ["fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread", "wait_all"]
 
 _T = TypeVar("_T")
 
@@ -45,6 +46,14 @@ def start_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> "Fut
 
     threading.Thread(target=run, name="forebay-call", daemon=daemon).start()
     return future
+
+
+async def wait_all(events: Iterable[asyncio.Event], seconds: float) -> None:
+    """Wait until all events are set, for at most `seconds`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for event in events:
+                await event.wait()
 
 
 def _replace_stop_iteration(function: Callable[[], _T]) -> _T:
