@@ -26,7 +26,16 @@ from forebay.wire.messages import (
     make_error_message,
     parse,
 )
-from forebay.wire.protocol import CLIENT_CAPABILITIES_KEY, LEGACY_VERSION, MODERN_VERSION, PROTOCOL_VERSION_KEY
+from forebay.wire.protocol import (
+    CLIENT_CAPABILITIES_KEY,
+    LEGACY_VERSION,
+    MODERN_VERSION,
+    PROTOCOL_VERSION_KEY,
+    UNSUPPORTED_VERSION,
+    Fault,
+    find_envelope_fault,
+    find_version_fault,
+)
 
 __all__ = ["Backend", "BackendSession", "Transport"]
 
@@ -71,7 +80,6 @@ class Backend(Protocol):
 
 
 _HANDSHAKE_VERSIONS = (b"2024-11-05", b"2025-03-26", b"2025-06-18", LEGACY_VERSION.encode())
-_MODERN_VERSIONS = (MODERN_VERSION,)
 
 _MISSING_SESSION = (
     "Bad Request: Missing session ID; send initialize with POST first. Or send requests without a session, with the "
@@ -79,7 +87,7 @@ _MISSING_SESSION = (
     f"{PROTOCOL_VERSION_KEY} and {CLIENT_CAPABILITIES_KEY} in params._meta"
 )
 
-_HEADER_MISMATCH, _UNSUPPORTED_PROTOCOL_VERSION, _REQUEST_CANCELLED = -32020, -32022, -32800
+_HEADER_MISMATCH, _REQUEST_CANCELLED = -32020, -32800
 
 _ERROR_STATUSES: dict[int | None, int] = {
     PARSE_ERROR: 400,
@@ -87,7 +95,7 @@ _ERROR_STATUSES: dict[int | None, int] = {
     INVALID_PARAMS: 400,
     _HEADER_MISMATCH: 400,
     -32021: 400,
-    _UNSUPPORTED_PROTOCOL_VERSION: 400,
+    UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
 """HTTP status of an error response since 2026-07-28, by its code; -32021 is for a missing client capability."""
@@ -253,7 +261,7 @@ class Transport:
             return
         if "id" not in message:
             # This version has no notifications of clients, but some clients send them.
-            fault = _find_version_fault(version.decode("latin-1"))
+            fault = find_version_fault(version.decode("latin-1"))
             await (exchange.respond(202) if fault is None else _reject(exchange, None, *fault))
             return
         method = message["method"]
@@ -566,7 +574,7 @@ async def _refuse(
     await exchange.respond(status, make_error_message(None, code, text), [JSON_TYPE, *(headers or [])])
 
 
-async def _reject(exchange: HTTPExchange, request_id: object, code: int, text: str, data: object = None) -> None:
+async def _reject(exchange: HTTPExchange, request_id: object, code: int, text: str, data: object) -> None:
     """Answer a request of the newest version with an error."""
     await exchange.respond(_ERROR_STATUSES[code], make_error_message(request_id, code, text, data), [JSON_TYPE])
 
@@ -624,44 +632,32 @@ def _get_params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return params if isinstance(params, dict) else None
 
 
-_Fault = tuple[int, str] | tuple[int, str, object]
-"""Code, message and data of an error."""
-
-
-def _find_request_fault(message: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> _Fault | None:
+def _find_request_fault(message: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> Fault | None:
     """Return what is wrong with the envelope of a request of the newest version, or with its headers."""
     params = _get_params(message) or {}
     meta = params.get("_meta")
-    required = (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY)
     if not isinstance(meta, dict):
-        fault = _find_version_fault(str(_decode(headers.get(b"mcp-protocol-version"))))
-        if fault is not None:
-            return fault
-        keys = " and ".join(map(repr, required))
-        return INVALID_PARAMS, f"params._meta must be an object carrying the required {keys} envelope keys"
-    if missing := [key for key in required if key not in meta]:
-        return INVALID_PARAMS, f"params._meta is missing the required envelope key(s): {', '.join(missing)}"
+        fault = find_version_fault(str(_decode(headers.get(b"mcp-protocol-version"))))
+        return fault or find_envelope_fault({})
+    fault = find_envelope_fault(meta)
+    if fault is not None and fault[0] != UNSUPPORTED_VERSION:
+        return fault
     version, method = meta[PROTOCOL_VERSION_KEY], message["method"]
     if _decode(headers.get(b"mcp-protocol-version")) != version:
         text = "mcp-protocol-version header does not match the request envelope's protocol version"
-        return _HEADER_MISMATCH, text
+        return _HEADER_MISMATCH, text, None
     if _decode(headers.get(b"mcp-method")) != method:
-        return _HEADER_MISMATCH, "the mcp-method header is missing, or does not match the request body's method"
+        text = "the mcp-method header is missing, or does not match the request body's method"
+        return _HEADER_MISMATCH, text, None
     name_param = _NAME_PARAMS.get(method)
     if name_param is not None:
         name = params.get(name_param)
         if isinstance(name, LazyJSON) and name.is_string:
             name = name.text().decode("utf-8", "surrogatepass")
         if name is not None and _decode_name(headers.get(b"mcp-name")) != name:
-            return _HEADER_MISMATCH, f"mcp-name header does not match the request body's {name_param!r} parameter"
-    return _find_version_fault(version)
-
-
-def _find_version_fault(version: str) -> _Fault | None:
-    if version in _MODERN_VERSIONS:
-        return None
-    data = {"supported": [*_MODERN_VERSIONS], "requested": version}
-    return _UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data
+            text = f"mcp-name header does not match the request body's {name_param!r} parameter"
+            return _HEADER_MISMATCH, text, None
+    return fault
 
 
 def _decode(value: bytes | None) -> str | None:

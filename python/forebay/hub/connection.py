@@ -13,7 +13,7 @@ from forebay.hub.exchanges import Exchange, Exchanges, Response
 from forebay.hub.questions import Questions
 from forebay.hub.receiver import ServerReceiver
 from forebay.hub.subscriptions import ResourceSubscriptions
-from forebay.hub.translation import SERVER_INFO, RequestFailed, open_object, translate_params
+from forebay.hub.translation import SERVER_INFO, translate_params
 from forebay.operations.sources import retry_until_connected
 from forebay.outputs.known_tools import parse_definition
 from forebay.proxy.http.upstream import HttpUpstream
@@ -21,6 +21,7 @@ from forebay.proxy.list_pages import ToolPages
 from forebay.proxy.session import make_cancellation
 from forebay.proxy.workers import ResponseWorkers
 from forebay.store.threads import run_in_thread
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
     INVALID_PARAMS,
@@ -30,6 +31,7 @@ from forebay.wire.messages import (
     dump,
     dump_message,
     get_meta,
+    get_params,
     parse,
     read_bytes,
     replace_values,
@@ -299,7 +301,7 @@ class ServerConnection:
         message, _ = await self.request_message(method, params, timeout=timeout)
         result = message["result"]
         if isinstance(result, LazyJSON) and result.is_object:
-            result = open_object(result)
+            result = result.open_object()
         return result if isinstance(result, dict) else {}
 
     async def request_message(
@@ -394,10 +396,9 @@ class ServerConnection:
     # Requests and notifications from the server.
 
     def on_server_message(self, message: dict[str, Any], raw: Message, stream_request_id: object) -> None:
-        method, params = message["method"], message.get("params")
+        method, params = message["method"], get_params(message)
         if not isinstance(method, str):
             return
-        params = params if isinstance(params, dict) else {}
         if "id" in message:
             self.questions.add(message, raw, stream_request_id)
         elif method == PROGRESS_METHOD:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange, Response, keep_response
-from forebay.hub.translation import RequestFailed, check_input_request
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
 from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, dump, open_container
-from forebay.wire.protocol import REQUEST_TIMEOUT, supports_request
+from forebay.wire.protocol import REQUEST_TIMEOUT, check_input_request, supports_request
 
 if TYPE_CHECKING:
     from forebay.hub.tenant import Request, RoutedRequest
 
-__all__ = ["UNKNOWN_STATE", "PausableCall", "PausedCalls"]
+__all__ = ["PausableCall", "PausedCalls"]
 
 _log = logging.getLogger("forebay")
 
@@ -32,10 +32,8 @@ _MAX_PAUSED_CALLS = 32
 _BATCH_WINDOW_SECONDS = 0.05
 """Questions that arrive within this time are sent to the client together."""
 
-UNKNOWN_STATE = "this requestState is not known, or not any more; make the call again without it"
-
-_ROUND_FIELDS = ("_meta", "inputResponses", "requestState")
-"""Params that may differ between a request and its repetition with answers."""
+_ANSWER_PARAMS = ("inputResponses", "requestState")
+"""Params that only a request with answers has."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -134,6 +132,8 @@ class PausableCall:
         """Continue with the client's answers. Questions without an answer stay open and are sent again."""
         self.exchange.reply, self.exchange.progress_token = request.reply, request.progress_token
         self.exchange.pauses -= 1
+        if self.expiry_timer is not None:
+            self.expiry_timer.cancel()
         self.connection.exchanges.restart_timer(self.exchange)
         for key, answer in answers.items():
             question = self._questions.pop(key, None)
@@ -163,21 +163,21 @@ class PausedCalls:
         self._paused: dict[str, PausableCall] = {}
 
     def resume(self, routed: "RoutedRequest", principal: str | None) -> PausableCall | None:
-        """Resume and return the paused call that a request continues; `None` if the principal has no such call."""
+        """Resume and return the paused call that a request continues; `None` if it is a new call."""
         request, params = routed.request, routed.request.params
+        if all(params.get(name) is None for name in _ANSWER_PARAMS):
+            return None
         state = params.get("requestState")
         call = self._paused.get(state) if isinstance(state, str) else None
-        if call is None or call.connection is not routed.connection:
-            return None
-        if call.principal != principal or not _is_repetition(call.request, request):
-            return None
+        owner = principal, routed.connection
+        if call is None or (call.principal, call.connection) != owner or not _is_repetition(call.request, request):
+            text = "this requestState is unknown or has expired; repeat the call without it"
+            raise RequestFailed(INVALID_PARAMS, text)
         answers = open_container(params.get("inputResponses"))
         answers = {} if answers is None else answers
         if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
             raise RequestFailed(INVALID_PARAMS, "inputResponses is an object of results; answer again")
         del self._paused[str(state)]
-        if call.expiry_timer is not None:
-            call.expiry_timer.cancel()
         call.resume(request, answers)
         return call
 
@@ -226,7 +226,7 @@ def _is_repetition(first: "Request", second: "Request") -> bool:
     if first.pending.method != second.pending.method:
         return False
     dumps = [
-        dump({key: value for key, value in request.params.items() if key not in _ROUND_FIELDS})
+        dump({key: value for key, value in request.params.items() if key not in ("_meta", *_ANSWER_PARAMS)})
         for request in (first, second)
     ]
     # Only if necessary: the arguments may be large, or nested too deeply for this.

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from forebay.hub.translation import RequestFailed
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, make_id_key
+from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, get_params, make_id_key
 
 if TYPE_CHECKING:
     from forebay.hub.connection import ServerConnection
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from forebay.hub.paused_calls import PausableCall
     from forebay.hub.sessions import ClientSession
 
-    Respondent = ClientSession | PausableCall
+    Respondent: TypeAlias = ClientSession | PausableCall
 
 __all__ = ["Questions"]
 
@@ -108,8 +108,7 @@ class Questions:
 
         Raises `RequestFailed` if nobody can answer, or if it is not clear who.
         """
-        connection, method, params = self._connection, message["method"], message.get("params")
-        params = params if isinstance(params, dict) else {}
+        connection, method, params = self._connection, message["method"], get_params(message)
         unknown = RequestFailed(METHOD_NOT_FOUND, "Method not found", method)
         if connection.has_many_principals:
             raise unknown

@@ -3,15 +3,12 @@
 import asyncio
 import contextlib
 import logging
-import os
 import signal
-import sys
-import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from forebay.hub.hub import Hub
 from forebay.hub.stdio import StdioFront
+from forebay.proxy.process_group import exit_within
 from forebay.proxy.workers import limit_heaps
 
 if TYPE_CHECKING:
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
     from forebay.config.options import Settings
 
-__all__ = ["exit_within", "run"]
+__all__ = ["run"]
 
 _log = logging.getLogger("forebay")
 
@@ -78,18 +75,3 @@ async def _run_stdio(settings: "Settings") -> int:
     # Start this timer before the event loop ends, because the loop waits for threads at its end.
     exit_within(_FLUSH_TIMEOUT_SECONDS, 0)
     return 0
-
-
-def exit_within(seconds: float, code: int) -> None:
-    """Force the process to exit after `seconds`, because Python would wait for worker threads without limit.
-
-    Call this when everything important is closed.
-    """
-
-    def force_exit() -> None:
-        time.sleep(seconds)
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(code)
-
-    threading.Thread(target=force_exit, name="forebay-end", daemon=True).start()

@@ -12,16 +12,18 @@ from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange
 from forebay.hub.subscriptions import check_subscription_count, subscribe
 from forebay.hub.tenant import Request, RoutedRequest, Tenant
-from forebay.hub.translation import SERVER_INFO, RequestFailed
+from forebay.hub.translation import SERVER_INFO
 from forebay.outputs.clients import find_client
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import Session, make_cancellation
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     as_lazy,
     dump,
+    get_params,
     make_result_message,
     open_container,
     read_bytes,
@@ -76,7 +78,7 @@ class ClientSession(Tenant):
             self._on_answer(message)
             return None
         if "id" not in message:
-            self._on_notification(message, raw)
+            self.on_client_notification(message, raw)
             return None
         return await self.handle_request(message, raw, reply)
 
@@ -91,7 +93,7 @@ class ClientSession(Tenant):
         return await super()._handle(message, raw, reply)
 
     async def _initialize(self, message: dict[str, Any]) -> Message:
-        params = message["params"] if isinstance(message.get("params"), dict) else {}
+        params = get_params(message)
         capabilities, client_info = open_container(params.get("capabilities")), params.get("clientInfo")
         if self._start_task is None:
             self.capabilities = capabilities if isinstance(capabilities, dict) else {}
@@ -176,17 +178,13 @@ class ClientSession(Tenant):
                 return
         answer.set_result({key: message[key] for key in ("result", "error") if key in message})
 
-    def _on_notification(self, message: dict[str, Any], raw: Message) -> None:
-        method, params = message["method"], message.get("params")
-        if method == "notifications/initialized":
+    def on_client_notification(self, message: dict[str, Any], raw: Message) -> None:
+        if message["method"] == "notifications/initialized":
             self._initialized.set()
-        elif method == CANCELLED_METHOD:
-            if isinstance(params, dict):
-                self.cancel_request(params.get("requestId"))
         else:
-            self.forward_notification(message, raw)
+            super().on_client_notification(message, raw)
 
-    async def _send(self, routed: RoutedRequest) -> Message:
+    async def forward(self, routed: RoutedRequest) -> Message:
         connection = routed.connection
         required: dict[str, Any] | None = None
         for _ in range(_MAX_ROUNDS + 1):
@@ -285,7 +283,7 @@ class ClientSession(Tenant):
             connection.log_level = LOG_LEVELS[min(known for known in (*levels, self.log_level) if known is not None)]
             if connection.log_level != level:
                 return self._respond(request, {})
-        return await self.forward(connection, request)
+        return await self.forward(RoutedRequest(request, connection))
 
     async def close(self) -> None:
         for _, listening in self._listening.values():

@@ -12,15 +12,16 @@ import orjson
 
 from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange
-from forebay.hub.paused_calls import UNKNOWN_STATE, PausableCall
+from forebay.hub.paused_calls import PausableCall
 from forebay.hub.subscriptions import Listener, subscribe
 from forebay.hub.tenant import Request, RoutedRequest, Tenant
-from forebay.hub.translation import SERVER_INFO, RequestFailed
+from forebay.hub.translation import SERVER_INFO
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import Session
 from forebay.store.threads import run_in_pool
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, get_meta, make_result_message
+from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, get_meta, make_result_message
 from forebay.wire.protocol import (
     INPUT_METHODS,
     LOG_LEVEL_KEY,
@@ -41,10 +42,6 @@ _log = logging.getLogger("forebay")
 
 _MAX_LISTENERS = 1024
 """Maximum number of subscriptions of one tenant."""
-
-
-_ROUND_PARAMS = ("requestState", "inputResponses")
-"""Params of a request that continues a paused call."""
 
 _REMOVED_METHODS = ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 """Methods of earlier versions. They still work if one of the servers speaks an earlier version."""
@@ -102,9 +99,6 @@ class StatelessTenant(Tenant):
             self.listeners.discard(listener)
 
     async def _group_by_server(self, uris: list[str]) -> dict[ServerConnection, list[str]]:
-        connections = [*self.connections.values()]
-        if len(connections) == 1:
-            return {connections[0]: uris} if uris else {}
         groups: dict[ServerConnection, list[str]] = {}
         for uri in uris:
             try:
@@ -130,13 +124,11 @@ class StatelessTenant(Tenant):
         exchange.log_level = LOG_LEVELS.index(level) if level in LOG_LEVELS else None
         return exchange
 
-    async def _send(self, routed: RoutedRequest) -> Message:
+    async def forward(self, routed: RoutedRequest) -> Message:
         request, connection = routed.request, routed.connection
         paused_calls, principal = self.hub.paused_calls, self.session.principal
         call = None if connection.is_modern else paused_calls.resume(routed, principal)
         if call is None:
-            if not connection.is_modern and any(request.params.get(key) is not None for key in _ROUND_PARAMS):
-                raise RequestFailed(INVALID_PARAMS, UNKNOWN_STATE)
             exchange = self._begin(routed)
             raw = self._make_message(routed, exchange)
             if connection.is_modern or not self.capabilities or request.pending.method not in INPUT_METHODS:
@@ -148,15 +140,12 @@ class StatelessTenant(Tenant):
             call.start(exchange, raw, self._keep_open)
         outcome = await paused_calls.wait(call)
         if isinstance(outcome, dict):
-            return self._respond_with_questions(request, outcome)
+            fields = add_result_fields("", outcome, request.pending.version, SERVER_INFO)
+            return make_result_message(request.pending.id, {**fields, "resultType": "input_required"})
         finish = partial(self._finish, routed, *outcome)
         is_small = len(outcome[1]) <= request.pending.mode.output_inline_limit_bytes
         final = finish() if is_small else await run_in_pool(finish)
         return cast("Message", final)
-
-    def _respond_with_questions(self, request: Request, result: dict[str, Any]) -> bytes:
-        fields = add_result_fields("", result, request.pending.version, SERVER_INFO)
-        return make_result_message(request.pending.id, {**fields, "resultType": "input_required"})
 
     def _keep_open(self) -> AbstractAsyncContextManager[object]:
         return self.hub.stateless_tenants.acquire(self.session.principal, self.capabilities)

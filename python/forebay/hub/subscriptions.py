@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import UpstreamFailed, UpstreamTimeout
-from forebay.hub.translation import RequestFailed
 from forebay.store.threads import wait_all
+from forebay.wire.errors import RequestFailed
 from forebay.wire.messages import INVALID_REQUEST, dump, open_container, to_text
 from forebay.wire.protocol import ACKNOWLEDGED_METHOD, LIST_CHANGED_KEYS, SUBSCRIPTION_ID_KEY, UPDATED_METHOD
 
