@@ -150,9 +150,9 @@ class _HTTPSession:
 
     def keep(self, stream: EventStream) -> None:
         """Keep a stream that may be resumed, and forget the oldest of those that have ended above the limits."""
-        if stream.number is None or not stream.is_open:
+        if stream.stream_number is None or not stream.is_open:
             return
-        self.streams[stream.number] = stream
+        self.streams[stream.stream_number] = stream
         ended = [stream for stream in self.streams.values() if stream.is_finished]
         kept_bytes = sum(stream.kept_bytes for stream in ended)
         while len(ended) > _MAX_KEPT_STREAMS or (kept_bytes > _MAX_SESSION_KEPT_BYTES and len(ended) > 1):
@@ -161,8 +161,8 @@ class _HTTPSession:
             self.forget(oldest)
 
     def forget(self, stream: EventStream) -> None:
-        if stream.number is not None:
-            self.streams.pop(stream.number, None)
+        if stream.stream_number is not None:
+            self.streams.pop(stream.stream_number, None)
 
     def tick(self, now: float) -> None:
         for stream in [*self.streams.values()]:
@@ -253,16 +253,16 @@ class Transport:
             return
         message, raw = await exchange.read_message(self._body_limit_bytes)
         if message is None:
-            await _refuse(exchange, 400, PARSE_ERROR, "Parse error")
+            await _respond_error(exchange, 400, PARSE_ERROR, "Parse error")
             return
         if not _is_request(message) and not _is_notification(message):
             text = "Body must be a single JSON-RPC request or notification object"
-            await _refuse(exchange, 400, INVALID_REQUEST, text)
+            await _respond_error(exchange, 400, INVALID_REQUEST, text)
             return
         if "id" not in message:
             # This version has no notifications of clients, but some clients send them.
             fault = find_version_fault(version.decode("latin-1"))
-            await (exchange.respond(202) if fault is None else _reject(exchange, None, *fault))
+            await (exchange.respond(202) if fault is None else _respond_modern_error(exchange, None, *fault))
             return
         method = message["method"]
         if method == "subscriptions/listen" and not accepts[1]:
@@ -270,7 +270,7 @@ class Transport:
             return
         fault = _find_request_fault(message, exchange.headers)
         if fault is not None:
-            await _reject(exchange, message["id"], *fault)
+            await _respond_modern_error(exchange, message["id"], *fault)
             return
         stream = EventStream(exchange, (), accepts, time.monotonic(), on_overflow=exchange.connection.abort)
         exchange.on_disconnect = exchange.cancel
@@ -309,7 +309,7 @@ class Transport:
         if session_id is not None:
             session = self._find_session(session_id.decode("latin-1"), exchange.principal)
             if session is None:
-                await _refuse(exchange, 404, INVALID_REQUEST, "Session not found; send initialize again")
+                await _respond_error(exchange, 404, INVALID_REQUEST, "Session not found; send initialize again")
                 return
         match exchange.method:
             case "POST":
@@ -320,7 +320,7 @@ class Transport:
                 await self._handle_delete(exchange, session)
             case _:
                 allow = [(b"allow", b"GET, POST, DELETE")]
-                await _refuse(exchange, 405, INVALID_REQUEST, "Method Not Allowed", allow)
+                await _respond_error(exchange, 405, INVALID_REQUEST, "Method Not Allowed", allow)
 
     def _find_session(self, session_id: str, principal: str | None) -> _HTTPSession | None:
         session = self._sessions.get(session_id)
@@ -336,15 +336,15 @@ class Transport:
         accepts = parse_accept(exchange.headers.get(b"accept", b""))
         if not any(accepts):
             text = "Not Acceptable: Client must accept both application/json and text/event-stream"
-            await _refuse(exchange, 406, INVALID_REQUEST, text)
+            await _respond_error(exchange, 406, INVALID_REQUEST, text)
             return None
         message, raw = await exchange.read_message(self._body_limit_bytes)
         if message is None:
-            await _refuse(exchange, 400, PARSE_ERROR, "Parse error: the body is not valid JSON")
+            await _respond_error(exchange, 400, PARSE_ERROR, "Parse error: the body is not valid JSON")
             return None
         if not _is_request(message) and not _is_notification(message) and not _is_response(message):
             text = "Validation error: the body must be a single JSON-RPC message"
-            await _refuse(exchange, 400, INVALID_PARAMS, text)
+            await _respond_error(exchange, 400, INVALID_PARAMS, text)
             return None
         return message, raw, accepts
 
@@ -356,7 +356,7 @@ class Transport:
         is_request = _is_request(message)
         is_first = is_request and message["method"] == "initialize"
         if session is None and not is_first:
-            await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
+            await _respond_error(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
         if session is None:
             session = await self._open_session(exchange)
@@ -384,7 +384,7 @@ class Transport:
             await asyncio.wait([*self._closing], return_when=asyncio.FIRST_COMPLETED)
         if self._is_full(principal):
             _log.warning("Refusing to open a new session: %d sessions are already open", len(self._sessions))
-            await _refuse(exchange, 503, INTERNAL_ERROR, "Too many open sessions")
+            await _respond_error(exchange, 503, INTERNAL_ERROR, "Too many open sessions")
             return None
         session = _HTTPSession(principal, lambda: self._on_overflow(session))
         self._sessions[session.id] = session
@@ -394,7 +394,7 @@ class Transport:
             session.backend_session = self._backend.open_session(principal, session)
         except Exception:
             _log.exception("forebay: a session could not be opened")
-            await _refuse(exchange, 500, INTERNAL_ERROR, "Internal error")
+            await _respond_error(exchange, 500, INTERNAL_ERROR, "Internal error")
             return None
         finally:
             if session.backend_session is None:
@@ -428,9 +428,9 @@ class Transport:
             session.headers,
             accepts,
             time.monotonic(),
-            number=session.next_stream_number(),
-            is_primed=version == _HANDSHAKE_VERSIONS[-1],
-            fallback=session.send,
+            stream_number=session.next_stream_number(),
+            has_initial_event=version == _HANDSHAKE_VERSIONS[-1],
+            on_unsupported=session.send,
             # At once, because the client may resume the stream before we notice that it has disconnected.
             on_open=session.keep,
         )
@@ -478,10 +478,10 @@ class Transport:
 
     async def _handle_get(self, exchange: HTTPExchange, session: _HTTPSession | None, version: bytes) -> None:
         if not parse_accept(exchange.headers.get(b"accept", b""))[1]:
-            await _refuse(exchange, 406, INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream")
+            await _respond_error(exchange, 406, INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream")
             return
         if session is None:
-            await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
+            await _respond_error(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
         stream = session.streams.get(_GET_STREAM_NUMBER)
         number = None
@@ -493,11 +493,11 @@ class Transport:
                 await self._refuse_resumption(exchange, session, stream)
                 return
         elif stream is not None and stream.is_attached:
-            await _refuse(exchange, 409, INVALID_REQUEST, "Conflict: Only one SSE stream is allowed per session")
+            await _respond_error(exchange, 409, INVALID_REQUEST, "Conflict: Only one SSE stream is allowed per session")
             return
         session.exchanges.add(exchange)
         try:
-            if stream is None or (stream.is_finished and stream.number == _GET_STREAM_NUMBER):
+            if stream is None or (stream.is_finished and stream.stream_number == _GET_STREAM_NUMBER):
                 await self._open_get_stream(exchange, session, version)
             else:
                 await stream.resume(exchange, number)
@@ -510,8 +510,8 @@ class Transport:
             session.headers,
             (False, True),
             time.monotonic(),
-            number=_GET_STREAM_NUMBER,
-            is_primed=version == _HANDSHAKE_VERSIONS[-1],
+            stream_number=_GET_STREAM_NUMBER,
+            has_initial_event=version == _HANDSHAKE_VERSIONS[-1],
             on_overflow=session.on_overflow,
         )
         session.streams[_GET_STREAM_NUMBER] = stream
@@ -522,18 +522,18 @@ class Transport:
     async def _refuse_resumption(
         self, exchange: HTTPExchange, session: _HTTPSession, stream: EventStream | None
     ) -> None:
-        if stream is not None and stream.number == _GET_STREAM_NUMBER:
+        if stream is not None and stream.stream_number == _GET_STREAM_NUMBER:
             # The client has missed notifications, and learns it by starting a new session.
             _log.warning("forebay: the session of a client is ended, because it has missed notifications")
             self._end_session(session)
-            await _refuse(exchange, 404, INVALID_REQUEST, "Session not found")
+            await _respond_error(exchange, 404, INVALID_REQUEST, "Session not found")
             return
         text = "Bad Request: the stream of this Last-Event-ID cannot be resumed any more; send the request again"
-        await _refuse(exchange, 400, INVALID_REQUEST, text)
+        await _respond_error(exchange, 400, INVALID_REQUEST, text)
 
     async def _handle_delete(self, exchange: HTTPExchange, session: _HTTPSession | None) -> None:
         if session is None:
-            await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
+            await _respond_error(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
         self._end_session(session)
         await exchange.respond(200, b"", [JSON_TYPE, *session.headers])
@@ -567,14 +567,14 @@ class Transport:
             _log.exception("forebay: a session could not be closed")
 
 
-async def _refuse(
+async def _respond_error(
     exchange: HTTPExchange, status: int, code: int, text: str, headers: "list[tuple[bytes, bytes]] | None" = None
 ) -> None:
     """Answer with an HTTP error and a JSON-RPC error that has no id."""
     await exchange.respond(status, make_error_message(None, code, text), [JSON_TYPE, *(headers or [])])
 
 
-async def _reject(exchange: HTTPExchange, request_id: object, code: int, text: str, data: object) -> None:
+async def _respond_modern_error(exchange: HTTPExchange, request_id: object, code: int, text: str, data: object) -> None:
     """Answer a request of the newest version with an error."""
     await exchange.respond(_ERROR_STATUSES[code], make_error_message(request_id, code, text, data), [JSON_TYPE])
 

@@ -98,7 +98,7 @@ class ServerConnection:
         workers: ResponseWorkers,
         *,
         prefers_handshake: bool,
-        capabilities: Mapping[str, Any],
+        client_capabilities: Mapping[str, Any],
         call_timeout: float | None,
         has_many_principals: bool = False,
     ) -> None:
@@ -127,7 +127,7 @@ class ServerConnection:
         self.receiver = ServerReceiver(self, self.exchanges, workers)
         self._make_upstream = make_upstream
         self._prefers_handshake = prefers_handshake
-        self._capabilities = capabilities
+        self._client_capabilities = client_capabilities
         self.loop = asyncio.get_running_loop()
         self._upstream: StdioUpstream | HttpUpstream | None = None
         self._serve_task: asyncio.Task[None] | None = None
@@ -210,14 +210,14 @@ class ServerConnection:
         self.questions.cancel_all()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._stop()
-        self.exchanges.fail_all(UpstreamFailed("the gateway is about to end; ask again when it is back"))
+        self.exchanges.fail_all(UpstreamFailed("the gateway is about to end; retry when it is back"))
 
     async def wait_connected(self) -> None:
         """Wait until the server is connected, for the first time or again."""
         await self._has_connected.wait()
 
     @property
-    def capabilities(self) -> dict[str, Any]:
+    def server_capabilities(self) -> dict[str, Any]:
         """The capabilities of the server; empty while it is not connected."""
         capabilities = self.initialize_result.get("capabilities") if self.is_connected else None
         return capabilities if isinstance(capabilities, dict) else {}
@@ -249,7 +249,11 @@ class ServerConnection:
             await asyncio.gather(*attempts, return_exceptions=True)
 
     async def _initialize(self) -> None:
-        params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
+        params = {
+            "protocolVersion": LEGACY_VERSION,
+            "capabilities": self._client_capabilities,
+            "clientInfo": SERVER_INFO,
+        }
         self.is_modern, self.receiver.negotiated_version = False, None
         result = await self.request("initialize", params)
         self._check_capabilities(result)
@@ -271,7 +275,7 @@ class ServerConnection:
     # Requests and notifications to the server.
 
     def make_unreachable_error(self) -> UpstreamFailed:
-        return UpstreamFailed(f"{self.name} cannot be reached just now; try again in a while")
+        return UpstreamFailed(f"{self.name} cannot be reached just now; retry later")
 
     async def complete(self, exchange: Exchange, raw: Message) -> Any:
         """Send a request and return its result, as made by `exchange.finish`. Raises `UpstreamFailed`."""
@@ -318,7 +322,7 @@ class ServerConnection:
         exchange = self.exchanges.new(method)
         exchange.on_notification, exchange.timeout = on_notification, timeout
         if self.is_modern:
-            params = translate_params(params, to_modern=True, capabilities=self._capabilities)
+            params = translate_params(params, to_modern=True, capabilities=self._client_capabilities)
         request = {"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": params}
         message, raw = await self.complete(exchange, dump(request))
         if message.get("result") is None:
@@ -357,13 +361,17 @@ class ServerConnection:
         """Send a notification of a client. Raises `UpstreamFailed` if the server is gone or takes them too slowly."""
         if self._upstream is not None and not self._upstream.has_room:
             _log.debug("forebay: a notification to %s is dropped, because it reads too slowly", self.name)
-            raise UpstreamFailed(f"{self.name} has not taken what it was sent before; try again in a while")
+            raise UpstreamFailed(f"{self.name} reads too slowly: earlier messages are still queued; retry later")
         self.send_raw(raw)
 
     async def replay_session(self, send: Callable[[Message], None]) -> None:
         """Repeat the handshake and what followed to a server that has lost its session. `send` may block."""
         if not self.is_modern and self.receiver.negotiated_version is not None:
-            params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
+            params = {
+                "protocolVersion": LEGACY_VERSION,
+                "capabilities": self._client_capabilities,
+                "clientInfo": SERVER_INFO,
+            }
             message = await self._replay_request(send, "initialize", params)
             if "result" not in message:
                 raise UpstreamFailed("the server refused what it was asked")

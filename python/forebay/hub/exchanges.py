@@ -96,10 +96,7 @@ class Exchanges:
     def new(self, method: str) -> Exchange:
         """Return a new request, which is not open yet. Raises `UpstreamFailed` if too many are open."""
         if len(self._open) >= _MAX_EXCHANGES:
-            raise UpstreamFailed(
-                f"{self._server_name} has not answered {_MAX_EXCHANGES:,} requests yet; "
-                "wait for some of the answers, and ask again"
-            )
+            raise UpstreamFailed(f"{self._server_name} has not answered {_MAX_EXCHANGES:,} requests yet; retry later")
         request_id = secrets.randbelow(_MAX_ID) if self._has_secret_ids else next(self._ids)
         return Exchange(request_id, method, self._loop.create_future())
 

@@ -176,7 +176,7 @@ class PausedCalls:
         answers = open_container(params.get("inputResponses"))
         answers = {} if answers is None else answers
         if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
-            raise RequestFailed(INVALID_PARAMS, "inputResponses is an object of results; answer again")
+            raise RequestFailed(INVALID_PARAMS, "params.inputResponses must be an object of results if present")
         del self._paused[str(state)]
         call.resume(request, answers)
         return call
@@ -190,9 +190,7 @@ class PausedCalls:
             while (outcome := await call.wait()) is None:
                 if self._can_pause(call):
                     return self._pause(call)
-                call.refuse_questions(
-                    INTERNAL_ERROR, "too many calls wait for their client already; try again in a while"
-                )
+                call.refuse_questions(INTERNAL_ERROR, "too many calls wait for their client already; retry later")
             return outcome
         except asyncio.CancelledError:
             call.cancel(INTERNAL_ERROR, "the client has cancelled the call")

@@ -120,8 +120,8 @@ class Questions:
         if len({respondent.identity for respondent, _ in candidates}) > 1:
             raise RequestFailed(
                 INTERNAL_ERROR,
-                "several clients share this connection; nobody can tell whose this is; "
-                f'give the upstream {connection.name} share = "session" if its clients must be asked',
+                "several clients share this connection, so the recipient is ambiguous; "
+                f'set share = "session" for upstream {connection.name}',
             )
         able = [(respondent, exchange) for respondent, exchange in candidates if respondent.supports(method, params)]
         if able:

@@ -122,7 +122,7 @@ class ServerReceiver:
         if exchange is None or (stream_request_id is not None and exchange.id != stream_request_id):
             return
         if head_tail.tail.rstrip().endswith(b"}"):
-            text = "what the server answered is no JSON that can be read; it may have done what it was asked to"
+            text = "the server's response is not valid JSON; the call may have been carried out"
             self.post(partial(self._exchanges.fail, exchange, UpstreamFailed(text)))
 
     def is_pending(self, request_id: object) -> bool:

@@ -109,7 +109,7 @@ class Routes:
         return definitions
 
     def find_capable(self, capability: str) -> "list[ServerConnection]":
-        return [connection for connection in self._connections.values() if capability in connection.capabilities]
+        return [connection for connection in self._connections.values() if capability in connection.server_capabilities]
 
     async def merge_lists(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the lists of all servers as one page."""

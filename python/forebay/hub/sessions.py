@@ -226,7 +226,8 @@ class ClientSession(Tenant):
                 capability = get_required_capability(question["method"])
                 raise RequestFailed(
                     MISSING_CAPABILITY,
-                    f"{routed.connection.name} asks {question['method']:.64}, which this client has not said it can do",
+                    f"{routed.connection.name} sent {question['method']:.64}, but this client did not declare the "
+                    f"{capability} capability",
                     {"requiredCapabilities": {} if capability is None else {capability: {}}},
                 )
         tasks = [asyncio.create_task(self._ask_input(routed, question)) for question in requests.values()]

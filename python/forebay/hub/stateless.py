@@ -237,7 +237,7 @@ class TenantPool:
 
     def _add_entry(self, key: _TenantKey, capabilities: dict[str, Any]) -> _PoolEntry:
         if self._is_closed:
-            raise RequestFailed(SERVER_BUSY, "this server is about to end; try again in a while")
+            raise RequestFailed(SERVER_BUSY, "this server is about to end; retry later")
         self._make_room(key[0])
         entry = self._entries[key] = _PoolEntry(key, self._make_tenant(key[0], capabilities), self._on_idle)
         task = asyncio.create_task(self._hold_slot(entry))
@@ -250,14 +250,14 @@ class TenantPool:
         candidates = self._find_entries(principal)
         if len(candidates) >= self._max_tenants_per_principal:
             message = (
-                f"calls of clients with {len(candidates)} different sets of capabilities are in flight, and that is "
-                "all that may be at once; try again in a while, or send the same capabilities with each request"
+                f"requests with {len(candidates)} different sets of client capabilities are in flight, which is the "
+                "limit; retry later, or send the same capabilities with every request"
             )
         elif len(self._entries) >= self._max_tenants:
             candidates = [*self._entries.values()]
             message = (
-                f"{self._max_tenants} groups of clients are being served, which is the limit; try "
-                "again in a while, or ask whoever runs this server to raise max_connections"
+                f"{self._max_tenants} groups of clients are being served, which is the limit; "
+                "retry later, or ask whoever runs this server to raise max_connections"
             )
         else:
             return

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from forebay.hub.hub import Hub
     from forebay.hub.sessions import ClientSession
 
-__all__ = ["StdioFront"]
+__all__ = ["StdioTransport"]
 
 _log = logging.getLogger("forebay")
 
@@ -48,14 +48,14 @@ _Item = tuple[Any, Message]
 """A message of the client, parsed and as bytes."""
 
 
-class StdioFront:
+class StdioTransport:
     """The only client of the hub, in either protocol era. `on_gone` is called when it has disconnected."""
 
     def __init__(self, hub: "Hub", on_gone: "Callable[[], None]") -> None:
         self._hub = hub
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
-        self._inbox = Inbox(_MAX_WAITING_BYTES, is_held=True)
+        self._inbox = Inbox(_MAX_WAITING_BYTES, must_release=True)
         self._writer = ClientWriter(lambda: self._inbox.put(0, on_gone))
         self._notifications = MessageQueue(self._write_notification, self._on_overflow)
         self._has_logged_overflow = self._has_logged_waiting = False
@@ -88,7 +88,7 @@ class StdioFront:
         task.add_done_callback(lambda _: self._on_gone())
 
     async def _wait_for_requests(self) -> None:
-        """Wait until all requests that were read are handled, or none is for a while."""
+        """Wait until all queued requests have started, or none starts for a while."""
         with contextlib.suppress(TimeoutError):
             while self._waiting:
                 self._has_started.clear()
@@ -115,7 +115,7 @@ class StdioFront:
             self._free(line)
             for inner in batch:
                 raw = dump_line(inner)
-                self._inbox.release(-measure(raw))
+                self._inbox.add(measure(raw))
                 self._on_line(raw, None if isinstance(raw, LostMessage) else parse(raw))
 
     def _on_message(self, message: Any, raw: Message) -> None:
@@ -188,7 +188,7 @@ class StdioFront:
         except asyncio.CancelledError:
             if message.get("id") is None:
                 raise
-            response = make_error_message(message["id"], INTERNAL_ERROR, "the gateway is stopping; ask again later")
+            response = make_error_message(message["id"], INTERNAL_ERROR, "the gateway is stopping; retry later")
         if response is not None:
             if self._notifications.is_sending:
                 # The client ignores progress that follows the response.

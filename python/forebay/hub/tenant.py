@@ -74,8 +74,6 @@ _MAX_INLINE_LIST_BYTES = 256 << 10
 _MAX_SPLICED_BYTES = 256 << 10
 """Responses above this size get their final id only after we know that they are not stored."""
 
-_UNREADABLE_REQUEST = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
-
 
 @dataclasses.dataclass(slots=True)
 class Request:
@@ -115,9 +113,10 @@ def _check_request(message: Mapping[str, Any]) -> None:
     is_valid_id = isinstance(request_id, str | int | float | LazyJSON) and not isinstance(request_id, bool)
     is_valid = message.get("jsonrpc") == "2.0" and is_valid_id and isinstance(message["method"], str)
     if not is_valid or not isinstance(params, dict | LazyJSON | None):
-        raise RequestFailed(INVALID_REQUEST, _UNREADABLE_REQUEST)
+        text = "not a valid JSON-RPC 2.0 request: check jsonrpc, id, method and params"
+        raise RequestFailed(INVALID_REQUEST, text)
     if isinstance(params, dict) and not isinstance(params.get("_meta"), dict | LazyJSON | None):
-        raise RequestFailed(INVALID_PARAMS, "_meta is an object; send one, or none")
+        raise RequestFailed(INVALID_PARAMS, "params._meta must be an object if present")
 
 
 class Tenant:
@@ -270,7 +269,7 @@ class Tenant:
         method, params = message["method"], get_params(message)
         handler = self._request_handler
         if method == "tools/call" and isinstance(params.get("name"), LazyJSON):
-            raise RequestFailed(INVALID_REQUEST, _UNREADABLE_REQUEST)
+            raise RequestFailed(INVALID_REQUEST, "the tool name is too long")
         if handler.needs_tool_list(method, params):
             self._policy.learn_tools(parse_tools(self._list_tools({})))
         if handler.is_slow(method, params):
@@ -356,7 +355,7 @@ class Tenant:
         """Return the capabilities and instructions of all servers, merged."""
         merged: dict[str, Any] = {"tools": {}}
         for connection in self.connections.values():
-            for name, value in connection.capabilities.items():
+            for name, value in connection.server_capabilities.items():
                 known = merged.get(name)
                 merged[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
         if isinstance(merged["tools"], dict):
@@ -384,7 +383,7 @@ class Tenant:
     async def _call_tool(self, request: Request) -> Message:
         name = request.params.get("name")
         if not isinstance(name, str):
-            raise RequestFailed(INVALID_PARAMS, "a call names its tool; send params with a name")
+            raise RequestFailed(INVALID_PARAMS, "params.name must be the name of a tool")
         route = self.routes.find_tool(name)
         if route is None:
             if not self.hub.has_single_upstream:
@@ -407,7 +406,7 @@ class Tenant:
             text = "arguments are nested too deeply, or a number in them has too many digits; send simpler ones"
             raise RequestFailed(INVALID_PARAMS, text) from None
         if not isinstance(value, dict | None):
-            raise RequestFailed(INVALID_PARAMS, "arguments is an object; send one, or none")
+            raise RequestFailed(INVALID_PARAMS, "params.arguments must be an object if present")
         call = make_tool_call(pending, policy, self.session)
         limits = pending.mode.contract
         with policy.make_context(
@@ -534,7 +533,7 @@ class Tenant:
     async def _find_resource_server(self, request: Request) -> ServerConnection:
         uri = to_text(request.params.get("uri"))
         if uri is None:
-            raise RequestFailed(INVALID_PARAMS, "a subscription names its resource; send params with a uri")
+            raise RequestFailed(INVALID_PARAMS, "params.uri must be the URI of a resource")
         return await self.routes.find_resource(uri)
 
     async def _change_subscription(self, request: Request) -> Message:

@@ -301,7 +301,7 @@ def find_refusal(message: Any, raw: Message, is_id_in_use: Callable[[object], bo
         return None
     name = params.get("name")
     if not isinstance(name, str):
-        return _refuse("a call names its tool", method)
+        return _refuse("params.name must be the name of a tool", method)
     if unknown := params.keys() - _CALL_PARAMS:
         return _refuse(f"{short_repr(min(unknown))} is not one of a call's parameters", name)
     return None

@@ -382,7 +382,7 @@ class Relay:
         ):
             return
         if head_tail.tail.rstrip().endswith(b"}"):
-            text = "what the server answered is no JSON that can be read; it may have done what it was asked to"
+            text = "the server's response is not valid JSON; the call may have been carried out"
             self.fail_request(request_id, UpstreamFailed(text))
 
     def _forward_to_client(self, message: _MessageDict, raw: Message, stream_request_id: object) -> None:

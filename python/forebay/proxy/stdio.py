@@ -66,7 +66,7 @@ _LARGE_MESSAGE_BYTES = 10 << 20
 
 _T = TypeVar("_T")
 
-_RESTARTING_ERROR = UpstreamFailed("the server has ended and is being started again; ask again in a while")
+_RESTARTING_ERROR = UpstreamFailed("the server has ended and is being started again; retry later")
 
 
 class _Cork:
@@ -261,7 +261,7 @@ class PipeClosed(UpstreamFailed):
     """The server has closed its standard input or exited."""
 
     def __init__(self) -> None:
-        super().__init__("the server does not read any more; ask again in a while")
+        super().__init__("the server does not read any more; retry later")
 
 
 class Outbox:
@@ -289,7 +289,7 @@ class Outbox:
                 raise PipeClosed
             # The message that is being written does not count: the server may be about to read all of it.
             if self._queue and self._queued_bytes - self._queue[0][0] > _MAX_QUEUED_BYTES:
-                raise UpstreamFailed("the server does not read what it is sent; ask again in a while")
+                raise UpstreamFailed("the server does not read what it is sent; retry later")
             if not self._cork.try_hold(raw):
                 self._cork.write(self._write)
                 self._write(raw)
@@ -545,7 +545,7 @@ class StdioUpstream:
             if self._queued_messages is not None:
                 is_full = sum(map(_measure_queued, self._queued_messages)) > _MAX_QUEUED_BYTES
                 if is_full or len(self._queued_messages) >= _MAX_QUEUED_MESSAGES:
-                    raise UpstreamFailed("the server is being started, and too much waits for it; ask again in a while")
+                    raise UpstreamFailed("the server is being started, and too much waits for it; retry later")
                 self._queued_messages.append(raw)
                 return
             process = self._process
