@@ -17,7 +17,7 @@ from forebay.hub.translation import SERVER_INFO, translate_params
 from forebay.operations.sources import retry_until_connected
 from forebay.outputs.known_tools import parse_definition
 from forebay.proxy.http.upstream import HttpUpstream
-from forebay.proxy.list_pages import ToolPages
+from forebay.proxy.list_pages import ToolPages, index_tools
 from forebay.proxy.session import make_cancellation
 from forebay.proxy.workers import ResponseWorkers
 from forebay.store.threads import run_in_thread
@@ -78,9 +78,6 @@ _UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPO
 """Error codes of a server that does not support `initialize` or `subscriptions/listen`."""
 
 _MIN_LISTEN_DELAY_SECONDS, _MAX_LISTEN_DELAY_SECONDS = 0.5, 30.0
-
-_PAGE_KEYS = ("nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
-"""Members of one page of tools; all others belong to the whole list."""
 
 _ABOVE_ALL_LEVELS = len(LOG_LEVELS)
 """Severity of a log message that each client gets, whatever level it wants."""
@@ -507,21 +504,7 @@ class ServerConnection:
             except RequestFailed as error:
                 if error.code != METHOD_NOT_FOUND:
                     raise
-            tools: dict[str, LazyJSON] = {}
-            for item in pages.tools:
-                self._add_tool(tools, item)
-            self.tools = tools
-            self.list_extras = {key: value for key, value in pages.other_members.items() if key not in _PAGE_KEYS}
-
-    def _add_tool(self, tools: dict[str, LazyJSON], item: LazyJSON) -> None:
-        name = item.members(("name",)).get("name") if item.is_object else None
-        text = None if name is None else name.parse()
-        if not isinstance(text, str) or not text:
-            _log.warning("forebay: a tool of %s is left out: it has no name", self.name)
-        elif text in tools:
-            _log.warning("forebay: %s lists two tools %.64r; the first is taken", self.name, text)
-        else:
-            tools[text] = item
+            self.tools, self.list_extras = index_tools(pages.tools, self.name), pages.extras
 
     def get_schema(self, key: str, tool: str) -> Mapping[str, Any] | None:
         """Return the `inputSchema` or `outputSchema` that the server lists for a tool."""

@@ -26,8 +26,8 @@ class Servers:
     """The open connections to all MCP servers, by who shares them.
 
     - `principal`: the sessions of one principal share a connection. Clients with different eras or capabilities do not
-      share: capabilities are fixed in the handshake. Clients with roots never share, nor do clients without a token when
-      other machines can connect.
+      share: capabilities are fixed in the handshake. Clients with roots never share, nor do clients without a token
+      when other machines can connect.
     - `session`: each session has its own.
     - `all`: one connection; requests from its server are refused, because the recipient would be ambiguous.
     """

@@ -14,7 +14,6 @@ from forebay.errors import ForebayError, UpstreamFailed
 from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange
 from forebay.hub.routes import Routes
-from forebay.hub.tracing import add_trace_context, trace_request
 from forebay.hub.translation import SERVER_INFO, translate_params, translate_result
 from forebay.operations.responses import wrap_structured_content
 from forebay.operations.spec import Identity, OperationSpec
@@ -56,7 +55,15 @@ from forebay.wire.messages import (
     replace_values,
     to_text,
 )
-from forebay.wire.protocol import CANCELLED_METHOD, LIST_METHODS, TOOLS_CHANGED_METHOD, add_result_fields, is_modern
+from forebay.wire.protocol import (
+    CANCELLED_METHOD,
+    LIST_METHODS,
+    TOOLS_CHANGED_METHOD,
+    add_result_fields,
+    check_request,
+    is_modern,
+)
+from forebay.wire.tracing import add_trace_context, trace_request
 
 if TYPE_CHECKING:
     from forebay.hub.hub import Hub
@@ -105,18 +112,6 @@ class RoutedRequest:
     request: Request
     connection: ServerConnection
     name: str | None = None
-
-
-def _check_request(message: Mapping[str, Any]) -> None:
-    """Raise `RequestFailed` if a message is not a request of JSON-RPC 2.0."""
-    request_id, params = message["id"], message.get("params")
-    is_valid_id = isinstance(request_id, str | int | float | LazyJSON) and not isinstance(request_id, bool)
-    is_valid = message.get("jsonrpc") == "2.0" and is_valid_id and isinstance(message["method"], str)
-    if not is_valid or not isinstance(params, dict | LazyJSON | None):
-        text = "not a valid JSON-RPC 2.0 request: check jsonrpc, id, method and params"
-        raise RequestFailed(INVALID_REQUEST, text)
-    if isinstance(params, dict) and not isinstance(params.get("_meta"), dict | LazyJSON | None):
-        raise RequestFailed(INVALID_PARAMS, "params._meta must be an object if present")
 
 
 class Tenant:
@@ -217,7 +212,7 @@ class Tenant:
         """Return the response to a request; `None` if the client has cancelled it."""
         key, task = make_id_key(message["id"]), cast("asyncio.Task[Any]", asyncio.current_task())
         try:
-            _check_request(message)
+            check_request(message)
             if self._policy.capabilities.is_active:
                 raw = self._check_and_serialize(message)
             self._in_flight[key] = task

@@ -19,11 +19,7 @@ from forebay.wire.protocol import (
     is_modern,
 )
 
-__all__ = [
-    "SERVER_INFO",
-    "translate_params",
-    "translate_result",
-]
+__all__ = ["SERVER_INFO", "translate_params", "translate_result"]
 
 SERVER_INFO = {"name": "forebay", "version": forebay.__version__}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forebay.wire.errors import RequestFailed
-from forebay.wire.messages import INVALID_PARAMS, as_lazy, dump, get_meta
+from forebay.wire.messages import INVALID_PARAMS, INVALID_REQUEST, LazyJSON, as_lazy, dump, get_meta
 
 __all__ = [
     "ACKNOWLEDGED_METHOD",
@@ -42,6 +42,7 @@ __all__ = [
     "PageLinks",
     "add_result_fields",
     "check_input_request",
+    "check_request",
     "find_envelope_fault",
     "find_version_fault",
     "get_client_name",
@@ -151,6 +152,18 @@ _CACHEABLE_METHODS = {"tools/list", "resources/list", "resources/templates/list"
 
 Fault = tuple[int, str, object]
 """Code, message and data of an error."""
+
+
+def check_request(message: Mapping[str, Any]) -> None:
+    """Raise `RequestFailed` if a message is not a request of JSON-RPC 2.0."""
+    request_id, params = message["id"], message.get("params")
+    is_valid_id = isinstance(request_id, str | int | float | LazyJSON) and not isinstance(request_id, bool)
+    is_valid = message.get("jsonrpc") == "2.0" and is_valid_id and isinstance(message["method"], str)
+    if not is_valid or not isinstance(params, dict | LazyJSON | None):
+        text = "not a valid JSON-RPC 2.0 request: check jsonrpc, id, method and params"
+        raise RequestFailed(INVALID_REQUEST, text)
+    if isinstance(params, dict) and not isinstance(params.get("_meta"), dict | LazyJSON | None):
+        raise RequestFailed(INVALID_PARAMS, "params._meta must be an object if present")
 
 
 def find_envelope_fault(meta: Mapping[str, Any]) -> Fault | None:
