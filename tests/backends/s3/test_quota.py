@@ -17,19 +17,19 @@ from stores import noise
 QUOTA = 3_000_000
 PRINCIPAL_QUOTA = 2_000_000
 
-FILL = """
+FILL = f"""
 import random, sys
 from forebay import StoreFull, open_store
 address, seed = sys.argv[1], int(sys.argv[2])
 chosen = random.Random(seed)
-with open_store(address, quota_bytes=%d, principal_quota_bytes=%d, sweep_interval=0) as store:
+with open_store(address, quota_bytes={QUOTA}, principal_quota_bytes={PRINCIPAL_QUOTA}, sweep_interval=0) as store:
     refused = 0
     while refused < 3:
         try:
-            store.put(chosen.randbytes(chosen.randrange(200, 3000)), principal="ann" if refused %% 2 else None)
+            store.put(chosen.randbytes(chosen.randrange(200, 3000)), principal="ann" if refused % 2 else None)
         except StoreFull:
             refused += 1
-""" % (QUOTA, PRINCIPAL_QUOTA)
+"""
 
 
 def sum_of_objects(server: S3Server, prefix: str) -> int:
