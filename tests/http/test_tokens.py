@@ -60,7 +60,7 @@ def test_a_token_identifies_its_principal(tmp_path: Path) -> None:
     [
         ("", "has no tokens"),
         ("# alice: x\n", "has no tokens"),
-        (SECRET, ":1: this is no `name: token`"),
+        (SECRET, ":1: this is not `name: token`"),
         (f"\nalice {SECRET}", ":2: this is no"),
         (f"alice: {SECRET} bob", "this is no"),
         (f": {SECRET}", "this is no"),
@@ -120,14 +120,14 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="Is a directory"):
         TokenFile(str(tmp_path))
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(InvalidArgument, match="no file of tokens"):
+    with pytest.raises(InvalidArgument, match="not a file of tokens"):
         TokenFile(str(tmp_path / "pipe"))
     path = write_tokens(tmp_path, "")
     path.write_bytes(b"alice: \xff" + SECRET.encode())
     with pytest.raises(InvalidArgument, match="not UTF-8"):
         TokenFile(str(path))
     path.write_bytes(b"#" * (1 << 20) + b"\n")
-    with pytest.raises(InvalidArgument, match="no file of tokens"):
+    with pytest.raises(InvalidArgument, match="not a file of tokens"):
         TokenFile(str(path))
 
 

@@ -104,7 +104,7 @@ class App:
             "forebay: %d calls are ended, because the server stops; --shutdown-grace-seconds gives them more time",
             self.calls_in_flight,
         )
-        text = "the gateway is stopping; the call may have been carried out; ask again when the gateway is back"
+        text = "the gateway is stopping; the call may have been carried out; retry when the gateway is back"
         for exchange in [*self._in_flight]:
             exchange.cancel(503, make_error_message(None, INTERNAL_ERROR, text))
 
@@ -164,7 +164,7 @@ class App:
             wait_nanoseconds = self._rate_limit.take(_identify_caller(exchange))
             if wait_nanoseconds:
                 seconds = math.ceil(wait_nanoseconds / 10**9)
-                await _refuse_for_now(exchange, f"too many requests; try again in {seconds} seconds", seconds)
+                await _refuse_for_now(exchange, f"too many requests; retry in {seconds} seconds", seconds)
                 return
         if self._verifiers:
             if exchange.token is None:

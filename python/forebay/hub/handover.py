@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from forebay.errors import ForebayError
-from forebay.hub.paused_calls import ROUND_FIELDS, PausableCall, PausedCalls, read_answers
-from forebay.hub.translation import RequestFailed
+from forebay.hub.paused_calls import PausableCall, PausedCalls, read_answers, select_repeated
 from forebay.store.mailbox import Mailbox
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
 from forebay.wire.messages import INVALID_PARAMS, dump, parse, read_bytes
 
@@ -130,8 +130,7 @@ class Handover:
 
 def _describe(principal: str | None, capabilities: Mapping[str, Any], request: "Request") -> bytes:
     """Return a digest of what a request and its repetition with answers have in common."""
-    params = {key: value for key, value in request.params.items() if key not in ROUND_FIELDS}
-    described = dump([principal, dict(capabilities), request.pending.method, params])
+    described = dump([principal, dict(capabilities), request.pending.method, select_repeated(request.params)])
     # What is nested too deeply must have its members in the same order.
     with contextlib.suppress(ValueError, RecursionError):
         described = orjson.dumps(orjson.loads(described), option=orjson.OPT_SORT_KEYS)

@@ -2,7 +2,6 @@
 
 import asyncio
 import weakref
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from forebay.hub.servers import Servers
 from forebay.hub.sessionless import SessionlessTenant
 from forebay.hub.sessions import ClientSession
 from forebay.hub.stateless import StatelessTenant, TenantPool
-from forebay.hub.translation import SERVER_INFO, RequestFailed
+from forebay.hub.translation import SERVER_INFO
 from forebay.operations.sources import OperationSources
 from forebay.operations.spec import Operation
 from forebay.operations.tool_names import ToolNames
@@ -22,16 +21,10 @@ from forebay.proxy.message_queue import Reply
 from forebay.proxy.process_group import Grace
 from forebay.proxy.session import Session
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message, create_spool
-from forebay.wire.messages import INVALID_PARAMS, get_meta, open_container
-from forebay.wire.protocol import (
-    CANCELLED_METHOD,
-    CLIENT_CAPABILITIES_KEY,
-    LEGACY_VERSION,
-    MODERN_VERSION,
-    PROTOCOL_VERSION_KEY,
-    UNSUPPORTED_VERSION,
-)
+from forebay.wire.messages import get_meta, open_container
+from forebay.wire.protocol import CLIENT_CAPABILITIES_KEY, LEGACY_VERSION, MODERN_VERSION, find_envelope_fault
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
@@ -155,7 +148,11 @@ class Hub:
         if "method" not in message:
             return None
         try:
-            capabilities = _check_envelope(message)
+            meta = get_meta(message.get("params"))
+            fault = find_envelope_fault(meta)
+            if fault is not None:
+                raise RequestFailed(*fault)
+            capabilities = open_container(meta[CLIENT_CAPABILITIES_KEY])
             async with self.stateless_tenants.acquire(principal, capabilities) as tenant:
                 return await tenant.handle_request(message, raw, reply)
         except RequestFailed as error:
@@ -174,12 +171,8 @@ class Hub:
     async def _on_stateless_notification(self, principal: str | None, message: dict[str, Any], raw: Message) -> None:
         # A notification does not say which capabilities its client has, so it is for all tenants of the principal.
         async with self.stateless_tenants.acquire_open(principal) as tenants:
-            params = message.get("params")
             for tenant in tenants:
-                if message["method"] != CANCELLED_METHOD:
-                    tenant.forward_notification(message, raw)
-                elif isinstance(params, dict):
-                    tenant.cancel_request(params.get("requestId"))
+                tenant.on_client_notification(message, raw)
 
     # Names of tools.
 
@@ -194,22 +187,3 @@ class Hub:
         """
         upstream, name = self.names.origins.get(tool, (CORE, tool))
         return name, f"{upstream}_{name}"
-
-
-def _check_envelope(message: Mapping[str, Any]) -> Any:
-    """Return the client's capabilities.
-
-    Raises `RequestFailed` if the request does not say who sends it, or names another version.
-    """
-    meta = get_meta(message.get("params"))
-    missing = [key for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY) if key not in meta]
-    if missing:
-        text = f"params._meta is missing the required envelope key(s): {', '.join(missing)}"
-        raise RequestFailed(INVALID_PARAMS, text)
-    version = meta[PROTOCOL_VERSION_KEY]
-    if not isinstance(version, str):
-        raise RequestFailed(INVALID_PARAMS, "the protocol-version envelope value must be a string")
-    if version != MODERN_VERSION:
-        data = {"supported": [MODERN_VERSION], "requested": version}
-        raise RequestFailed(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-    return open_container(meta[CLIENT_CAPABILITIES_KEY])

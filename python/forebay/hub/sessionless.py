@@ -5,9 +5,10 @@ from typing import Any, cast
 
 from forebay.hub.stateless import StatelessTenant
 from forebay.hub.tenant import Request, RoutedRequest, Tenant
-from forebay.hub.translation import SERVER_INFO, RequestFailed
+from forebay.hub.translation import SERVER_INFO
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, LazyJSON, make_result_message
+from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, LazyJSON, get_params, make_result_message
 from forebay.wire.protocol import HANDSHAKE_VERSIONS, LEGACY_VERSION
 
 __all__ = ["SessionlessTenant"]
@@ -21,8 +22,7 @@ class SessionlessTenant(StatelessTenant):
     async def _handle(self, message: dict[str, Any], raw: Message, reply: Any) -> Message:
         if message["method"] == "initialize":
             await self.start()
-            params = message["params"] if isinstance(message.get("params"), dict) else {}
-            requested = params.get("protocolVersion")
+            requested = get_params(message).get("protocolVersion")
             version = requested if requested in HANDSHAKE_VERSIONS else LEGACY_VERSION
             return self._respond_first(message, version, {"protocolVersion": version, "serverInfo": SERVER_INFO})
         if message["method"] == "ping":
@@ -44,7 +44,7 @@ class SessionlessTenant(StatelessTenant):
             raise RequestFailed(METHOD_NOT_FOUND, text, method)
         return await Tenant._dispatch(self, method, request)
 
-    async def _send(self, routed: RoutedRequest) -> Message:
+    async def forward(self, routed: RoutedRequest) -> Message:
         exchange = self._begin(routed)
         response = await routed.connection.complete(exchange, self._make_message(routed, exchange))
         if isinstance(response, dict):

@@ -1,6 +1,7 @@
 """Threads for async code, and locks that survive a fork."""
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
-__all__ = ["call_in_threads", "fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread"]
+__all__ = ["call_in_threads", "fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread", "wait_all"]
 
 _T = TypeVar("_T")
 
@@ -68,6 +69,14 @@ def call_in_threads(function: Callable[[_T], object], arguments: Iterable[_T], m
     wait(futures)
     for future in futures:
         future.result()
+
+
+async def wait_all(events: Iterable[asyncio.Event], seconds: float) -> None:
+    """Wait until all events are set, for at most `seconds`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for event in events:
+                await event.wait()
 
 
 def _replace_stop_iteration(function: Callable[[], _T]) -> _T:
