@@ -50,15 +50,22 @@ class Handover:
 
     # The process of the call
 
-    def _offer(self, state: str, call: PausableCall) -> None:
-        """Let other processes continue a paused call, until it continues here or is cancelled."""
+    async def _offer(self, state: str, call: PausableCall) -> None:
+        """Let other processes continue a paused call, until it continues here or is cancelled.
+
+        The offer is there before the client gets the state.
+        """
+        try:
+            await self._post(f"offer/{state}", _describe(call.principal, call.capabilities, call.request))
+        except ForebayError as error:
+            _log.warning("forebay: only this replica can continue a paused call: %s", error)
+            return
         task = asyncio.create_task(self._serve(state, call))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, state: str, call: PausableCall) -> None:
         try:
-            await self._post(f"offer/{state}", _describe(call.principal, call.capabilities, call.request))
             answers = await self._poll(f"answers/{state}", self._timeout, lambda: self._paused_calls.is_paused(state))
             if answers is None:
                 # It was continued here, or has ended.

@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +164,7 @@ class PausedCalls:
 
     def __init__(self, answer_timeout: float) -> None:
         self._answer_timeout = answer_timeout
-        self.on_pause: Callable[[str, PausableCall], None] = lambda _state, _call: None
+        self.on_pause: Callable[[str, PausableCall], Awaitable[None]] = _do_nothing
         """Called with each call that waits for its client, and its state."""
         self._paused: dict[str, PausableCall] = {}
 
@@ -196,7 +196,7 @@ class PausedCalls:
         try:
             while (outcome := await call.wait()) is None:
                 if self._can_pause(call):
-                    return self._pause(call)
+                    return await self._pause(call)
                 call.refuse_questions(INTERNAL_ERROR, "too many calls wait for their client already; retry later")
             return outcome
         except asyncio.CancelledError:
@@ -207,13 +207,14 @@ class PausedCalls:
         count = sum(paused.principal == call.principal for paused in self._paused.values())
         return count < _MAX_PAUSED_CALLS
 
-    def _pause(self, call: PausableCall) -> dict[str, Any]:
+    async def _pause(self, call: PausableCall) -> dict[str, Any]:
         state = secrets.token_urlsafe(32)
         call.expiry_timer = asyncio.get_running_loop().call_later(self._answer_timeout, self._expire, state)
         self._paused[state] = call
         call.pause()
-        self.on_pause(state, call)
-        return {"inputRequests": call.questions, "requestState": state}
+        questions = call.questions
+        await self.on_pause(state, call)
+        return {"inputRequests": questions, "requestState": state}
 
     def _expire(self, state: str) -> None:
         message = f"the client did not answer within {self._answer_timeout:g} s"
@@ -225,6 +226,9 @@ class PausedCalls:
         self._paused.clear()
         for call in paused_calls:
             call.cancel(INTERNAL_ERROR, "the gateway is about to end")
+
+
+async def _do_nothing(state: str, call: PausableCall) -> None: ...
 
 
 def has_answers(params: Mapping[str, Any]) -> bool:
