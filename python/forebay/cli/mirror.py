@@ -1,6 +1,5 @@
 """`forebay mirror`: the payloads of one store in another."""
 
-import dataclasses
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
@@ -28,6 +27,9 @@ def mirror(args: Namespace) -> None:
     repeated. A payload that is damaged, or cannot be in TO, is reported on standard
     error and not copied; the exit code is then that of the error.
     """
+    # Imported here, so that `--help` starts quickly.
+    import dataclasses
+
     from forebay.store.mirror import MirrorReport
 
     quotas = {name: value for name, value in vars(args).items() if name.endswith("quota_bytes")}
