@@ -8,7 +8,7 @@ RUN python3 -m venv /venv && /venv/bin/pip install --no-cache-dir 'maturin>=1.9,
 
 FROM python:3.13-slim-bookworm
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[serve]" && rm -r /wheels \
+RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[serve,redis,s3]" && rm -r /wheels \
     && useradd --create-home forebay
 USER forebay
 # Stored outputs survive the container if this is a volume.

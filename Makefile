@@ -21,6 +21,7 @@ CLIENTS := target/clients
 NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 \
 	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
+SERVERS := target/servers
 FUZZ := rust/fuzz
 FUZZ_TARGETS := $(basename $(notdir $(wildcard $(FUZZ)/fuzz_targets/*.rs)))
 
@@ -32,7 +33,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-versions lint bench conformance peers clients eval wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-fast test-versions lint bench scale conformance peers clients eval wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +51,10 @@ test-versions: wheel $(VENV)/.group-test $(VENV)/.group-lint ## Install the whee
 	@# The other environment has a newer SDK.
 	$(BIN)/mypy --strict --config-file= --follow-imports=silent \
 		--python-executable target/versions/mcp-1/bin/python python/forebay/adapters/mcp_v1.py
+
+test-backends: $(BUILT) $(VENV)/.group-test $(SERVERS)/.installed ## Test stores on S3 and Redis, and replicas behind load balancers
+	TEST_SERVERS=$(abspath $(SERVERS)) TEST_BACKENDS=redis,redis_cluster,s3,replicas \
+		$(BIN)/python -m pytest -q -n logical --dist loadfile tests/backends
 
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
 	$(BIN)/python -m pytest -n logical --dist loadfile -q -m 'not slow'
@@ -76,6 +81,11 @@ bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a ta
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
 	cargo bench -p forebay-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
+
+scale: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(SERVERS)/.installed ## Count what stores on S3 and Redis cost, and simulate a year of 1,000 replicas
+	TEST_SERVERS=$(abspath $(SERVERS)) $(BIN)/python benches/scale.py benches/scale.json
+	$(BIN)/python benches/scale_simulation.py
+	$(BIN)/python benches/scale_tables.py docs/scale.md
 
 conformance: $(BUILT) $(NODE)/.made ## Run the protocol's conformance suite and the MCP Inspector
 	$(BIN)/python examples/conformance.py $(NODE)
@@ -144,3 +154,11 @@ $(NODE)/.made: $(NODE)/.installed
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --extras serve,sql
 	@touch $@
+
+$(SERVERS)/.installed: Makefile
+	@# An S3 server in Go; the others are the system's packages.
+	GOBIN=$(abspath $(SERVERS)) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+	for name in redis-server haproxy nginx; do \
+		PATH="$$PATH:/usr/sbin" command -v $$name >/dev/null || { apt-get update -qq && apt-get install -y -qq $$name; } || exit 1; \
+	done
+	touch $@

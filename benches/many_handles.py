@@ -25,6 +25,9 @@ class _Source:
     def read(self, start: int, length: int) -> bytes:
         return self._data[start : start + length]
 
+    def read_ahead(self) -> None:
+        """Do nothing: all of it is in memory."""
+
 
 def fill(root: Path, count: int, *, ttl: float = 30 * _DAY_SECONDS) -> None:
     """Add `count` files of the store's format, each with a handle of its own, to today's folder.

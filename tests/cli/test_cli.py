@@ -306,7 +306,12 @@ def test_help_says_what_is_counted() -> None:
         assert words in text
 
 
-COMMANDS = ["export", "query", *(name for name in commands.__all__ if not name.startswith(("open_", "resolve_")))]
+COMMANDS = [
+    "export",
+    "mirror",
+    "query",
+    *(name for name in commands.__all__ if not name.startswith(("open_", "resolve_"))),
+]
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

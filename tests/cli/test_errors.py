@@ -37,7 +37,7 @@ def corrupt(home: Path, handle: str) -> None:
         (["fetch", "JSON", "--limit", "0"], 2, "invalid_argument"),
         (["search", "JSON", "(", "--regex"], 2, "invalid_argument"),
         (["put", "-", "--ttl", "-1"], 2, "invalid_argument"),
-        (["ls", "--store", "s3://bucket"], 2, "invalid_argument"),
+        (["ls", "--store", "ftp://host"], 2, "invalid_argument"),
         (["ls", "--store", "OPEN"], 5, "store_unavailable"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

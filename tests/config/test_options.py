@@ -61,6 +61,7 @@ def test_defaults_are_those_of_the_library() -> None:
 LIBRARY_ONLY = {
     # Tuning that the gateway leaves at its default.
     *("compression", "connection_limit_bytes", "durability", "file_ref_max_bytes", "handle_length", "warn_bytes"),
+    "read_cache_folder",
     # The gateway sets these itself, or they are functions.
     *("clock", "monitor", "options", "default_capability", "known_capabilities", "secret_files"),
 }

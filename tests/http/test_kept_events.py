@@ -36,7 +36,7 @@ class Exchange:
 
 
 def make_stream(exchange: Any, number: int, **options: Any) -> EventStream:
-    return EventStream(exchange, (), (False, True), 0.0, number=number, **options)
+    return EventStream(exchange, (), (False, True), 0.0, stream_number=number, **options)
 
 
 def test_a_client_that_resumes_too_slowly_does_not_miss_events_silently(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,7 @@ def test_each_principal_has_its_own_rate_limit(era: str, tmp_path: Path) -> None
         assert [server.send_first_request(era, ALICE).status for _ in range(5)] == [200, 200, 200, 429, 429]
         refused = server.send_first_request(era, ALICE)
         assert 1 <= int(refused.headers["retry-after"]) <= 20
-        assert "try again in" in refused.message["error"]["message"]
+        assert "retry in" in refused.message["error"]["message"]
         # Failed attempts count against the address, not against principals with a token.
         assert [server.send_first_request(era, "x" * 40).status for _ in range(5)] == [401, 401, 401, 429, 429]
         assert [server.send_first_request(era, BOB).status for _ in range(4)] == [200, 200, 200, 429]

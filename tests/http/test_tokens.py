@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import stat
 from pathlib import Path
 
 import anyio
@@ -59,7 +60,7 @@ def test_a_token_identifies_its_principal(tmp_path: Path) -> None:
     [
         ("", "has no tokens"),
         ("# alice: x\n", "has no tokens"),
-        (SECRET, ":1: this is no `name: token`"),
+        (SECRET, ":1: this is not `name: token`"),
         (f"\nalice {SECRET}", ":2: this is no"),
         (f"alice: {SECRET} bob", "this is no"),
         (f": {SECRET}", "this is no"),
@@ -87,20 +88,46 @@ def test_a_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> No
     assert find_owner(TokenFile(str(path), allow_others_to_read=True), SECRET) == "alice"
 
 
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "is_allowed"),
+    [
+        (0o440, 0, 3000, True),
+        (0o440, 0, 4000, False),
+        (0o440, 7, 3000, False),
+        (0o444, 0, 3000, False),
+        (0o460, 0, 3000, False),
+        (0o400, 0, 4000, True),
+    ],
+)
+def test_the_group_of_a_mounted_secret_may_read_it(
+    mode: int, owner: int, group: int, is_allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_tokens(tmp_path, f"ann: {SECRET}\n")
+    status = os.stat_result((stat.S_IFREG | mode, 1, 1, 1, owner, group, 50, 0, 0, 0))
+    monkeypatch.setattr(os, "fstat", lambda _: status)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgroups", lambda: [1000, 3000])
+    if is_allowed:
+        assert find_owner(TokenFile(str(path)), SECRET) == "ann"
+    else:
+        with pytest.raises(InvalidArgument, match="chmod 600"):
+            TokenFile(str(path))
+
+
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="No such file"):
         TokenFile(str(tmp_path / "none"))
     with pytest.raises(InvalidArgument, match="Is a directory"):
         TokenFile(str(tmp_path))
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(InvalidArgument, match="no file of tokens"):
+    with pytest.raises(InvalidArgument, match="not a file of tokens"):
         TokenFile(str(tmp_path / "pipe"))
     path = write_tokens(tmp_path, "")
     path.write_bytes(b"alice: \xff" + SECRET.encode())
     with pytest.raises(InvalidArgument, match="not UTF-8"):
         TokenFile(str(path))
     path.write_bytes(b"#" * (1 << 20) + b"\n")
-    with pytest.raises(InvalidArgument, match="no file of tokens"):
+    with pytest.raises(InvalidArgument, match="not a file of tokens"):
         TokenFile(str(path))
 
 

@@ -37,7 +37,7 @@ def test_a_server_ends_whose_connection_is_closed_while_it_starts(tmp_path: Path
 
     async def run() -> None:
         connection = ServerConnection(
-            "one", start, ResponseWorkers(), prefers_handshake=True, capabilities={}, call_timeout=None
+            "one", start, ResponseWorkers(), prefers_handshake=True, client_capabilities={}, call_timeout=None
         )
         await wait_until_async(is_starting.is_set)
         closing = asyncio.create_task(connection.close())
@@ -104,7 +104,12 @@ def test_notifications_to_a_server_that_reads_too_slowly_are_refused() -> None:
 
     async def run() -> None:
         connection = ServerConnection(
-            "one", lambda _: upstream, ResponseWorkers(), prefers_handshake=True, capabilities={}, call_timeout=None
+            "one",
+            lambda _: upstream,
+            ResponseWorkers(),
+            prefers_handshake=True,
+            client_capabilities={},
+            call_timeout=None,
         )
         connection._connect_task.cancel()
         connection._upstream = upstream

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forebay.hub.routes import matches_template
+from forebay.wire.protocol import matches_template
 from serve_harness import upstream_command, write_config
 from serve_http_harness import NAMES, call_tool, connect_as, serving_config, serving_http
 from waiting import wait_until

@@ -128,7 +128,9 @@ def test_a_client_without_the_capabilities(mode: str, upstream_era: str, tmp_pat
             assert await _call_tool(client, "sample") == f"refused: {refusal}"
         elif mode == LEGACY:
             for tool in ("sample", "all"):
-                with pytest.raises(MCPError, match="one asks sampling/createMessage") as refused:
+                with pytest.raises(
+                    MCPError, match="one sent sampling/createMessage, but this client did not declare the sampling"
+                ) as refused:
                     await _call_tool(client, tool)
                 assert refused.value.error.code == MISSING_CAPABILITY
                 assert refused.value.error.data == {"requiredCapabilities": {"sampling": {}}}

@@ -96,7 +96,7 @@ def test_anonymous_clients_do_not_get_input_requests_of_others(tmp_path: Path) -
         waiting = pool.submit(_call_tool, first, "waits")
         wait_until(lambda: _parse_result(_call_tool(second, "heard"))["methods"].count("tools/call") >= 2, 60)
         (refusal,) = _parse_result(_call_tool(second, "asks"))
-        assert "nobody can tell whose this is" in refusal["message"]
+        assert "the recipient is ambiguous" in refusal["message"]
         _call_tool(second, "heard", go=True)
         assert _parse_result(waiting.result(30)) == "waited"
         required = _call_tool(second, "asks")

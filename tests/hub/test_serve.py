@@ -265,7 +265,7 @@ def test_a_meta_that_is_not_an_object_is_refused(tmp_path: Path) -> None:
     with serving(write_config(tmp_path, {"raw": upstream_command("raw_server.py", "stdio")})) as client:
         for meta in ("x", [1], 7):
             response = client.request("tasks/get", {"taskId": "1", "_meta": meta})
-            assert response["error"] == {"code": -32602, "message": "_meta is an object; send one, or none"}
+            assert response["error"] == {"code": -32602, "message": "params._meta must be an object if present"}
 
 
 @pytest.mark.parametrize("era", ERAS)

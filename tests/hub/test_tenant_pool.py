@@ -7,7 +7,7 @@ import pytest
 from forebay.config.options import Settings
 from forebay.hub.hub import Hub
 from forebay.hub.stateless import StatelessTenant, TenantPool
-from forebay.hub.translation import RequestFailed
+from forebay.wire.errors import RequestFailed
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -98,7 +98,7 @@ def test_requests_to_a_server_without_restart_are_errors(does: str, status: int,
         # Both before and after the exit is noticed.
         told = talk.request("initialize", {})["error"]["message"]
         assert words in told
-        assert "ask again" not in told
+        assert "retry later" not in told
         assert talk.is_closed()
         assert talk.process.wait(TIMEOUT_SECONDS) == status
 

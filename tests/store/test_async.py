@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import forebay
 import pytest
 from forebay import InvalidArgument, Store
 from forebay.store.backends.local import LocalUpload
+from forebay.store.entries import Entry
 from forebay.store.threads import run_in_thread, start_in_thread
 from stores import payload_files, store_at, whole
 from waiting import wait_until
@@ -180,8 +181,8 @@ def test_a_put_that_was_cancelled_too_late_is_undone(
     committed, leave = threading.Event(), threading.Event()
     commit = LocalUpload.commit
 
-    def committing(self: LocalUpload, extension: str) -> None:
-        commit(self, extension)
+    def committing(self: LocalUpload, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:
+        commit(self, extension, limits, entry)
         committed.set()
         leave.wait()
 
@@ -227,7 +228,7 @@ def test_async_methods_call_the_overrides_of_a_subclass(store: Store) -> None:
             calls.append("fetch")
             return super().fetch(*args, **options)
 
-    recording_store = RecordingStore(store._backend, store.journal, store.call_counts, store.options)
+    recording_store = RecordingStore(store._backend, store.options)
 
     async def put_and_fetch() -> bytes | str:
         handle = (await recording_store.put_async(b"payload")).output_handle

@@ -215,7 +215,19 @@ def test_a_root_that_others_can_write_to_is_refused(tmp_path: Path, mode: int) -
 
 
 @pytest.mark.parametrize(
-    "url", ["file://host/path", "http://x/y", "s3://bucket", "/plain", "", "file:", "file:///a%00b", "file:///a\0b"]
+    "url",
+    [
+        "file://host/path",
+        "http://x/y",
+        "s3:bucket",
+        "s3://",
+        "ftp://host/x",
+        "/plain",
+        "",
+        "file:",
+        "file:///a%00b",
+        "file:///a\0b",
+    ],
 )
 def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgument):

@@ -10,7 +10,7 @@ from typing import Any
 
 import forebay
 import pytest
-from forebay.store import call_counts
+from forebay.store.backends import count_rows, local_counts
 from forebay.store.call_counts import summarize_calls
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,8 +103,8 @@ def test_counts_that_cannot_be_written_are_kept(tmp_path: Path) -> None:
 
 
 def test_the_files_are_bounded(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_counts, "_MAX_ROWS", 3)
-    monkeypatch.setattr(call_counts, "_MAX_DAYS", 2)
+    monkeypatch.setattr(count_rows, "MAX_ROWS", 3)
+    monkeypatch.setattr(local_counts, "_MAX_DAYS", 2)
     with forebay.open_store(tmp_path / "store", sweep_interval=0, clock=clock) as store:
         for _ in range(4):
             for number in range(10):
@@ -147,7 +147,7 @@ def test_a_damaged_row_is_no_failure(changes: dict[str, Any] | str, tmp_path: Pa
 def test_counts_are_not_added_twice_if_an_old_file_cannot_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_counts, "_MAX_DAYS", 1)
+    monkeypatch.setattr(local_counts, "_MAX_DAYS", 1)
     with forebay.open_store(tmp_path / "store", sweep_interval=0) as store:
         (tmp_path / "store" / "calls" / "2001-01-01.json").mkdir(parents=True)
         store.call_counts.add("crawl", calls=1)

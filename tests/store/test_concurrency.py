@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -193,11 +194,20 @@ def test_concurrent_sweeps_count_each_payload_once(tmp_path: Path) -> None:
             children.append(child)
         assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
         stored = sum(listed.stored_bytes for listed in store.list())
-        assert store._quota.usage() == {"total": stored}
+        assert store._backend.usage() == {"total": stored}
 
 
 @pytest.mark.parametrize(
-    "lock", ["_sweeper", "_writer", "_catalog", "journal", "call_counts", "_backend.folders", "_backend._counters"]
+    "lock",
+    [
+        "_sweeper",
+        "_writer",
+        "_catalog",
+        "call_counts",
+        "_backend.folders",
+        "_backend.accounts._files",
+        "_backend.log",
+    ],
 )
 def test_a_forked_child_is_not_blocked_by_a_lock_of_its_parent(lock: str, tmp_path: Path) -> None:
     held, leave = threading.Event(), threading.Event()
@@ -229,7 +239,7 @@ def test_a_lock_of_an_interrupted_holder_is_released(tmp_path: Path) -> None:
     with opened(root) as store, opened(root) as another:
         store.put(b"first")
         # An interrupt at the wrong moment would leave this lock held.
-        fcntl.flock(store._backend._counters._total_fd, fcntl.LOCK_EX)  # type: ignore[attr-defined]
+        fcntl.flock(store._backend.accounts._files._total_fd, fcntl.LOCK_EX)  # type: ignore[attr-defined]
         store.put(b"second")
         with ThreadPoolExecutor(1) as pool:
             pool.submit(another.put, b"third").result(timeout=30)
@@ -263,10 +273,10 @@ def test_a_delete_that_another_process_overtakes_is_not_found(
     root = tmp_path / "store"
     delete = LocalBackend.delete
 
-    def delete_second(backend: LocalBackend, handle: str) -> bool:
+    def delete_second(backend: LocalBackend, handle: str, size: int, accounts: Collection[str]) -> bool:
         monkeypatch.setattr(LocalBackend, "delete", delete)
         stored_files(root)[handle].unlink()
-        return delete(backend, handle)
+        return delete(backend, handle, size, accounts)
 
     with opened(root) as store:
         handle = store.put(b"payload", principal="ann").output_handle

@@ -220,6 +220,8 @@ def parse_footer(stored: bytes) -> frames.Footer:
         def read(self, start: int, length: int) -> bytes:
             return stored[start : start + length]
 
+        def read_ahead(self) -> None: ...
+
     return frames.read_footer(Whole())
 
 

@@ -113,8 +113,8 @@ def test_a_root_on_a_read_only_tmpfs_can_be_read(disk: Disk) -> None:
     with opened(disk.root) as store:
         handle = store.put(b"payload").output_handle
         expired = store.put(b"expired", ttl=0).output_handle
-        store.journal.close()
-        store._backend._counters.close()  # type: ignore[attr-defined]
+        store._backend.log.close()
+        store._backend.accounts.close()  # type: ignore[attr-defined]
         disk.remount("ro")
         with opened(disk.root) as another:
             for reader in (store, another):

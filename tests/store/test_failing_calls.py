@@ -140,11 +140,11 @@ def sweep(trial: Trial, store: Store) -> None:
 
 def record(trial: Trial, store: Store) -> None:
     """Write to the journal, whose failures nobody notices, with a rotation."""
-    store.journal._max_file_bytes = 400
+    store._backend.log._max_file_bytes = 400  # type: ignore[attr-defined]
     with trial.failing.inject():
         for number in range(8):
             store.journal.record("test", number=number)
-    store.journal._max_file_bytes = 8 << 20
+    store._backend.log._max_file_bytes = 8 << 20  # type: ignore[attr-defined]
     events = [event["number"] for event in store.journal.recent(100) if event["event"] == "test"]
     assert events == sorted(events, reverse=True)
     assert len(events) >= 6

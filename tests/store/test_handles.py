@@ -1,17 +1,33 @@
 """Handles: their format and their expiry."""
 
 import collections
+import math
 from pathlib import Path
 
 import pytest
 from forebay import HandleNotFound, InvalidArgument
-from forebay.store.handles import is_handle, new_handle
+from forebay.store.handles import LIFETIMES, get_lifetime_class, get_sidecar_handle, is_handle, new_handle
 from stores import Clock, events, payload_files, store_at, whole
+
+_TTLS = [0, 7200, 7 * 3600, 86401, 7 * 86400, 7 * 86400 + 1, 364 * 86400, 10**9]
+"""A time to live of each lifetime class."""
+
+
+@pytest.mark.parametrize("length", [12, 26])
+def test_a_handle_and_its_sidecar_tell_how_long_the_payload_lives_at_most(length: int) -> None:
+    for number, ttl in enumerate(_TTLS):
+        for _ in range(100):
+            handle = new_handle(length, ttl)
+            assert is_handle(handle)
+            assert get_lifetime_class(handle) == get_lifetime_class(get_sidecar_handle(handle)) == number
+        assert ttl <= (LIFETIMES[number] or math.inf)
+    assert len({new_handle(length, 60)[3] for _ in range(100)}) == 4
 
 
 @pytest.mark.parametrize("length", [12, 26])
 def test_all_characters_of_handles_are_equally_likely(length: int) -> None:
-    handles = [new_handle(length) for _ in range(3000)]
+    # The first character has the lifetime class.
+    handles = [new_handle(length, ttl) for ttl in _TTLS for _ in range(3000 // len(_TTLS))]
     assert len(set(handles)) == len(handles)
     assert all(is_handle(handle) and len(handle) == 3 + length for handle in handles)
     counts = collections.Counter("".join(handle[3:] for handle in handles))

@@ -9,6 +9,7 @@ import forebay
 import pytest
 from forebay.outputs.contract import store_artifact
 from forebay.store.backends.filesystem import Folders
+from forebay.store.backends.local_log import LocalLog
 from forebay.store.journal import Journal
 from stores import Clock, events, store_at, whole
 
@@ -91,7 +92,8 @@ def test_a_name_that_is_too_long_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_a_clock_set_back_does_not_lose_the_file_in_use(tmp_path: Path, clock: Clock) -> None:
     folders = Folders(tmp_path / "store")
-    journal = Journal(folders, clock, max_files=3)
+    log = LocalLog(folders, clock, max_files=3)
+    journal = Journal(log, clock)
     for _ in range(5):
         clock.now += 24 * 3600
         journal.record("before")
@@ -100,7 +102,7 @@ def test_a_clock_set_back_does_not_lose_the_file_in_use(tmp_path: Path, clock: C
         journal.record("after", number=number)
     numbers = [event["number"] for event in journal.recent() if event["event"] == "after"]
     assert numbers == [2, 1, 0]
-    journal.close()
+    log.close()
     folders.close()
 
 
@@ -152,7 +154,8 @@ def test_several_processes_write_one_journal(tmp_path: Path) -> None:
 
 def test_a_journal_is_bounded_and_keeps_the_newest(tmp_path: Path, clock: Clock) -> None:
     folders = Folders(tmp_path / "store")
-    journal = Journal(folders, clock, max_file_bytes=2000, max_files=3)
+    log = LocalLog(folders, clock, max_file_bytes=2000, max_files=3)
+    journal = Journal(log, clock)
     for number in range(1000):
         clock.now += 600 if number % 10 == 0 else 0
         journal.record("counted", number=number)
@@ -162,7 +165,7 @@ def test_a_journal_is_bounded_and_keeps_the_newest(tmp_path: Path, clock: Clock)
     numbers = [event["number"] for event in journal.recent(1000)]
     assert numbers == list(range(999, 999 - len(numbers), -1))
     assert len(numbers) > 20
-    journal.close()
+    log.close()
     folders.close()
 
 

@@ -54,12 +54,12 @@ def test_an_invalid_forebay_store_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "url",
     [
-        "", "/path", "path", "s3://bucket", "redis://localhost", "file:", "file:relative", "file://host/path",
+        "", "/path", "path", "s3:bucket", "s3://", "redis:localhost", "ftp://host", "file:", "file:relative", "file://host/path",
         "file:///path?x=1", "file:///path#part", "file:///a%00b", "http://[bad",
     ],
 )  # fmt: skip
 def test_an_invalid_url_is_refused(url: str) -> None:
-    with pytest.raises(InvalidArgument, match="a store is file:///path, or nothing for the default"):
+    with pytest.raises(InvalidArgument, match="a store is file:///path, s3://bucket"):
         forebay.open_store(url)
 
 

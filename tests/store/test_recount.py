@@ -14,6 +14,7 @@ from faults import assert_tidy, counters, expected_counters, opened, spawnable, 
 from forebay import HandleNotFound, Store, StoreFull
 from forebay.store import sweep
 from forebay.store.allowance import Allowance
+from forebay.store.backends import Listed
 from forebay.store.backends.local import LocalBackend
 from stores import Clock, events, noise
 
@@ -35,11 +36,11 @@ class Listings:
         self.listed = self.locked = 0
         list_objects = LocalBackend.list
 
-        def watched(backend: LocalBackend) -> Iterator[str]:
-            for handle in list_objects(backend):
+        def watched(backend: LocalBackend) -> Iterator[Listed]:
+            for listed in list_objects(backend):
                 self.listed += 1
                 self.locked += is_locked(root / ".usage" / "total")
-                yield handle
+                yield listed
 
         monkeypatch.setattr(LocalBackend, "list", watched)
 
@@ -175,8 +176,8 @@ def test_a_delete_before_the_first_count_sets_no_counter(root: Path) -> None:
 def test_a_recount_during_puts_and_deletes_only_lowers_counters(root: Path) -> None:
     with opened(root) as store:
         handles = fill(store, 4)
-        recount = store._quota.begin_recount()
-        for handle in store._backend.list():
+        recount = store._backend.begin_recount()
+        for handle, _ in store._backend.list():
             recount.add("ann", store.stat(handle, principal="ann").stored_bytes)
         store.delete(handles[0], principal="ann")
         store.put(noise(500), principal="ann")
@@ -188,8 +189,8 @@ def test_a_recount_that_missed_a_new_payload_counts_it(root: Path) -> None:
     with opened(root) as store:
         handles = fill(store, 4)
         stored_files(root)[handles[0]].unlink()
-        recount = store._quota.begin_recount()
-        for handle in store._backend.list():
+        recount = store._backend.begin_recount()
+        for handle, _ in store._backend.list():
             recount.add("ann", store.stat(handle, principal="ann").stored_bytes)
         store.put(noise(500), principal="ann")
         store.put(noise(500), principal="bob")
@@ -204,7 +205,7 @@ def test_a_recount_of_a_replaced_root_changes_nothing(root: Path, tmp_path: Path
         fill(other, 9)
     with opened(root) as store:
         fill(store, 2)
-        recount = store._quota.begin_recount()
+        recount = store._backend.begin_recount()
         root.rename(tmp_path / "aside")
         (tmp_path / "other").rename(root)
         with pytest.raises(HandleNotFound):
@@ -282,8 +283,8 @@ def test_processes_that_put_and_delete_during_recounts_never_exceed_the_quota(ro
         checks = 0
         while not all(job.done() for job in jobs):
             store.sweep()
-            # Under the lock of the counters no payload is added or removed.
-            with store._backend.counters() as locked:
+            # Under the lock of the accounts no payload is added or removed.
+            with store._backend.accounts._files.lock() as locked:  # type: ignore[attr-defined]
                 counted = locked.get("total")
                 true_bytes = sum(os.stat(path).st_size for path in stored_files(root).values())  # noqa: PTH116
             assert counted is not None

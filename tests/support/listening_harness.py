@@ -59,6 +59,9 @@ class HttpServer:
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
     def wait(self) -> int:
         """Wait for the process to exit and return its exit code."""
         code = self.process.wait(TIMEOUT_SECONDS)

@@ -134,6 +134,8 @@ class ScriptedHub:
     async def start(self) -> None:
         _log.info("the hub was started")
 
+    async def check(self) -> None: ...
+
     async def close(self) -> None:
         _log.info("the hub was closed")
 
@@ -144,6 +146,8 @@ class ScriptedHub:
     async def handle_stateless(self, principal: str | None, message: Any, raw: Message, reply: Reply) -> Message | None:
         _log.info("a request of %s", principal)
         return await ScriptedSession(self, None).handle(message, raw, reply)
+
+    handle_sessionless = handle_stateless
 
 
 def main() -> None:

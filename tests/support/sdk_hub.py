@@ -86,6 +86,9 @@ class SdkHub:
     async def start(self) -> None:
         pass
 
+    async def check(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 
@@ -97,3 +100,5 @@ class SdkHub:
             connection = SdkConnection(self._server, principal, None)
             opened.push_async_callback(connection.close)
             return await connection.handle(message, raw, reply)
+
+    handle_sessionless = handle_stateless

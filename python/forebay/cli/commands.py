@@ -22,6 +22,7 @@ __all__ = [
     "lint_tools",
     "ls",
     "open_input",
+    "open_store_at",
     "open_store_of",
     "outline",
     "put",
@@ -273,12 +274,18 @@ def lint_tools(args: Namespace) -> None:
 
 
 def open_store_of(args: Namespace) -> "Store":
-    from forebay.store import open_store, resolve_root
+    return open_store_at(args.store, creates=args.store is None or args.run is put)
 
-    if args.store is not None and args.run is not put and not resolve_root(args.store).exists():
-        raise StoreUnavailable(f"there is no store at {args.store}; put something there, or name another one")
-    # A store that is opened for one command neither sweeps by itself nor warns about large payloads.
-    return open_store(args.store, sweep_interval=0, warn_bytes=sys.maxsize)
+
+def open_store_at(url: str | None, *, creates: bool, **options: Any) -> "Store":
+    """Open a store for one command. Without `creates`, it is an error if there is none."""
+    from forebay.store import open_store, resolve_address
+
+    address = resolve_address(url)
+    if not creates and isinstance(address, Path) and not address.exists():
+        raise StoreUnavailable(f"there is no store at {url}; put something there, or name another one")
+    # It neither sweeps by itself nor warns about large payloads.
+    return open_store(url, sweep_interval=0, warn_bytes=sys.maxsize, **options)
 
 
 def _list_principal_names(args: Namespace) -> tuple[str, ...]:

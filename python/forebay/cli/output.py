@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from forebay.store import StoredOutput
+    from forebay.store.mirror import MirrorReport
     from forebay.store.pages import Page
     from forebay.store.search import SearchPage
 
@@ -42,6 +43,7 @@ __all__ = [
     "print_stored",
     "print_table",
     "replace_controls",
+    "show_mirror_progress",
     "show_progress_bar",
     "wants_table",
 ]
@@ -418,7 +420,9 @@ def print_settings(explanation: dict[str, Any]) -> None:
         _print_rich(to_plain_text(f"{row['flag']}  {value}"), style="bold", highlight=False)
         source = f"  set by {row['source']}" if is_set else ""
         names = f"{row['name']}  {row['variable']}  default {option.format_value(row['default'])}{source}"
-        folder = f"\n    the folder is {row['path']}" if row.get("path") else ""
+        folder = (
+            f"\n    {'it is' if '://' in row['path'] else 'the folder is'} {row['path']}" if row.get("path") else ""
+        )
         _print_rich(to_plain_text(f"    {row['help']}\n    {names}{folder}"), highlight=False)
     for upstream in explanation["upstreams"]:
         _print_rich(to_plain_text(f"[upstreams.{upstream['name']}]"), style="bold", highlight=False)
@@ -534,6 +538,26 @@ def show_progress_bar(size: int | None) -> Iterator[Callable[[int], None] | None
     with Progress(*columns, console=_get_console(is_stderr=True), transient=True) as bar:
         task = bar.add_task("put", total=size)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextlib.contextmanager
+def show_mirror_progress() -> Iterator[Callable[["MirrorReport"], None] | None]:
+    """Show on a terminal how many payloads were mirrored, and how many bytes."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TransferSpeedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TransferSpeedColumn()
+    with Progress(*columns, console=_get_console(is_stderr=True), transient=True) as bar:
+        task = bar.add_task("mirror", total=None)
+
+        def update(report: "MirrorReport") -> None:
+            others = report.skipped + report.expired + report.failed
+            text = f"{report.copied:,} copied, {others:,} others, {_format_size(report.bytes)}"
+            bar.update(task, description=text, completed=report.bytes)
+
+        yield update
 
 
 # A payload must not send control sequences to the terminal, nor change the order in which its text is shown.

@@ -10,7 +10,9 @@ import forebay
 from forebay.cli import commands, gateway
 from forebay.cli.doctor import doctor
 from forebay.cli.export import export
+from forebay.cli.mirror import mirror
 from forebay.cli.query import query
+from forebay.cli.store import store
 from forebay.errors import InvalidArgument
 
 __all__ = ["parse_arguments", "parse_wrap_options"]
@@ -179,6 +181,25 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     add(commands.sweep)
 
+    mirror_parser = add(mirror, has_store=False)
+    mirror_parser.add_argument("source", metavar="FROM", help="the store to copy, such as file:///path")
+    mirror_parser.add_argument("target", metavar="TO", help="the store to copy to, such as s3://bucket/prefix")
+    for flag, owner, default in (
+        ("--quota-bytes", "in total", "4 GiB"),
+        ("--principal-quota-bytes", "for each principal", "1 GiB"),
+    ):
+        mirror_parser.add_argument(
+            flag,
+            metavar="SIZE",
+            type=_parse_quota,
+            default=argparse.SUPPRESS,
+            help=f"store at most this much in TO {owner}; none for no limit (default: {default})",
+        )
+
+    store_parser = add(store, has_store=False)
+    store_parser.add_argument("action", choices=["lifecycle"], help="what to print")
+    store_parser.add_argument("address", metavar="ADDRESS", help="the store, such as s3://bucket/prefix")
+
     add(commands.stats, _add_principal, _add_json)
 
     journal = add(commands.journal, _add_principal, _add_json)
@@ -262,6 +283,18 @@ def _parse_duration(text: str) -> float:
     except ValueError as error:
         message = f"it is {error}, such as {SECONDS.example}, not {text!r:.64}"
         raise argparse.ArgumentTypeError(message) from None
+
+
+def _parse_quota(text: str) -> int | None:
+    # Imported here, so that `--help` starts quickly.
+    from forebay.config.option_types import SIZE, accept_none
+
+    size = accept_none(SIZE)
+    try:
+        quota: int | None = size.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it is {error}, such as {size.example}, not {text!r:.64}") from None
+    return quota
 
 
 def _add_principal(parser: _Parser) -> None:

@@ -24,7 +24,7 @@ from forebay.errors import ForebayError, InvalidArgument
 from forebay.outputs.clients import CLIENTS
 from forebay.proxy.http.probe import HttpProbe, SignInRequired
 from forebay.proxy.probe import Probe, ServerProbe
-from forebay.store import resolve_root
+from forebay.store import RemoteAddress, resolve_address
 
 __all__ = ["check_files"]
 
@@ -79,7 +79,7 @@ class ServerCheck:
         self.upstream: UpstreamConfig | None = None
         """How to start or reach the server; `None` if it will not be started."""
         self.is_wrapped = False
-        self.store: Path | None = None
+        self.store: Path | RemoteAddress | None = None
         """The folder of the store, if the server is behind forebay."""
         self.cwd: str | None = None
         self.tools: list[str] | None = None
@@ -196,11 +196,11 @@ def _inspect_wrap(check: ServerCheck, wrap: WrapCommand, env: Mapping[str, str])
     try:
         settings = load_settings("wrap", parse_wrap_options(wrap.options), environ)
         home = environ.get("FOREBAY_HOME")
-        check.store = resolve_root(settings.store or (Path(home).expanduser() if home else None))
+        check.store = resolve_address(settings.store or (Path(home).expanduser() if home else None))
     except ForebayError as error:
         check.problems.append(_mask(str(error), check.secrets))
         return
-    if not _is_writable(check.store):
+    if isinstance(check.store, Path) and not _is_writable(check.store):
         check.problems.append(f"its store {check.store} cannot be written; name another folder with --store")
 
 

@@ -377,12 +377,14 @@ def _make_option_row(option: Option, value: _OptionValue | None) -> dict[str, An
 
 
 def _resolve_store(value: _OptionValue | None) -> str | None:
-    """Return the folder of the store, or `None` if the path has variables, which may be secret."""
+    """Return where the store is, or `None` if that has variables, which may be secret."""
     # Here, so that `--help` does not import the store.
-    from forebay.store import resolve_root
+    from forebay.store import resolve_address
 
-    folder = resolve_root(None if value is None else value.value).resolve()
-    return None if value is not None and _has_variable(value.raw_value) else str(folder)
+    address = resolve_address(None if value is None else value.value)
+    if value is not None and _has_variable(value.raw_value):
+        return None
+    return str(address.resolve() if isinstance(address, Path) else address)
 
 
 def _mask_option(option: Option, value: _OptionValue) -> Any:
@@ -390,7 +392,7 @@ def _mask_option(option: Option, value: _OptionValue) -> Any:
         return dict.fromkeys(value.value, MASK)
     if _has_variable(value.raw_value):
         return value.raw_value
-    return mask_url(value.value) if option.name == "url" else value.value
+    return mask_url(value.value) if option.name in ("url", "store") else value.value
 
 
 def _has_variable(raw_value: Any) -> bool:

@@ -173,6 +173,9 @@ class Settings:
     on_full: str = _policy_option(
         "refuse", choice("refuse", "evict"), "refuse new results when the store is full, or evict old ones"
     )
+    read_cache_bytes: int = _policy_option(
+        0, SIZE, "keep up to this much of what was read from a store on other machines on the local disk; 0 for nothing"
+    )
     redact: tuple[str, ...] = _policy_option(
         (),
         line_list("EXPRESSION", "sk-[A-Za-z0-9]+"),
@@ -241,6 +244,9 @@ class Settings:
     shutdown_grace_seconds: float | None = _option(
         None, SECONDS, "give calls in flight and servers this long to end at shutdown (1s; calls over HTTP 5s)"
     )
+    shutdown_delay_seconds: float = _serve_option(
+        0.0, SECONDS, "after SIGTERM accept calls for this long, while /ready fails, so that load balancers notice"
+    )
     log_level: str = _option(
         "warning", choice("debug", "info", "warning", "error"), "write logs of this level and above to standard error"
     )
@@ -291,6 +297,9 @@ class Settings:
         1800.0,
         reject_zero(SECONDS),
         "close a session, or a principal's connections to upstreams, after this long unused",
+    )
+    stateless: bool = _serve_option(
+        False, FLAG, "open no sessions: any replica answers any request, and servers cannot ask or notify clients"
     )
     share: str = _serve_option(
         "principal",

@@ -1,4 +1,4 @@
-"""The ASGI application of `forebay serve --http`: `/mcp`, `/health`, authentication and limits."""
+"""The ASGI application of `forebay serve --http`: `/mcp`, `/health`, `/ready`, authentication and limits."""
 
 import asyncio
 import logging
@@ -12,6 +12,7 @@ import orjson
 
 from forebay.http.http_exchange import JSON_TYPE, TEXT_TYPE, Disconnected, HTTPExchange, Receive, Scope, Send
 from forebay.http.limits import InFlightLimit, TokenBuckets, get_client_network
+from forebay.http.readiness import Readiness
 from forebay.http.request_headers import find_fault, make_allowed_hosts, make_allowed_origins
 from forebay.http.tokens import AccessToken, TokenFile, TokenVerifier
 from forebay.http.transport import Backend, Transport
@@ -60,7 +61,9 @@ class App:
         self._routes: dict[str, Callable[[HTTPExchange], Awaitable[None]]] = {
             MCP_PATH: self._handle_mcp,
             "/health": _answer_health,
+            "/ready": self._answer_ready,
         }
+        self.readiness = Readiness(backend.check)
         self._next_refusal_log = 0.0
         """Time from which the next refusal is logged."""
         self._challenge = ""
@@ -73,6 +76,9 @@ class App:
             await self._run_lifespan(receive, send)
             return
         exchange = HTTPExchange(scope, receive, send)
+        if self.readiness.is_draining:
+            # The next request of this connection should go to another process.
+            exchange.extra_headers.append((b"connection", b"close"))
         try:
             fault = find_fault(exchange.raw_headers)
             if fault is not None:
@@ -98,7 +104,7 @@ class App:
             "forebay: %d calls are ended, because the server stops; --shutdown-grace-seconds gives them more time",
             self.calls_in_flight,
         )
-        text = "the gateway is stopping; the call may have been carried out; ask again when the gateway is back"
+        text = "the gateway is stopping; the call may have been carried out; retry when the gateway is back"
         for exchange in [*self._in_flight]:
             exchange.cancel(503, make_error_message(None, INTERNAL_ERROR, text))
 
@@ -137,6 +143,14 @@ class App:
             return _is_stream_request(exchange) and token.expires_at < int(time.time())
         return self._token_file is not None and await self._token_file.verify_token(_get_bearer(exchange)) != token
 
+    async def _answer_ready(self, exchange: HTTPExchange) -> None:
+        if exchange.method not in ("GET", "HEAD"):
+            await _answer_wrong_method(exchange, b"GET, HEAD")
+        else:
+            state = await self.readiness.get_state()
+            status = 200 if state == "ready" else 503
+            await exchange.respond(status, orjson.dumps({"status": state}), [JSON_TYPE])
+
     # The checks of a request to `/mcp`, in the order of the code
 
     async def _handle_mcp(self, exchange: HTTPExchange) -> None:
@@ -150,7 +164,7 @@ class App:
             wait_nanoseconds = self._rate_limit.take(_identify_caller(exchange))
             if wait_nanoseconds:
                 seconds = math.ceil(wait_nanoseconds / 10**9)
-                await _refuse_for_now(exchange, f"too many requests; try again in {seconds} seconds", seconds)
+                await _refuse_for_now(exchange, f"too many requests; retry in {seconds} seconds", seconds)
                 return
         if self._verifiers:
             if exchange.token is None:

@@ -51,9 +51,9 @@ class Connection(_Base):
 
     A connection whose client does not read its response is closed, since the response is kept in memory.
 
-    At the limit, a new connection replaces the one that has been idle for longest; those that never sent a valid token
-    go first. A connection with a request in flight is not replaced, and if there is no other, the new one is answered
-    503. A request counts if its token is valid; without tokens, if it has arrived and its client reads the response.
+    At the limit, a new connection replaces the longest-idle one, unauthenticated ones first. One is *busy*, and never
+    replaced, while a request with a valid token is in flight, or, without tokens, a fully received request whose client
+    reads. If all are busy, the new one is answered 503.
     """
 
     def __init__(
@@ -105,20 +105,19 @@ class Connection(_Base):
     def _replace_another(self) -> bool:
         """Close the connection that is the least loss. Return whether there is one."""
         others = (other for other in self.connections if isinstance(other, Connection) and other is not self)
-        candidates = [other for other in others if not other.is_aborted and other.is_replaceable]
+        candidates = [other for other in others if not other.is_aborted and not other.is_busy]
         if not candidates:
             return False
         min(candidates, key=lambda other: (other._is_authenticated, other._idle_since)).abort()
         return True
 
     @property
-    def is_replaceable(self) -> bool:
-        """Whether no request is in flight that counts."""
+    def is_busy(self) -> bool:
         if self.cycle is None or self.cycle.response_complete:
-            return True
-        if self.has_valid_token:
             return False
-        return self._requires_token or self._is_receiving_body or self.flow.write_paused
+        if self.has_valid_token:
+            return True
+        return not (self._requires_token or self._is_receiving_body or self.flow.write_paused)
 
     def join_next_writes(self) -> None:
         """Send the head of the next response together with the start of its body, which must follow."""

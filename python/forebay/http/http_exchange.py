@@ -221,9 +221,9 @@ class _Event(NamedTuple):
 class EventStream:
     """The messages of one response. Implements `Reply`.
 
-    If there are none before the response to a request, that is sent as plain JSON; otherwise all are sent as
-    server-sent events. With a `number`, the events have ids and are kept for a while: if the connection breaks, another
-    exchange may continue the stream.
+    If no message precedes the response, it is sent as plain JSON; otherwise all are sent as events. `on_unsupported`
+    gets a server's request if the client accepts no events. With a `stream_number`, the events have ids and are kept
+    for a while: if the connection breaks, another exchange may continue the stream.
     """
 
     __slots__ = (
@@ -232,19 +232,19 @@ class EventStream:
         "_dropped_through",
         "_event_count",
         "_exchange",
-        "_fallback",
+        "_has_initial_event",
         "_is_finishing",
-        "_is_primed",
         "_kept",
         "_kept_bytes",
         "_on_open",
         "_on_overflow",
+        "_on_unsupported",
         "_queue",
         "active_at",
         "headers",
         "is_finished",
         "is_open",
-        "number",
+        "stream_number",
     )
 
     def __init__(
@@ -254,10 +254,10 @@ class EventStream:
         accepts: tuple[bool, bool],
         now: float,
         *,
-        number: int | None = None,
-        is_primed: bool = False,
+        stream_number: int | None = None,
+        has_initial_event: bool = False,
         on_overflow: Callable[[], None] = lambda: None,
-        fallback: "Callable[[bytes, str], None]" = lambda _raw, _method: None,
+        on_unsupported: "Callable[[bytes, str], None]" = lambda _raw, _method: None,
         on_open: "Callable[[EventStream], None]" = lambda _: None,
     ) -> None:
         self._exchange: HTTPExchange | None = exchange
@@ -265,10 +265,10 @@ class EventStream:
         self._accepts_json, self._accepts_events = accepts
         self.active_at = now
         """When something was last sent, or the client disconnected."""
-        self.number = number
-        self._is_primed = is_primed
+        self.stream_number = stream_number
+        self._has_initial_event = has_initial_event
         self._on_overflow = on_overflow
-        self._fallback = fallback
+        self._on_unsupported = on_unsupported
         self._on_open = on_open
         self._queue: MessageQueue | None = None
         self._event_count = 0
@@ -290,7 +290,7 @@ class EventStream:
         if not self._accepts_events:
             # A plain response has no room for it. A request of a server may reach the client on another stream.
             if not method.startswith("notifications/"):
-                self._fallback(raw, method)
+                self._on_unsupported(raw, method)
         elif not self._is_finishing:
             self._put(raw, method)
 
@@ -321,12 +321,12 @@ class EventStream:
         self._on_open(self)
         exchange = self._exchange
         await exchange.start_stream(self.headers)
-        await self._prime(exchange, 0)
+        await self._send_initial_event(exchange, 0)
 
-    async def _prime(self, exchange: HTTPExchange, number: int) -> None:
+    async def _send_initial_event(self, exchange: HTTPExchange, number: int) -> None:
         """Send the id to resume after as an event without data, if the client knows such events."""
-        if self._is_primed and self.number is not None:
-            await exchange.write(b"id: %d-%d\r\ndata: \r\n\r\n" % (self.number, number))
+        if self._has_initial_event and self.stream_number is not None:
+            await exchange.write(b"id: %d-%d\r\ndata: \r\n\r\n" % (self.stream_number, number))
 
     async def _deliver(self, raw: bytes) -> None:
         await self.open()
@@ -341,7 +341,7 @@ class EventStream:
     async def _send_event(self, raw: Message) -> None:
         self._event_count += 1
         event = _Event(self._event_count, raw)
-        if self.number is not None:
+        if self.stream_number is not None:
             self._keep(event)
         if self._exchange is not None:
             self.active_at = time.monotonic()
@@ -361,8 +361,8 @@ class EventStream:
 
     async def _write_event(self, exchange: HTTPExchange, event: _Event) -> None:
         head = b"event: message\r\ndata: "
-        if self.number is not None:
-            head = b"id: %d-%d\r\n%b" % (self.number, event.number, head)
+        if self.stream_number is not None:
+            head = b"id: %d-%d\r\n%b" % (self.stream_number, event.number, head)
         if isinstance(event.raw, Spool):
             await exchange.write(head)
             for chunk in event.raw.chunks():
@@ -420,7 +420,7 @@ class EventStream:
         self.is_open = True
         await exchange.start_stream(self.headers)
         if number is None:
-            await self._prime(exchange, last_number)
+            await self._send_initial_event(exchange, last_number)
         while self.can_resume_after(last_number):
             event = next((event for event in self._kept if event.number > last_number), None)
             if event is None:

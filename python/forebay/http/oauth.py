@@ -43,7 +43,7 @@ class IssuerKeys:
     """
 
     def __init__(self, url: str, refetch_cooldown: float) -> None:
-        # Parsed here, so that a URL that is none is an error at the start.
+        # Parse now, so that an invalid URL fails at startup.
         Endpoint(url)
         self._url = url
         self._refetch_cooldown = refetch_cooldown
@@ -91,7 +91,7 @@ class IssuerKeys:
         except TimeoutError:
             raise UpstreamFailed("the issuer takes too long") from None
         if not isinstance(key_set, dict):
-            raise ValueError("the key set is no object")
+            raise ValueError("the key set is not an object")
         return key_set
 
 

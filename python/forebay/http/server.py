@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import ctypes
 import functools
 import logging
 import math
 import signal
 import socket
+import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +36,13 @@ _DEFAULT_GRACE_SECONDS = 5.0
 
 _BACKLOG = 1024
 
+# `socket` has no names for these.
+_SO_ATTACH_FILTER = 26
+_BPF_RETURN = 0x06
+
+_BACKLOG_SECONDS = 0.5
+"""How long the connections in the backlog have for a request before the server stops, if it waits at all."""
+
 
 def _do_nothing() -> None: ...
 
@@ -46,15 +56,14 @@ def run_http(
 ) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP, and return the exit code.
 
-    Calls in flight may finish within `shutdown_grace_seconds`. `on_shutdown` is called when the signal arrives, to end
-    open streams; `on_closed` when all connections are closed (threads may still run).
+    After the signal calls are still accepted for `shutdown_delay_seconds`, while `/ready` answers that they should go
+    elsewhere. Calls in flight may then finish within `shutdown_grace_seconds`. `on_shutdown` is called when the signal
+    arrives, to end open streams; `on_closed` when all connections are closed (threads may still run).
     Raises `InvalidArgument` if the address or the token file cannot be used.
     """
     app = App(backend, settings)
     with _open_listener(settings) as listener, _restore_signal_handlers():
-        uvicorn_server = _Server(
-            _make_uvicorn_config(app, settings), app, _get_grace_seconds(settings), on_shutdown, on_closed
-        )
+        uvicorn_server = _Server(_make_uvicorn_config(app, settings), app, settings, on_shutdown, on_closed)
         # Uvicorn handles the other two. Under `nohup`, SIGHUP stays ignored.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, uvicorn_server.handle_exit)
@@ -74,23 +83,39 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         app: App,
-        grace_seconds: float,
+        settings: "Settings",
         on_shutdown: Callable[[], None],
         on_closed: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._app = app
-        self._grace_seconds = grace_seconds
+        self._delay_seconds = settings.shutdown_delay_seconds
+        self._grace_seconds = _get_grace_seconds(settings)
         self._on_shutdown = on_shutdown
         self._on_closed = on_closed
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.readiness.is_draining = True
+        if self._delay_seconds:
+            await self._wait_for_load_balancers(sockets or [])
         self._on_shutdown()
         tasks = [asyncio.create_task(self._end_streams()), asyncio.create_task(self._end_calls())]
         await super().shutdown(sockets)
         for task in tasks:
             task.cancel()
         self._on_closed()
+
+    async def _wait_for_load_balancers(self, listeners: list[socket.socket]) -> None:
+        deadline = time.monotonic() + self._delay_seconds
+        # A second signal ends the wait.
+        while not self.force_exit and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+        self.force_exit = False
+        # A balancer that does not ask `/ready` goes on until it is refused. To close a socket resets the connections in
+        # its backlog, so no more get there, and those that are there are answered.
+        for listener in listeners:
+            _drop_new_connections(listener)
+        await asyncio.sleep(_BACKLOG_SECONDS)
 
     async def _end_calls(self) -> None:
         await asyncio.sleep(self._grace_seconds)
@@ -141,6 +166,18 @@ def _open_listener(settings: "Settings") -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise InvalidArgument(f"{host}:{port} cannot be listened on: {error.strerror}; give another --http") from None
+
+
+def _drop_new_connections(listener: socket.socket) -> None:
+    """Ignore attempts to connect. Clients repeat them, and are refused once the socket is closed."""
+    if not sys.platform.startswith("linux"):
+        # The backlog may still have a connection or two when the socket is closed.
+        listener.listen(0)
+        return
+    # A filter of one instruction that accepts no packet; connections that are open have none.
+    instruction = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, 0))
+    program = struct.pack("HL", 1, ctypes.addressof(instruction))
+    listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
 
 def _print_address(listener: socket.socket) -> None:

@@ -102,8 +102,10 @@ class TokenFile:
 
     def _check_status(self, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
-            raise InvalidArgument(f"{self._path} is no file of tokens; name one with a `name: token` on each line")
-        if status.st_mode & 0o077 and not self._allow_others_to_read:
+            raise InvalidArgument(f"{self._path} is not a file of tokens; name one with a `name: token` on each line")
+        # A secret that is mounted into a container belongs to root, and can be read by the group of the container.
+        is_mounted = status.st_uid == 0 != os.geteuid() and status.st_gid in (os.getegid(), *os.getgroups())
+        if status.st_mode & (0o037 if is_mounted else 0o077) and not self._allow_others_to_read:
             raise InvalidArgument(f"others can read the tokens in {self._path}; run: chmod 600 {self._path}")
 
 
@@ -147,7 +149,7 @@ def hash_token(token: str) -> bytes:
 def _parse_entry(line: str, location: str) -> tuple[str, bytes]:
     match = _match_line(line)
     if match is None:
-        raise InvalidArgument(f"{location}: this is no `name: token`; `forebay token NAME` prints such a line")
+        raise InvalidArgument(f"{location}: this is not `name: token`; `forebay token NAME` prints such a line")
     name, digest, token = match.groups()
     if digest is not None:
         return name, bytes.fromhex(digest)

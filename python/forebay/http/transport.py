@@ -26,7 +26,16 @@ from forebay.wire.messages import (
     make_error_message,
     parse,
 )
-from forebay.wire.protocol import CLIENT_CAPABILITIES_KEY, LEGACY_VERSION, MODERN_VERSION, PROTOCOL_VERSION_KEY
+from forebay.wire.protocol import (
+    CLIENT_CAPABILITIES_KEY,
+    LEGACY_VERSION,
+    MODERN_VERSION,
+    PROTOCOL_VERSION_KEY,
+    UNSUPPORTED_VERSION,
+    Fault,
+    find_envelope_fault,
+    find_version_fault,
+)
 
 __all__ = ["Backend", "BackendSession", "Transport"]
 
@@ -55,15 +64,22 @@ class Backend(Protocol):
     async def close(self) -> None:
         """Release everything, after the last message."""
 
+    async def check(self) -> None:
+        """Raise `ForebayError` if calls cannot be answered now."""
+
     def open_session(self, principal: str | None, outbox: Reply) -> BackendSession:
         """Open a session for a client that sends `initialize`. `outbox` is for messages outside of any request."""
 
     async def handle_stateless(self, principal: str | None, message: Any, raw: Message, reply: Reply) -> Message | None:
         """Return the response to a request of 2026-07-28. It is cancelled if the client disconnects."""
 
+    async def handle_sessionless(
+        self, principal: str | None, message: Any, raw: Message, reply: Reply
+    ) -> Message | None:
+        """Return the response to a request up to 2025-11-25 without a session. Cancelled like the above."""
+
 
 _HANDSHAKE_VERSIONS = (b"2024-11-05", b"2025-03-26", b"2025-06-18", LEGACY_VERSION.encode())
-_MODERN_VERSIONS = (MODERN_VERSION,)
 
 _MISSING_SESSION = (
     "Bad Request: Missing session ID; send initialize with POST first. Or send requests without a session, with the "
@@ -71,7 +87,7 @@ _MISSING_SESSION = (
     f"{PROTOCOL_VERSION_KEY} and {CLIENT_CAPABILITIES_KEY} in params._meta"
 )
 
-_HEADER_MISMATCH, _UNSUPPORTED_PROTOCOL_VERSION, _REQUEST_CANCELLED = -32020, -32022, -32800
+_HEADER_MISMATCH, _REQUEST_CANCELLED = -32020, -32800
 
 _ERROR_STATUSES: dict[int | None, int] = {
     PARSE_ERROR: 400,
@@ -79,7 +95,7 @@ _ERROR_STATUSES: dict[int | None, int] = {
     INVALID_PARAMS: 400,
     _HEADER_MISMATCH: 400,
     -32021: 400,
-    _UNSUPPORTED_PROTOCOL_VERSION: 400,
+    UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
 """HTTP status of an error response since 2026-07-28, by its code; -32021 is for a missing client capability."""
@@ -134,9 +150,9 @@ class _HTTPSession:
 
     def keep(self, stream: EventStream) -> None:
         """Keep a stream that may be resumed, and forget the oldest of those that have ended above the limits."""
-        if stream.number is None or not stream.is_open:
+        if stream.stream_number is None or not stream.is_open:
             return
-        self.streams[stream.number] = stream
+        self.streams[stream.stream_number] = stream
         ended = [stream for stream in self.streams.values() if stream.is_finished]
         kept_bytes = sum(stream.kept_bytes for stream in ended)
         while len(ended) > _MAX_KEPT_STREAMS or (kept_bytes > _MAX_SESSION_KEPT_BYTES and len(ended) > 1):
@@ -145,8 +161,8 @@ class _HTTPSession:
             self.forget(oldest)
 
     def forget(self, stream: EventStream) -> None:
-        if stream.number is not None:
-            self.streams.pop(stream.number, None)
+        if stream.stream_number is not None:
+            self.streams.pop(stream.stream_number, None)
 
     def tick(self, now: float) -> None:
         for stream in [*self.streams.values()]:
@@ -163,6 +179,7 @@ class Transport:
         self._body_limit_bytes = settings.body_limit_bytes
         self._max_sessions = settings.max_sessions
         self._session_idle_seconds = settings.session_idle_seconds
+        self._is_stateless = settings.stateless
         self._sessions: dict[str, _HTTPSession] = {}
         self._streams: set[EventStream] = set()
         """The streams of requests in flight."""
@@ -177,6 +194,8 @@ class Transport:
         try:
             if version is not None and version not in _HANDSHAKE_VERSIONS:
                 await self._handle_modern(exchange, version)
+            elif self._is_stateless:
+                await self._handle_sessionless(exchange)
             else:
                 await self._handle_handshake(exchange, version or b"")
         except BodyTooLarge:
@@ -234,16 +253,16 @@ class Transport:
             return
         message, raw = await exchange.read_message(self._body_limit_bytes)
         if message is None:
-            await _refuse(exchange, 400, PARSE_ERROR, "Parse error")
+            await _respond_error(exchange, 400, PARSE_ERROR, "Parse error")
             return
         if not _is_request(message) and not _is_notification(message):
             text = "Body must be a single JSON-RPC request or notification object"
-            await _refuse(exchange, 400, INVALID_REQUEST, text)
+            await _respond_error(exchange, 400, INVALID_REQUEST, text)
             return
         if "id" not in message:
             # This version has no notifications of clients, but some clients send them.
-            fault = _find_version_fault(version.decode("latin-1"))
-            await (exchange.respond(202) if fault is None else _reject(exchange, None, *fault))
+            fault = find_version_fault(version.decode("latin-1"))
+            await (exchange.respond(202) if fault is None else _respond_modern_error(exchange, None, *fault))
             return
         method = message["method"]
         if method == "subscriptions/listen" and not accepts[1]:
@@ -251,7 +270,7 @@ class Transport:
             return
         fault = _find_request_fault(message, exchange.headers)
         if fault is not None:
-            await _reject(exchange, message["id"], *fault)
+            await _respond_modern_error(exchange, message["id"], *fault)
             return
         stream = EventStream(exchange, (), accepts, time.monotonic(), on_overflow=exchange.connection.abort)
         exchange.on_disconnect = exchange.cancel
@@ -261,7 +280,28 @@ class Transport:
         response = await self._run(stream, handling, message["id"])
         await stream.finish(response, _ERROR_STATUSES.get(_find_error_code(response), 200))
 
-    # Up to 2025-11-25
+    # Up to 2025-11-25, without sessions
+
+    async def _handle_sessionless(self, exchange: HTTPExchange) -> None:
+        if exchange.method != "POST":
+            # There is nothing to listen to, and no session to delete.
+            await exchange.respond(405, b"", [(b"allow", b"POST")])
+            return
+        read = await self._read_post(exchange)
+        if read is None:
+            return
+        message, raw, accepts = read
+        if not _is_request(message):
+            await exchange.respond(202, b"", [JSON_TYPE])
+            return
+        stream = EventStream(exchange, (), accepts, time.monotonic(), on_overflow=exchange.connection.abort)
+        exchange.on_disconnect = exchange.cancel
+        if exchange.is_disconnected:
+            return
+        handling = self._backend.handle_sessionless(exchange.principal, message, raw, stream)
+        await stream.finish(await self._run(stream, handling, message["id"]))
+
+    # Up to 2025-11-25, with sessions
 
     async def _handle_handshake(self, exchange: HTTPExchange, version: bytes) -> None:
         session_id = exchange.headers.get(b"mcp-session-id")
@@ -269,7 +309,7 @@ class Transport:
         if session_id is not None:
             session = self._find_session(session_id.decode("latin-1"), exchange.principal)
             if session is None:
-                await _refuse(exchange, 404, INVALID_REQUEST, "Session not found; send initialize again")
+                await _respond_error(exchange, 404, INVALID_REQUEST, "Session not found; send initialize again")
                 return
         match exchange.method:
             case "POST":
@@ -280,7 +320,7 @@ class Transport:
                 await self._handle_delete(exchange, session)
             case _:
                 allow = [(b"allow", b"GET, POST, DELETE")]
-                await _refuse(exchange, 405, INVALID_REQUEST, "Method Not Allowed", allow)
+                await _respond_error(exchange, 405, INVALID_REQUEST, "Method Not Allowed", allow)
 
     def _find_session(self, session_id: str, principal: str | None) -> _HTTPSession | None:
         session = self._sessions.get(session_id)
@@ -291,24 +331,32 @@ class Transport:
             return None
         return session
 
-    async def _handle_post(self, exchange: HTTPExchange, session: _HTTPSession | None, version: bytes) -> None:
+    async def _read_post(self, exchange: HTTPExchange) -> tuple[Any, bytes, tuple[bool, bool]] | None:
+        """Return the message of a request, its bytes, and what the client accepts; `None` if it was refused."""
         accepts = parse_accept(exchange.headers.get(b"accept", b""))
         if not any(accepts):
             text = "Not Acceptable: Client must accept both application/json and text/event-stream"
-            await _refuse(exchange, 406, INVALID_REQUEST, text)
-            return
+            await _respond_error(exchange, 406, INVALID_REQUEST, text)
+            return None
         message, raw = await exchange.read_message(self._body_limit_bytes)
         if message is None:
-            await _refuse(exchange, 400, PARSE_ERROR, "Parse error: the body is not valid JSON")
-            return
-        is_request = _is_request(message)
-        if not is_request and not _is_notification(message) and not _is_response(message):
+            await _respond_error(exchange, 400, PARSE_ERROR, "Parse error: the body is not valid JSON")
+            return None
+        if not _is_request(message) and not _is_notification(message) and not _is_response(message):
             text = "Validation error: the body must be a single JSON-RPC message"
-            await _refuse(exchange, 400, INVALID_PARAMS, text)
+            await _respond_error(exchange, 400, INVALID_PARAMS, text)
+            return None
+        return message, raw, accepts
+
+    async def _handle_post(self, exchange: HTTPExchange, session: _HTTPSession | None, version: bytes) -> None:
+        read = await self._read_post(exchange)
+        if read is None:
             return
+        message, raw, accepts = read
+        is_request = _is_request(message)
         is_first = is_request and message["method"] == "initialize"
         if session is None and not is_first:
-            await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
+            await _respond_error(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
         if session is None:
             session = await self._open_session(exchange)
@@ -336,7 +384,7 @@ class Transport:
             await asyncio.wait([*self._closing], return_when=asyncio.FIRST_COMPLETED)
         if self._is_full(principal):
             _log.warning("Refusing to open a new session: %d sessions are already open", len(self._sessions))
-            await _refuse(exchange, 503, INTERNAL_ERROR, "Too many open sessions")
+            await _respond_error(exchange, 503, INTERNAL_ERROR, "Too many open sessions")
             return None
         session = _HTTPSession(principal, lambda: self._on_overflow(session))
         self._sessions[session.id] = session
@@ -346,7 +394,7 @@ class Transport:
             session.backend_session = self._backend.open_session(principal, session)
         except Exception:
             _log.exception("forebay: a session could not be opened")
-            await _refuse(exchange, 500, INTERNAL_ERROR, "Internal error")
+            await _respond_error(exchange, 500, INTERNAL_ERROR, "Internal error")
             return None
         finally:
             if session.backend_session is None:
@@ -380,9 +428,9 @@ class Transport:
             session.headers,
             accepts,
             time.monotonic(),
-            number=session.next_stream_number(),
-            is_primed=version == _HANDSHAKE_VERSIONS[-1],
-            fallback=session.send,
+            stream_number=session.next_stream_number(),
+            has_initial_event=version == _HANDSHAKE_VERSIONS[-1],
+            on_unsupported=session.send,
             # At once, because the client may resume the stream before we notice that it has disconnected.
             on_open=session.keep,
         )
@@ -430,10 +478,10 @@ class Transport:
 
     async def _handle_get(self, exchange: HTTPExchange, session: _HTTPSession | None, version: bytes) -> None:
         if not parse_accept(exchange.headers.get(b"accept", b""))[1]:
-            await _refuse(exchange, 406, INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream")
+            await _respond_error(exchange, 406, INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream")
             return
         if session is None:
-            await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
+            await _respond_error(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
         stream = session.streams.get(_GET_STREAM_NUMBER)
         number = None
@@ -445,11 +493,11 @@ class Transport:
                 await self._refuse_resumption(exchange, session, stream)
                 return
         elif stream is not None and stream.is_attached:
-            await _refuse(exchange, 409, INVALID_REQUEST, "Conflict: Only one SSE stream is allowed per session")
+            await _respond_error(exchange, 409, INVALID_REQUEST, "Conflict: Only one SSE stream is allowed per session")
             return
         session.exchanges.add(exchange)
         try:
-            if stream is None or (stream.is_finished and stream.number == _GET_STREAM_NUMBER):
+            if stream is None or (stream.is_finished and stream.stream_number == _GET_STREAM_NUMBER):
                 await self._open_get_stream(exchange, session, version)
             else:
                 await stream.resume(exchange, number)
@@ -462,8 +510,8 @@ class Transport:
             session.headers,
             (False, True),
             time.monotonic(),
-            number=_GET_STREAM_NUMBER,
-            is_primed=version == _HANDSHAKE_VERSIONS[-1],
+            stream_number=_GET_STREAM_NUMBER,
+            has_initial_event=version == _HANDSHAKE_VERSIONS[-1],
             on_overflow=session.on_overflow,
         )
         session.streams[_GET_STREAM_NUMBER] = stream
@@ -474,18 +522,18 @@ class Transport:
     async def _refuse_resumption(
         self, exchange: HTTPExchange, session: _HTTPSession, stream: EventStream | None
     ) -> None:
-        if stream is not None and stream.number == _GET_STREAM_NUMBER:
+        if stream is not None and stream.stream_number == _GET_STREAM_NUMBER:
             # The client has missed notifications, and learns it by starting a new session.
             _log.warning("forebay: the session of a client is ended, because it has missed notifications")
             self._end_session(session)
-            await _refuse(exchange, 404, INVALID_REQUEST, "Session not found")
+            await _respond_error(exchange, 404, INVALID_REQUEST, "Session not found")
             return
         text = "Bad Request: the stream of this Last-Event-ID cannot be resumed any more; send the request again"
-        await _refuse(exchange, 400, INVALID_REQUEST, text)
+        await _respond_error(exchange, 400, INVALID_REQUEST, text)
 
     async def _handle_delete(self, exchange: HTTPExchange, session: _HTTPSession | None) -> None:
         if session is None:
-            await _refuse(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
+            await _respond_error(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
         self._end_session(session)
         await exchange.respond(200, b"", [JSON_TYPE, *session.headers])
@@ -519,14 +567,14 @@ class Transport:
             _log.exception("forebay: a session could not be closed")
 
 
-async def _refuse(
+async def _respond_error(
     exchange: HTTPExchange, status: int, code: int, text: str, headers: "list[tuple[bytes, bytes]] | None" = None
 ) -> None:
     """Answer with an HTTP error and a JSON-RPC error that has no id."""
     await exchange.respond(status, make_error_message(None, code, text), [JSON_TYPE, *(headers or [])])
 
 
-async def _reject(exchange: HTTPExchange, request_id: object, code: int, text: str, data: object = None) -> None:
+async def _respond_modern_error(exchange: HTTPExchange, request_id: object, code: int, text: str, data: object) -> None:
     """Answer a request of the newest version with an error."""
     await exchange.respond(_ERROR_STATUSES[code], make_error_message(request_id, code, text, data), [JSON_TYPE])
 
@@ -584,44 +632,32 @@ def _get_params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return params if isinstance(params, dict) else None
 
 
-_Fault = tuple[int, str] | tuple[int, str, object]
-"""Code, message and data of an error."""
-
-
-def _find_request_fault(message: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> _Fault | None:
+def _find_request_fault(message: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> Fault | None:
     """Return what is wrong with the envelope of a request of the newest version, or with its headers."""
     params = _get_params(message) or {}
     meta = params.get("_meta")
-    required = (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY)
     if not isinstance(meta, dict):
-        fault = _find_version_fault(str(_decode(headers.get(b"mcp-protocol-version"))))
-        if fault is not None:
-            return fault
-        keys = " and ".join(map(repr, required))
-        return INVALID_PARAMS, f"params._meta must be an object carrying the required {keys} envelope keys"
-    if missing := [key for key in required if key not in meta]:
-        return INVALID_PARAMS, f"params._meta is missing the required envelope key(s): {', '.join(missing)}"
+        fault = find_version_fault(str(_decode(headers.get(b"mcp-protocol-version"))))
+        return fault or find_envelope_fault({})
+    fault = find_envelope_fault(meta)
+    if fault is not None and fault[0] != UNSUPPORTED_VERSION:
+        return fault
     version, method = meta[PROTOCOL_VERSION_KEY], message["method"]
     if _decode(headers.get(b"mcp-protocol-version")) != version:
         text = "mcp-protocol-version header does not match the request envelope's protocol version"
-        return _HEADER_MISMATCH, text
+        return _HEADER_MISMATCH, text, None
     if _decode(headers.get(b"mcp-method")) != method:
-        return _HEADER_MISMATCH, "the mcp-method header is missing, or does not match the request body's method"
+        text = "the mcp-method header is missing, or does not match the request body's method"
+        return _HEADER_MISMATCH, text, None
     name_param = _NAME_PARAMS.get(method)
     if name_param is not None:
         name = params.get(name_param)
         if isinstance(name, LazyJSON) and name.is_string:
             name = name.text().decode("utf-8", "surrogatepass")
         if name is not None and _decode_name(headers.get(b"mcp-name")) != name:
-            return _HEADER_MISMATCH, f"mcp-name header does not match the request body's {name_param!r} parameter"
-    return _find_version_fault(version)
-
-
-def _find_version_fault(version: str) -> _Fault | None:
-    if version in _MODERN_VERSIONS:
-        return None
-    data = {"supported": [*_MODERN_VERSIONS], "requested": version}
-    return _UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data
+            text = f"mcp-name header does not match the request body's {name_param!r} parameter"
+            return _HEADER_MISMATCH, text, None
+    return fault
 
 
 def _decode(value: bytes | None) -> str | None:

@@ -13,13 +13,15 @@ from forebay.hub.exchanges import Exchange, Exchanges, Response
 from forebay.hub.questions import Questions
 from forebay.hub.receiver import ServerReceiver
 from forebay.hub.subscriptions import ResourceSubscriptions
-from forebay.hub.translation import SERVER_INFO, RequestFailed, open_object, translate_params
+from forebay.hub.translation import SERVER_INFO, translate_params
+from forebay.operations.sources import retry_until_connected
 from forebay.outputs.known_tools import parse_definition
 from forebay.proxy.http.upstream import HttpUpstream
-from forebay.proxy.list_pages import ToolPages
+from forebay.proxy.list_pages import ToolPages, index_tools
 from forebay.proxy.session import make_cancellation
 from forebay.proxy.workers import ResponseWorkers
 from forebay.store.threads import run_in_thread
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
     INVALID_PARAMS,
@@ -29,9 +31,11 @@ from forebay.wire.messages import (
     dump,
     dump_message,
     get_meta,
+    get_params,
     parse,
     read_bytes,
     replace_values,
+    to_text,
 )
 from forebay.wire.protocol import (
     ACKNOWLEDGED_METHOD,
@@ -56,8 +60,8 @@ __all__ = ["ServerConnection"]
 
 _log = logging.getLogger("forebay")
 
-_MIN_DELAY_SECONDS, _MAX_DELAY_SECONDS = 1.0, 30.0
-"""Shortest and longest delay between attempts to connect."""
+_RECONNECT_DELAY_SECONDS = 1.0
+"""Delay before the first attempt to connect again."""
 
 _CONNECT_TIMEOUT_SECONDS = 30.0
 
@@ -70,16 +74,10 @@ _DISCOVER_TIMEOUT_SECONDS = 5.0
 _LISTING_INTERVAL_SECONDS = 1.0
 """Minimum time between two listings of the tools, however many changes a server announces."""
 
-_NO_HANDSHAKE_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_VERSION)
-"""Errors that mean that the server has no handshake."""
+_UNSUPPORTED_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS, UNSUPPORTED_VERSION)
+"""Error codes of a server that does not support `initialize` or `subscriptions/listen`."""
 
-_MIN_LISTEN_DELAY_SECONDS = 0.5
-
-_NO_LISTENING_CODES = (METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS)
-"""Errors that mean that the server does not support subscriptions."""
-
-_PAGE_KEYS = ("nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
-"""Members of one page of tools; all others belong to the whole list."""
+_MIN_LISTEN_DELAY_SECONDS, _MAX_LISTEN_DELAY_SECONDS = 0.5, 30.0
 
 _ABOVE_ALL_LEVELS = len(LOG_LEVELS)
 """Severity of a log message that each client gets, whatever level it wants."""
@@ -97,7 +95,7 @@ class ServerConnection:
         workers: ResponseWorkers,
         *,
         prefers_handshake: bool,
-        capabilities: Mapping[str, Any],
+        client_capabilities: Mapping[str, Any],
         call_timeout: float | None,
         has_many_principals: bool = False,
     ) -> None:
@@ -126,7 +124,7 @@ class ServerConnection:
         self.receiver = ServerReceiver(self, self.exchanges, workers)
         self._make_upstream = make_upstream
         self._prefers_handshake = prefers_handshake
-        self._capabilities = capabilities
+        self._client_capabilities = client_capabilities
         self.loop = asyncio.get_running_loop()
         self._upstream: StdioUpstream | HttpUpstream | None = None
         self._serve_task: asyncio.Task[None] | None = None
@@ -142,26 +140,13 @@ class ServerConnection:
     # The life of the connection.
 
     async def _keep_connected(self) -> None:
-        delay = _MIN_DELAY_SECONDS
         while True:
-            try:
-                await self._connect()
-            except Exception as error:
-                reason = str(error) or type(error).__name__
-                _log.warning(
-                    "forebay: the upstream %s cannot be used, and is tried again in %g s: %s", self.name, delay, reason
-                )
-                _log.debug("forebay: the upstream %s", self.name, exc_info=True)
-                self.first_attempt.set()
-            else:
-                self.first_attempt.set()
-                delay = _MIN_DELAY_SECONDS
-                self._notify_tools_changed()
-                await self._has_stopped.wait()
-                self.is_connected = False
-                self._has_connected.clear()
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, _MAX_DELAY_SECONDS)
+            await retry_until_connected(self.name, self._connect, self.first_attempt)
+            self._notify_tools_changed()
+            await self._has_stopped.wait()
+            self.is_connected = False
+            self._has_connected.clear()
+            await asyncio.sleep(_RECONNECT_DELAY_SECONDS)
 
     async def _connect(self) -> None:
         starting = asyncio.ensure_future(run_in_thread(partial(self._make_upstream, self), daemon=True))
@@ -184,7 +169,7 @@ class ServerConnection:
                 await self._list_tools()
         except BaseException as error:
             await self._stop()
-            if self._prefers_handshake and isinstance(error, RequestFailed) and error.code in _NO_HANDSHAKE_CODES:
+            if self._prefers_handshake and isinstance(error, RequestFailed) and error.code in _UNSUPPORTED_CODES:
                 # On a new connection, because the first request decides the era of a connection.
                 self._prefers_handshake = False
                 await self._connect()
@@ -222,24 +207,21 @@ class ServerConnection:
         self.questions.cancel_all()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._stop()
-        self.exchanges.fail_all(UpstreamFailed("the gateway is about to end; ask again when it is back"))
+        self.exchanges.fail_all(UpstreamFailed("the gateway is about to end; retry when it is back"))
 
     async def wait_connected(self) -> None:
         """Wait until the server is connected, for the first time or again."""
         await self._has_connected.wait()
 
     @property
-    def capabilities(self) -> dict[str, Any]:
+    def server_capabilities(self) -> dict[str, Any]:
         """The capabilities of the server; empty while it is not connected."""
         capabilities = self.initialize_result.get("capabilities") if self.is_connected else None
         return capabilities if isinstance(capabilities, dict) else {}
 
     @property
     def instructions(self) -> str | None:
-        text = self.initialize_result.get("instructions") if self.is_connected else None
-        if isinstance(text, LazyJSON) and text.is_string:
-            return text.text().decode(errors="replace")
-        return text if isinstance(text, str) else None
+        return to_text(self.initialize_result.get("instructions")) if self.is_connected else None
 
     async def _open_session(self) -> None:
         if self._prefers_handshake:
@@ -248,31 +230,27 @@ class ServerConnection:
         attempts = [asyncio.create_task(self._discover())]
         try:
             await asyncio.wait(attempts, timeout=_DISCOVER_TIMEOUT_SECONDS)
-            if not attempts[0].done():
-                # It may have ignored the request, or just be slow to start. So take the first answer to either.
+            if not attempts[0].done() or isinstance(attempts[0].exception(), RequestFailed):
+                # It may have ignored the request, or just be slow to start. So take the first success of either.
                 attempts.append(asyncio.create_task(self._initialize()))
-                await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED)
-            await self._take_first_success(attempts)
+            for attempt in asyncio.as_completed(attempts):
+                try:
+                    await attempt
+                    return
+                except RequestFailed as error:
+                    _log.debug("forebay: %s refuses one way to connect: %s", self.name, error)
+            await attempts[-1]
         finally:
             for attempt in attempts:
                 attempt.cancel()
             await asyncio.gather(*attempts, return_exceptions=True)
 
-    async def _take_first_success(self, attempts: "list[asyncio.Task[None]]") -> None:
-        """Wait until one of the attempts succeeds; make the last one, if none did. Raises the last one's error."""
-        discovering, *initializing = attempts
-        if initializing and not discovering.done():
-            with contextlib.suppress(RequestFailed):
-                await initializing[0]
-                return
-        try:
-            await discovering
-        except RequestFailed as error:
-            _log.debug("forebay: %s does not speak %s: %s", self.name, MODERN_VERSION, error)
-            await (initializing[0] if initializing else self._initialize())
-
     async def _initialize(self) -> None:
-        params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
+        params = {
+            "protocolVersion": LEGACY_VERSION,
+            "capabilities": self._client_capabilities,
+            "clientInfo": SERVER_INFO,
+        }
         self.is_modern, self.receiver.negotiated_version = False, None
         result = await self.request("initialize", params)
         self._check_capabilities(result)
@@ -293,19 +271,8 @@ class ServerConnection:
 
     # Requests and notifications to the server.
 
-    def begin(self, method: str, tenant: "Tenant | None" = None) -> Exchange:
-        """Return a new request, with an id of this connection. `complete` must follow.
-
-        Raises `UpstreamFailed` if it is a tenant's and the server is not connected, or if too many are unanswered.
-        """
-        if tenant is not None and not self.is_connected:
-            raise self._make_unreachable_error()
-        exchange = self.exchanges.new(method)
-        exchange.tenant = tenant
-        return exchange
-
-    def _make_unreachable_error(self) -> UpstreamFailed:
-        return UpstreamFailed(f"{self.name} cannot be reached just now; try again in a while")
+    def make_unreachable_error(self) -> UpstreamFailed:
+        return UpstreamFailed(f"{self.name} cannot be reached just now; retry later")
 
     async def complete(self, exchange: Exchange, raw: Message) -> Any:
         """Send a request and return its result, as made by `exchange.finish`. Raises `UpstreamFailed`."""
@@ -335,7 +302,7 @@ class ServerConnection:
         message, _ = await self.request_message(method, params, timeout=timeout)
         result = message["result"]
         if isinstance(result, LazyJSON) and result.is_object:
-            result = open_object(result)
+            result = result.open_object()
         return result if isinstance(result, dict) else {}
 
     async def request_message(
@@ -349,10 +316,10 @@ class ServerConnection:
 
         `on_notification` receives the notifications of a subscription. Raises `RequestFailed` and `UpstreamFailed`.
         """
-        exchange = self.begin(method)
+        exchange = self.exchanges.new(method)
         exchange.on_notification, exchange.timeout = on_notification, timeout
         if self.is_modern:
-            params = translate_params(params, to_modern=True, capabilities=self._capabilities)
+            params = translate_params(params, to_modern=True, capabilities=self._client_capabilities)
         request = {"jsonrpc": "2.0", "id": exchange.id, "method": method, "params": params}
         message, raw = await self.complete(exchange, dump(request))
         if message.get("result") is None:
@@ -368,7 +335,7 @@ class ServerConnection:
         """Send a message. Those of one turn of the event loop are written together. Raises `UpstreamFailed`."""
         upstream = self._upstream
         if upstream is None:
-            raise self._make_unreachable_error()
+            raise self.make_unreachable_error()
         if self._cork is None and not isinstance(upstream, HttpUpstream):
             self._cork = upstream.corked(self._on_unsent)
             self._cork.__enter__()
@@ -391,13 +358,17 @@ class ServerConnection:
         """Send a notification of a client. Raises `UpstreamFailed` if the server is gone or takes them too slowly."""
         if self._upstream is not None and not self._upstream.has_room:
             _log.debug("forebay: a notification to %s is dropped, because it reads too slowly", self.name)
-            raise UpstreamFailed(f"{self.name} has not taken what it was sent before; try again in a while")
+            raise UpstreamFailed(f"{self.name} reads too slowly: earlier messages are still queued; retry later")
         self.send_raw(raw)
 
     async def replay_session(self, send: Callable[[Message], None]) -> None:
         """Repeat the handshake and what followed to a server that has lost its session. `send` may block."""
         if not self.is_modern and self.receiver.negotiated_version is not None:
-            params = {"protocolVersion": LEGACY_VERSION, "capabilities": self._capabilities, "clientInfo": SERVER_INFO}
+            params = {
+                "protocolVersion": LEGACY_VERSION,
+                "capabilities": self._client_capabilities,
+                "clientInfo": SERVER_INFO,
+            }
             message = await self._replay_request(send, "initialize", params)
             if "result" not in message:
                 raise UpstreamFailed("the server refused what it was asked")
@@ -430,10 +401,9 @@ class ServerConnection:
     # Requests and notifications from the server.
 
     def on_server_message(self, message: dict[str, Any], raw: Message, stream_request_id: object) -> None:
-        method, params = message["method"], message.get("params")
+        method, params = message["method"], get_params(message)
         if not isinstance(method, str):
             return
-        params = params if isinstance(params, dict) else {}
         if "id" in message:
             self.questions.add(message, raw, stream_request_id)
         elif method == PROGRESS_METHOD:
@@ -479,7 +449,11 @@ class ServerConnection:
                 tenant.on_log_message(severity, data, None)
 
     def _on_other_notification(self, method: str, params: Mapping[str, Any]) -> None:
-        subscription = get_meta(params).get(SUBSCRIPTION_ID_KEY)
+        meta = get_meta(params)
+        # Clients do not know the hub's subscriptions.
+        subscription = meta.pop(SUBSCRIPTION_ID_KEY, None)
+        if subscription is not None and not meta:
+            params = {key: value for key, value in params.items() if key != "_meta"}
         exchange = self.exchanges.find(subscription)
         if exchange is not None and exchange.on_notification is not None:
             exchange.on_notification(method, params)
@@ -530,21 +504,7 @@ class ServerConnection:
             except RequestFailed as error:
                 if error.code != METHOD_NOT_FOUND:
                     raise
-            tools: dict[str, LazyJSON] = {}
-            for item in pages.tools:
-                self._add_tool(tools, item)
-            self.tools = tools
-            self.list_extras = {key: value for key, value in pages.other_members.items() if key not in _PAGE_KEYS}
-
-    def _add_tool(self, tools: dict[str, LazyJSON], item: LazyJSON) -> None:
-        name = item.members(("name",)).get("name") if item.is_object else None
-        text = None if name is None else name.parse()
-        if not isinstance(text, str) or not text:
-            _log.warning("forebay: a tool of %s is left out: it has no name", self.name)
-        elif text in tools:
-            _log.warning("forebay: %s lists two tools %.64r; the first is taken", self.name, text)
-        else:
-            tools[text] = item
+            self.tools, self.list_extras = index_tools(pages.tools, self.name), pages.extras
 
     def get_schema(self, key: str, tool: str) -> Mapping[str, Any] | None:
         """Return the `inputSchema` or `outputSchema` that the server lists for a tool."""
@@ -573,9 +533,9 @@ class ServerConnection:
                 await self.request_message("subscriptions/listen", params, on_notification)
             except (RequestFailed, UpstreamFailed) as error:
                 _log.debug("forebay: %s cannot be listened to: %s", self.name, error)
-                if isinstance(error, RequestFailed) and error.code in _NO_LISTENING_CODES:
+                if isinstance(error, RequestFailed) and error.code in _UNSUPPORTED_CODES:
                     return
-            if self.loop.time() - started > _MAX_DELAY_SECONDS:
+            if self.loop.time() - started > _MAX_LISTEN_DELAY_SECONDS:
                 delay = _MIN_LISTEN_DELAY_SECONDS
             await asyncio.sleep(delay)
-            delay = min(2 * delay, _MAX_DELAY_SECONDS)
+            delay = min(2 * delay, _MAX_LISTEN_DELAY_SECONDS)

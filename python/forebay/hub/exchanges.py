@@ -5,20 +5,20 @@ import contextlib
 import dataclasses
 import itertools
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from forebay.errors import UpstreamFailed
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import make_call_timeout
 
 if TYPE_CHECKING:
-    from forebay.hub.connection import ServerConnection
+    from forebay.hub.paused_calls import PausableCall
+    from forebay.hub.sessions import ClientSession
     from forebay.hub.tenant import Tenant
     from forebay.wire.framing import Message
 
-__all__ = ["Exchange", "Exchanges", "Respondent", "Response", "keep_response"]
+__all__ = ["Exchange", "Exchanges", "Response", "keep_response"]
 
 _MAX_EXCHANGES = 4096
 """Maximum number of requests that wait for the response of one server."""
@@ -27,26 +27,6 @@ _LARGE_RESPONSE_BYTES = 8 << 20
 
 _MAX_ID = 1 << 53
 """Some servers read numbers as doubles."""
-
-
-class Respondent(Protocol):
-    """A client that a server may ask something during a request."""
-
-    @property
-    def identity(self) -> object:
-        """A value that is equal for requests whose clients may get each other's questions."""
-
-    def supports(self, method: str, params: Mapping[str, Any], /) -> bool:
-        """Return whether the client can be asked this."""
-
-    async def ask(
-        self, connection: "ServerConnection", message: Mapping[str, Any], raw: "Message", exchange: "Exchange | None", /
-    ) -> dict[str, Any]:
-        """Return the answer as the `result` or `error` of a response. Raises `RequestFailed`.
-
-        `exchange` is the request that the question belongs to, if that is known.
-        """
-
 
 Response = tuple[dict[str, Any], "Message"]
 """A response, parsed lazily and as bytes."""
@@ -68,7 +48,8 @@ class Exchange:
     """The tool of a call, by the name that the client has called."""
     tenant: "Tenant | None" = None
     """Whose request it is; `None` for a request of the hub itself."""
-    respondent: Respondent | None = None
+    respondent: "ClientSession | PausableCall | None" = None
+    """Who answers the server's questions during the request."""
     reply: Reply | None = None
     progress_token: bytes | None = None
     """The token that the client chose, as JSON. Its server gets the id of the request instead."""
@@ -85,15 +66,10 @@ class Exchange:
     timeout: float | None = None
     timer: asyncio.TimerHandle | None = None
     pauses: int = 0
-    on_settled: list[Callable[[], None]] | None = dataclasses.field(default_factory=list)
-    """Functions to call when the exchange has ended; `None` afterwards."""
 
 
 class Exchanges:
-    """The open requests to one server, by id.
-
-    Other threads than that of the event loop may look for requests and use `call_when_settled`.
-    """
+    """The open requests to one server, by id. Other threads than that of the event loop may only look for requests."""
 
     def __init__(
         self, server_name: str, on_cancelled: Callable[[Exchange, str], None], *, has_secret_ids: bool = False
@@ -108,7 +84,6 @@ class Exchanges:
         self._loop = asyncio.get_running_loop()
         self._open: dict[object, Exchange] = {}
         self._ids = itertools.count(1)
-        self._settling_lock = threading.Lock()
 
     def __iter__(self) -> Iterator[Exchange]:
         """Iterate over the open requests, the newest last."""
@@ -121,10 +96,7 @@ class Exchanges:
     def new(self, method: str) -> Exchange:
         """Return a new request, which is not open yet. Raises `UpstreamFailed` if too many are open."""
         if len(self._open) >= _MAX_EXCHANGES:
-            raise UpstreamFailed(
-                f"{self._server_name} has not answered {_MAX_EXCHANGES:,} requests yet; "
-                "wait for some of the answers, and ask again"
-            )
+            raise UpstreamFailed(f"{self._server_name} has not answered {_MAX_EXCHANGES:,} requests yet; retry later")
         request_id = secrets.randbelow(_MAX_ID) if self._has_secret_ids else next(self._ids)
         return Exchange(request_id, method, self._loop.create_future())
 
@@ -156,21 +128,15 @@ class Exchanges:
         """Close a request that has ended; return whether it was still open."""
         if exchange.timer is not None:
             exchange.timer.cancel()
-        with self._settling_lock:
-            was_open = self._open.pop(exchange.id, None) is not None
-            callbacks, exchange.on_settled = exchange.on_settled or (), None
-        for callback in callbacks:
-            callback()
-        return was_open
+        return self._open.pop(exchange.id, None) is not None
 
     def call_when_settled(self, request_id: object, callback: Callable[[], None]) -> None:
-        """Call a function when a request has ended; at once if it is not open."""
+        """Call a function soon after a request has ended; at once if it is not open."""
         exchange = self.find(request_id)
-        with self._settling_lock:
-            if exchange is not None and exchange.on_settled is not None:
-                exchange.on_settled.append(callback)
-                return
-        callback()
+        if exchange is None:
+            callback()
+        else:
+            exchange.future.add_done_callback(lambda _: callback())
 
     def resolve(self, exchange: Exchange, result: Any) -> None:
         """End a request with its result, unless it has ended already."""
@@ -203,10 +169,8 @@ class Exchanges:
 
     def _expire(self, exchange: Exchange) -> None:
         if not exchange.is_answered:
-            self.cancel(exchange, "timeout")
-            error = make_call_timeout(exchange.tool or exchange.method, exchange.timeout or 0)
-            if not exchange.future.done():
-                exchange.future.set_exception(error)
+            self.fail(exchange, make_call_timeout(exchange.tool or exchange.method, exchange.timeout or 0))
+            self._on_cancelled(exchange, "timeout")
 
     @contextlib.contextmanager
     def paused(self, tenant: "Tenant") -> Iterator[None]:

@@ -2,15 +2,16 @@
 
 import asyncio
 import weakref
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from forebay.hub.handover import Handover
 from forebay.hub.paused_calls import PausedCalls
 from forebay.hub.servers import Servers
+from forebay.hub.sessionless import SessionlessTenant
 from forebay.hub.sessions import ClientSession
 from forebay.hub.stateless import StatelessTenant, TenantPool
-from forebay.hub.translation import SERVER_INFO, RequestFailed
+from forebay.hub.translation import SERVER_INFO
 from forebay.operations.sources import OperationSources
 from forebay.operations.spec import Operation
 from forebay.operations.tool_names import ToolNames
@@ -20,15 +21,10 @@ from forebay.proxy.message_queue import Reply
 from forebay.proxy.process_group import Grace
 from forebay.proxy.session import Session
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message, create_spool
-from forebay.wire.messages import INVALID_PARAMS, get_meta, open_container
-from forebay.wire.protocol import (
-    CANCELLED_METHOD,
-    CLIENT_CAPABILITIES_KEY,
-    MODERN_VERSION,
-    PROTOCOL_VERSION_KEY,
-    UNSUPPORTED_VERSION,
-)
+from forebay.wire.messages import get_meta, open_container
+from forebay.wire.protocol import CLIENT_CAPABILITIES_KEY, LEGACY_VERSION, MODERN_VERSION, find_envelope_fault
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
@@ -71,13 +67,22 @@ class Hub:
         # On stdio the only client never expires.
         idle_seconds = settings.session_idle_seconds if self.is_over_http else None
         self.stateless_tenants = TenantPool(self._make_stateless, settings.max_principals, idle_seconds)
+        self._sessionless_tenants = TenantPool(self._make_sessionless, settings.max_principals, idle_seconds)
         self.paused_calls = PausedCalls(settings.answer_timeout_seconds)
+        self.handover: Handover | None = None
+        if self.policy.store.folder is None:
+            # Other replicas may get the answers of clients.
+            self.handover = Handover(self.policy.store.mailbox, self.paused_calls, settings.answer_timeout_seconds)
         self.tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
         """All tenants that are open."""
 
     async def start(self) -> None:
         """Load the operations of APIs and modules; those that take long are added later."""
         await self.operations.start(_LOAD_WAIT_SECONDS)
+
+    async def check(self) -> None:
+        """Raise `StoreUnavailable` if the store does not answer."""
+        await asyncio.to_thread(self.policy.store.check)
 
     def stop_listening(self) -> None:
         """End all subscriptions of clients, which would never end by themselves."""
@@ -88,9 +93,12 @@ class Hub:
         """Close everything, the store last."""
         self.grace.start()
         self.paused_calls.close()
+        if self.handover is not None:
+            await self.handover.close()
         sessions = [tenant for tenant in self.tenants if not tenant.is_stateless]
         # Without a timeout, so that no server process is left behind.
-        await asyncio.gather(self.stateless_tenants.close(), *(session.close() for session in sessions))
+        pools = (self.stateless_tenants, self._sessionless_tenants)
+        await asyncio.gather(*(pool.close() for pool in pools), *(session.close() for session in sessions))
         await self.operations.close()
         self.policy.close()
 
@@ -110,17 +118,22 @@ class Hub:
         return client
 
     def _make_stateless(self, principal: str | None, capabilities: dict[str, Any]) -> StatelessTenant:
-        session = self._make_session(principal)
-        session.is_stateless, session.version, session.task_owners = True, MODERN_VERSION, (principal,)
-        tenant = StatelessTenant(self, session, capabilities)
+        return self._add_stateless(StatelessTenant(self, self._make_session(principal, MODERN_VERSION), capabilities))
+
+    def _make_sessionless(self, principal: str | None, capabilities: dict[str, Any]) -> StatelessTenant:
+        return self._add_stateless(SessionlessTenant(self, self._make_session(principal), capabilities))
+
+    def _add_stateless(self, tenant: StatelessTenant) -> StatelessTenant:
+        tenant.session.is_stateless, tenant.session.task_owners = True, (tenant.session.principal,)
         self.tenants.add(tenant)
         return tenant
 
-    def _make_session(self, principal: str | None) -> Session:
+    def _make_session(self, principal: str | None, version: str = LEGACY_VERSION) -> Session:
         # Handles are long over HTTP: anyone who can reach the server may try to guess them.
         length = LONG_HANDLE_LENGTH if self.is_over_http else SHORT_HANDLE_LENGTH
         return Session(
             principal=principal,
+            version=version,
             handle_length=self.policy.handle_length or length,
             is_public=self.is_over_http and self.policy.handle_length != SHORT_HANDLE_LENGTH,
         )
@@ -135,8 +148,22 @@ class Hub:
         if "method" not in message:
             return None
         try:
-            capabilities = _check_envelope(message)
+            meta = get_meta(message.get("params"))
+            fault = find_envelope_fault(meta)
+            if fault is not None:
+                raise RequestFailed(*fault)
+            capabilities = open_container(meta[CLIENT_CAPABILITIES_KEY])
             async with self.stateless_tenants.acquire(principal, capabilities) as tenant:
+                return await tenant.handle_request(message, raw, reply)
+        except RequestFailed as error:
+            return error.to_message(message["id"])
+
+    async def handle_sessionless(
+        self, principal: str | None, message: dict[str, Any], raw: Message, reply: Reply
+    ) -> Message | None:
+        """Return the response to a request of a client up to 2025-11-25 that has no session."""
+        try:
+            async with self._sessionless_tenants.acquire(principal, {}) as tenant:
                 return await tenant.handle_request(message, raw, reply)
         except RequestFailed as error:
             return error.to_message(message["id"])
@@ -144,12 +171,8 @@ class Hub:
     async def _on_stateless_notification(self, principal: str | None, message: dict[str, Any], raw: Message) -> None:
         # A notification does not say which capabilities its client has, so it is for all tenants of the principal.
         async with self.stateless_tenants.acquire_open(principal) as tenants:
-            params = message.get("params")
             for tenant in tenants:
-                if message["method"] != CANCELLED_METHOD:
-                    tenant.forward_notification(message, raw)
-                elif isinstance(params, dict):
-                    tenant.cancel_request(params.get("requestId"))
+                tenant.on_client_notification(message, raw)
 
     # Names of tools.
 
@@ -164,22 +187,3 @@ class Hub:
         """
         upstream, name = self.names.origins.get(tool, (CORE, tool))
         return name, f"{upstream}_{name}"
-
-
-def _check_envelope(message: Mapping[str, Any]) -> Any:
-    """Return the client's capabilities.
-
-    Raises `RequestFailed` if the request does not say who sends it, or names another version.
-    """
-    meta = get_meta(message.get("params"))
-    missing = [key for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY) if key not in meta]
-    if missing:
-        text = f"params._meta is missing the required envelope key(s): {', '.join(missing)}"
-        raise RequestFailed(INVALID_PARAMS, text)
-    version = meta[PROTOCOL_VERSION_KEY]
-    if not isinstance(version, str):
-        raise RequestFailed(INVALID_PARAMS, "the protocol-version envelope value must be a string")
-    if version != MODERN_VERSION:
-        data = {"supported": [MODERN_VERSION], "requested": version}
-        raise RequestFailed(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-    return open_container(meta[CLIENT_CAPABILITIES_KEY])

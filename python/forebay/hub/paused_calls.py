@@ -8,21 +8,21 @@ import json
 import logging
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange, Response, keep_response
-from forebay.hub.translation import RequestFailed, check_input_request
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
 from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, dump, open_container
-from forebay.wire.protocol import REQUEST_TIMEOUT, supports_request
+from forebay.wire.protocol import REQUEST_TIMEOUT, check_input_request, supports_request
 
 if TYPE_CHECKING:
     from forebay.hub.tenant import Request, RoutedRequest
 
-__all__ = ["UNKNOWN_STATE", "PausableCall", "PausedCalls"]
+__all__ = ["PausableCall", "PausedCalls", "has_answers", "read_answers", "select_repeated"]
 
 _log = logging.getLogger("forebay")
 
@@ -32,10 +32,8 @@ _MAX_PAUSED_CALLS = 32
 _BATCH_WINDOW_SECONDS = 0.05
 """Questions that arrive within this time are sent to the client together."""
 
-UNKNOWN_STATE = "this requestState is not known, or not any more; make the call again without it"
-
-_ROUND_FIELDS = ("_meta", "inputResponses", "requestState")
-"""Params that may differ between a request and its repetition with answers."""
+_ANSWER_PARAMS = ("inputResponses", "requestState")
+"""Params that only a request with answers has."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -58,7 +56,7 @@ class PausableCall:
         self.request = routed.request
         self.expiry_timer: asyncio.TimerHandle | None = None
         """Cancels the call if the client does not answer. It runs while the call is paused."""
-        self._capabilities = capabilities
+        self.capabilities = capabilities
         self._questions: dict[str, _Question] = {}
         self._numbers = itertools.count(1)
         self._has_changed = asyncio.Event()
@@ -92,7 +90,7 @@ class PausableCall:
         return {key: question.request for key, question in self._questions.items()}
 
     def supports(self, method: str, params: Mapping[str, Any]) -> bool:
-        return not self._task.done() and supports_request(self._capabilities, method, params)
+        return not self._task.done() and supports_request(self.capabilities, method, params)
 
     async def ask(
         self, connection: ServerConnection, message: Mapping[str, Any], raw: Message, exchange: Exchange | None
@@ -130,10 +128,16 @@ class PausableCall:
         self.exchange.pauses += 1
         self.connection.exchanges.restart_timer(self.exchange)
 
-    def resume(self, request: "Request", answers: Mapping[str, Any]) -> None:
-        """Continue with the client's answers. Questions without an answer stay open and are sent again."""
-        self.exchange.reply, self.exchange.progress_token = request.reply, request.progress_token
+    def resume(self, request: "Request | None", answers: Mapping[str, Any]) -> None:
+        """Continue with the client's answers. Questions without an answer stay open and are sent again.
+
+        Without a request, there is no way to send progress to the client.
+        """
+        self.exchange.reply = None if request is None else request.reply
+        self.exchange.progress_token = None if request is None else request.progress_token
         self.exchange.pauses -= 1
+        if self.expiry_timer is not None:
+            self.expiry_timer.cancel()
         self.connection.exchanges.restart_timer(self.exchange)
         for key, answer in answers.items():
             question = self._questions.pop(key, None)
@@ -160,26 +164,29 @@ class PausedCalls:
 
     def __init__(self, answer_timeout: float) -> None:
         self._answer_timeout = answer_timeout
+        self.on_pause: Callable[[str, PausableCall], Awaitable[None]] = _do_nothing
+        """Called with each call that waits for its client, and its state."""
         self._paused: dict[str, PausableCall] = {}
 
     def resume(self, routed: "RoutedRequest", principal: str | None) -> PausableCall | None:
-        """Resume and return the paused call that a request continues; `None` if the principal has no such call."""
+        """Resume and return the paused call that a request continues; `None` if it continues none of this process."""
         request, params = routed.request, routed.request.params
         state = params.get("requestState")
         call = self._paused.get(state) if isinstance(state, str) else None
-        if call is None or call.connection is not routed.connection:
+        owner = principal, routed.connection
+        if call is None or (call.principal, call.connection) != owner or not _is_repetition(call.request, request):
             return None
-        if call.principal != principal or not _is_repetition(call.request, request):
-            return None
-        answers = open_container(params.get("inputResponses"))
-        answers = {} if answers is None else answers
-        if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
-            raise RequestFailed(INVALID_PARAMS, "inputResponses is an object of results; answer again")
+        answers = read_answers(params)
         del self._paused[str(state)]
-        if call.expiry_timer is not None:
-            call.expiry_timer.cancel()
         call.resume(request, answers)
         return call
+
+    def is_paused(self, state: str) -> bool:
+        return state in self._paused
+
+    def claim(self, state: str) -> bool:
+        """Take a paused call, to continue it, and return whether it was still paused."""
+        return self._paused.pop(state, None) is not None
 
     async def wait(self, call: PausableCall) -> Response | dict[str, Any]:
         """Return the response to a call or, if its server asks something, an input-required result.
@@ -189,10 +196,8 @@ class PausedCalls:
         try:
             while (outcome := await call.wait()) is None:
                 if self._can_pause(call):
-                    return self._pause(call)
-                call.refuse_questions(
-                    INTERNAL_ERROR, "too many calls wait for their client already; try again in a while"
-                )
+                    return await self._pause(call)
+                call.refuse_questions(INTERNAL_ERROR, "too many calls wait for their client already; retry later")
             return outcome
         except asyncio.CancelledError:
             call.cancel(INTERNAL_ERROR, "the client has cancelled the call")
@@ -202,12 +207,14 @@ class PausedCalls:
         count = sum(paused.principal == call.principal for paused in self._paused.values())
         return count < _MAX_PAUSED_CALLS
 
-    def _pause(self, call: PausableCall) -> dict[str, Any]:
+    async def _pause(self, call: PausableCall) -> dict[str, Any]:
         state = secrets.token_urlsafe(32)
         call.expiry_timer = asyncio.get_running_loop().call_later(self._answer_timeout, self._expire, state)
         self._paused[state] = call
         call.pause()
-        return {"inputRequests": call.questions, "requestState": state}
+        questions = call.questions
+        await self.on_pause(state, call)
+        return {"inputRequests": questions, "requestState": state}
 
     def _expire(self, state: str) -> None:
         message = f"the client did not answer within {self._answer_timeout:g} s"
@@ -221,14 +228,33 @@ class PausedCalls:
             call.cancel(INTERNAL_ERROR, "the gateway is about to end")
 
 
+async def _do_nothing(state: str, call: PausableCall) -> None: ...
+
+
+def has_answers(params: Mapping[str, Any]) -> bool:
+    """Return whether a request continues a call, and is not a new one."""
+    return any(params.get(name) is not None for name in _ANSWER_PARAMS)
+
+
+def select_repeated(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the params that a request with answers must repeat."""
+    return {key: value for key, value in params.items() if key not in ("_meta", *_ANSWER_PARAMS)}
+
+
+def read_answers(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the client's answers. Raises `RequestFailed` if they are not valid."""
+    answers = open_container(params.get("inputResponses"))
+    answers = {} if answers is None else answers
+    if not isinstance(answers, dict) or not all(isinstance(answer, dict | LazyJSON) for answer in answers.values()):
+        raise RequestFailed(INVALID_PARAMS, "params.inputResponses must be an object of results if present")
+    return answers
+
+
 def _is_repetition(first: "Request", second: "Request") -> bool:
     """Return whether two requests differ only in their answers, or in the order of members."""
     if first.pending.method != second.pending.method:
         return False
-    dumps = [
-        dump({key: value for key, value in request.params.items() if key not in _ROUND_FIELDS})
-        for request in (first, second)
-    ]
+    dumps = [dump(select_repeated(request.params)) for request in (first, second)]
     # Only if necessary: the arguments may be large, or nested too deeply for this.
     with contextlib.suppress(RecursionError, ValueError):
         return dumps[0] == dumps[1] or json.loads(dumps[0]) == json.loads(dumps[1])

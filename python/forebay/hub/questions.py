@@ -3,15 +3,19 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from forebay.hub.exchanges import Exchange, Respondent
-from forebay.hub.translation import RequestFailed
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, make_id_key
+from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, get_params, make_id_key
 
 if TYPE_CHECKING:
     from forebay.hub.connection import ServerConnection
+    from forebay.hub.exchanges import Exchange
+    from forebay.hub.paused_calls import PausableCall
+    from forebay.hub.sessions import ClientSession
+
+    Respondent: TypeAlias = ClientSession | PausableCall
 
 __all__ = ["Questions"]
 
@@ -68,7 +72,7 @@ class Questions:
             task.cancel()
 
     async def _answer(
-        self, key: bytes, message: dict[str, Any], raw: Message, respondent: Respondent, sources: list[Exchange]
+        self, key: bytes, message: dict[str, Any], raw: Message, respondent: "Respondent", sources: "list[Exchange]"
     ) -> None:
         try:
             answer = await respondent.ask(self._connection, message, raw, sources[-1] if sources else None)
@@ -85,7 +89,7 @@ class Questions:
             answer = {"error": {"code": INTERNAL_ERROR, "message": text}}
         self._respond(message, answer)
 
-    def _cancel_with(self, sources: list[Exchange], task: "asyncio.Task[None]") -> None:
+    def _cancel_with(self, sources: "list[Exchange]", task: "asyncio.Task[None]") -> None:
         """Cancel a question once the last request that it may belong to is cancelled."""
         exchanges = self._connection.exchanges
 
@@ -97,13 +101,14 @@ class Questions:
         for source in sources:
             exchanges.call_when_settled(source.id, cancel_if_abandoned)
 
-    def _find_respondent(self, message: dict[str, Any], stream_request_id: object) -> tuple[Respondent, list[Exchange]]:
+    def _find_respondent(
+        self, message: dict[str, Any], stream_request_id: object
+    ) -> "tuple[Respondent, list[Exchange]]":
         """Return who answers a question, and the requests that it may belong to, the newest last.
 
         Raises `RequestFailed` if nobody can answer, or if it is not clear who.
         """
-        connection, method, params = self._connection, message["method"], message.get("params")
-        params = params if isinstance(params, dict) else {}
+        connection, method, params = self._connection, message["method"], get_params(message)
         unknown = RequestFailed(METHOD_NOT_FOUND, "Method not found", method)
         if connection.has_many_principals:
             raise unknown
@@ -115,13 +120,13 @@ class Questions:
         if len({respondent.identity for respondent, _ in candidates}) > 1:
             raise RequestFailed(
                 INTERNAL_ERROR,
-                "several clients share this connection; nobody can tell whose this is; "
-                f'give the upstream {connection.name} share = "session" if its clients must be asked',
+                "several clients share this connection, so the recipient is ambiguous; "
+                f'set share = "session" for upstream {connection.name}',
             )
         able = [(respondent, exchange) for respondent, exchange in candidates if respondent.supports(method, params)]
         if able:
             return able[-1][0], [exchange for _, exchange in able]
-        respondents = [tenant.respondent for tenant in connection.tenants]
-        if not candidates and len(respondents) == 1 and respondents[0] is not None:
-            return respondents[0], []
+        tenants = [*connection.tenants]
+        if not candidates and len(tenants) == 1 and not tenants[0].is_stateless:
+            return cast("ClientSession", tenants[0]), []
         raise unknown

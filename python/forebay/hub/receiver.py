@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidArgument, UpstreamFailed
 from forebay.hub.exchanges import Exchange, Exchanges
-from forebay.hub.translation import RequestFailed
 from forebay.proxy.inbox import Inbox, measure
 from forebay.proxy.workers import ResponseWorkers
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Line, LostMessage, Message, read_head_tail
 from forebay.wire.messages import INTERNAL_ERROR, dump_line, find_response_id, parse, split_batch
 from forebay.wire.protocol import LEGACY_VERSION
@@ -42,20 +42,18 @@ class ServerReceiver:
         """Call a function in the event loop, after the messages that arrived before."""
         self._inbox.put(0, callback)
 
-    def _post_message(self, raw: Message, callback: Callable[[], object]) -> None:
-        self._inbox.put(measure(raw), callback)
-
     def close(self) -> None:
         self._inbox.close()
 
-    def receive_from_server(self, line: Line, stream_request_id: object = None) -> bool:
+    def receive_from_server(self, line: Line, stream_request_id: object = None, *, is_in_batch: bool = False) -> bool:
         if isinstance(line, LostMessage):
             return self._report_lost(line, stream_request_id)
         message = parse(line)
         if isinstance(message, dict):
             return self._on_message(message, line, stream_request_id)
         try:
-            batch = split_batch(message)
+            # A batch has no batches in it.
+            batch = None if is_in_batch else split_batch(message)
         except InvalidArgument as reason:
             error = UpstreamFailed(f"the server answered with too many messages at once: {reason}")
             _log.warning("forebay: %s: %s", self._connection.name, error)
@@ -66,20 +64,12 @@ class ServerReceiver:
             return False
         lines = (self.redact_line(dump_line(inner)) for inner in batch)
         # `sum`, not `any`, so that every message is handled.
-        return sum(self._receive_part(inner, stream_request_id) for inner in lines) > 0
-
-    def _receive_part(self, line: Line, stream_request_id: object) -> bool:
-        """Receive a message of a batch. A batch has no batches in it."""
-        message = None if isinstance(line, LostMessage) else parse(line)
-        if not isinstance(line, LostMessage) and not isinstance(message, dict):
-            self._report_unreadable(line, stream_request_id)
-            return False
-        return self.receive_from_server(line, stream_request_id)
+        return sum(self.receive_from_server(inner, stream_request_id, is_in_batch=True) for inner in lines) > 0
 
     def _on_message(self, message: dict[str, Any], raw: Message, stream_request_id: object) -> bool:
         if "method" in message:
             handle = partial(self._connection.on_server_message, message, raw, stream_request_id)
-            self._post_message(raw, handle)
+            self._inbox.put(measure(raw), handle)
             return False
         exchange = self._exchanges.find(message.get("id"))
         if exchange is None or exchange.is_answered or stream_request_id not in (None, exchange.id):
@@ -94,25 +84,23 @@ class ServerReceiver:
             self.negotiated_version = version if isinstance(version, str) else LEGACY_VERSION
         # From now on it does not fail, although the server may end before a large response is stored.
         exchange.is_answered = True
+        job = partial(self._finish, exchange, message, raw)
         if len(raw) <= exchange.inline_limit:
-            self._post_message(raw, partial(self._finish, exchange, message, raw))
+            self._inbox.put(measure(raw), job)
         else:
-            job = partial(self._finish_in_thread, exchange, message, raw)
             self._inbox.run_blocking(partial(self._workers.submit_response, exchange.method, len(raw), job))
         return True
 
     def _finish(self, exchange: Exchange, message: dict[str, Any], raw: Message) -> None:
+        if exchange not in self._exchanges:
+            # The result of a cancelled request must not be stored.
+            return
         try:
             result = exchange.finish(message, raw)
         except Exception as error:
             self.post(partial(self._exchanges.fail, exchange, error))
         else:
             self.post(partial(self._exchanges.resolve, exchange, result))
-
-    def _finish_in_thread(self, exchange: Exchange, message: dict[str, Any], raw: Message) -> None:
-        # The result of a cancelled request must not be stored.
-        if exchange in self._exchanges:
-            self._finish(exchange, message, raw)
 
     def _report_lost(self, lost_message: LostMessage, stream_request_id: object) -> bool:
         size, error = lost_message.size, lost_message.error
@@ -134,7 +122,7 @@ class ServerReceiver:
         if exchange is None or (stream_request_id is not None and exchange.id != stream_request_id):
             return
         if head_tail.tail.rstrip().endswith(b"}"):
-            text = "what the server answered is no JSON that can be read; it may have done what it was asked to"
+            text = "the server's response is not valid JSON; the call may have been carried out"
             self.post(partial(self._exchanges.fail, exchange, UpstreamFailed(text)))
 
     def is_pending(self, request_id: object) -> bool:

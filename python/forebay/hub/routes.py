@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidJSON, UpstreamFailed
-from forebay.hub.translation import RequestFailed, translate_params
-from forebay.operations.responses import needs_result_wrapper
+from forebay.hub.translation import translate_params
+from forebay.operations.responses import needs_result_wrapper, wrap_schema
 from forebay.operations.tools import define_tool, describe_unknown_tool
 from forebay.outputs.known_tools import parse_definition
+from forebay.wire.errors import RequestFailed
 from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, as_lazy, dump, open_container
-from forebay.wire.protocol import PageCursors
+from forebay.wire.protocol import LIST_METHODS, PageCursors, matches_template
 
 if TYPE_CHECKING:
     from forebay.hub.connection import ServerConnection
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from forebay.operations.spec import Identity, OperationSpec
     from forebay.operations.tool_names import Origin, ToolNames
 
-__all__ = ["LIST_METHODS", "Routes", "matches_template"]
+__all__ = ["Routes"]
 
 _log = logging.getLogger("forebay")
 
@@ -30,13 +30,6 @@ _LIST_TIMEOUT_SECONDS = 10.0
 
 _MAX_PAGES = 100
 """Maximum number of pages to request of each server's list."""
-
-LIST_METHODS = {
-    "resources/list": ("resources", "resources"),
-    "resources/templates/list": ("resourceTemplates", "resources"),
-    "prompts/list": ("prompts", "prompts"),
-}
-"""The result key of each list method, and the capability of servers that have such a list."""
 
 _Entries = list[dict[str, Any]]
 _Prompts = dict[str, "tuple[ServerConnection, dict[str, Any]]"]
@@ -116,7 +109,7 @@ class Routes:
         return definitions
 
     def find_capable(self, capability: str) -> "list[ServerConnection]":
-        return [connection for connection in self._connections.values() if capability in connection.capabilities]
+        return [connection for connection in self._connections.values() if capability in connection.server_capabilities]
 
     async def merge_lists(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the lists of all servers as one page."""
@@ -178,8 +171,10 @@ class Routes:
     async def find_resource(self, uri: str) -> "ServerConnection":
         """Return the server that lists a URI, else one with a matching template, else the only one with resources.
 
-        Raises `RequestFailed`.
+        Lists are not read if there is one server. Raises `RequestFailed`.
         """
+        if len(self._connections) == 1:
+            return next(iter(self._connections.values()))
         connections = self.find_capable("resources")
         for again in (False, True):
             for connection, resources in await self._list_known("resources/list", connections, again=again):
@@ -205,9 +200,7 @@ def _rename(connection: "ServerConnection", original: str, name: str, *, is_lega
     definition = parse_definition(item)
     definition["name"] = name
     if is_translated and needs_result_wrapper(definition.get("outputSchema")):
-        # References like `#/$defs/x` are relative to the nearest `$id`, so a schema with its own `$id` can be nested.
-        result = {"$id": "forebay:result", **definition["outputSchema"]}
-        definition["outputSchema"] = {"type": "object", "properties": {"result": result}, "required": ["result"]}
+        definition["outputSchema"] = {"type": "object", **wrap_schema(definition["outputSchema"])}
     return as_lazy(dump(definition))
 
 
@@ -230,19 +223,3 @@ def _name_prompts(lists: "list[tuple[ServerConnection, _Entries]]") -> _Prompts:
             unique = f"{prefixed}_{number}"
         by_name[unique] = connection, {**prompt, "name": name}
     return by_name
-
-
-def matches_template(template: str, uri: str) -> bool:
-    """Return whether a URI matches a template whose variables stand for any text."""
-    prefix, *later_literals = re.split(r"\{[^{}]*\}", template)
-    if not later_literals or not uri.startswith(prefix):
-        return False
-    *literals, suffix = later_literals
-    position = len(prefix)
-    # Variables stand for any text, so the first occurrence of each literal is enough, without backtracking.
-    for literal in literals:
-        start = uri.find(literal, position)
-        if start < 0:
-            return False
-        position = start + len(literal)
-    return uri.endswith(suffix) and len(uri) - len(suffix) >= position

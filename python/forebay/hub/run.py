@@ -3,15 +3,12 @@
 import asyncio
 import contextlib
 import logging
-import os
 import signal
-import sys
-import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from forebay.hub.hub import Hub
-from forebay.hub.stdio import StdioFront
+from forebay.hub.stdio import StdioTransport
+from forebay.proxy.process_group import exit_within
 from forebay.proxy.workers import limit_heaps
 
 if TYPE_CHECKING:
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
     from forebay.config.options import Settings
 
-__all__ = ["exit_within", "run"]
+__all__ = ["run"]
 
 _log = logging.getLogger("forebay")
 
@@ -64,32 +61,17 @@ async def _run_stdio(settings: "Settings") -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, request_stop, f"told to end by {number.name}")
     hub = Hub(settings)
-    front = StdioFront(hub, lambda: request_stop("the client is gone"))
+    transport = StdioTransport(hub, lambda: request_stop("the client is gone"))
     await hub.start()
-    front.start()
+    transport.start()
     await stop_event.wait()
     hub.stop_listening()
     # Many servers drop their calls when their input ends, so calls in flight delay that.
     hub.grace.start()
-    await front.wait_idle(hub.grace.seconds / 2)
+    await transport.wait_idle(hub.grace.seconds / 2)
     await hub.close()
-    await front.end_calls(_FLUSH_TIMEOUT_SECONDS)
-    front.finish(_FLUSH_TIMEOUT_SECONDS)
+    await transport.end_calls(_FLUSH_TIMEOUT_SECONDS)
+    transport.finish(_FLUSH_TIMEOUT_SECONDS)
     # Start this timer before the event loop ends, because the loop waits for threads at its end.
     exit_within(_FLUSH_TIMEOUT_SECONDS, 0)
     return 0
-
-
-def exit_within(seconds: float, code: int) -> None:
-    """Force the process to exit after `seconds`, because Python would wait for worker threads without limit.
-
-    Call this when everything important is closed.
-    """
-
-    def force_exit() -> None:
-        time.sleep(seconds)
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(code)
-
-    threading.Thread(target=force_exit, name="forebay-end", daemon=True).start()

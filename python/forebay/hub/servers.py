@@ -25,12 +25,11 @@ __all__ = ["Servers"]
 class Servers:
     """The open connections to all MCP servers, by who shares them.
 
-    - `principal`: the sessions of one principal share a connection if their clients are alike. Clients that differ in
-      protocol era or capabilities do not share, because a server with a handshake is told once what its client can do.
-      Nor do those that have roots, which belong to one session, nor those without a token if other machines can
-      connect: they may be strangers.
+    - `principal`: the sessions of one principal share a connection. Clients with different eras or capabilities do not
+      share: capabilities are fixed in the handshake. Clients with roots never share, nor do clients without a token
+      when other machines can connect.
     - `session`: each session has its own.
-    - `all`: there is one connection. A request of its server is refused, because nobody could tell whom it is for.
+    - `all`: one connection; requests from its server are refused, because the recipient would be ambiguous.
     """
 
     def __init__(self, settings: "Settings", policy: "OutputPolicy", grace: Grace) -> None:
@@ -54,7 +53,7 @@ class Servers:
                 self.workers,
                 # The client's era, if the server has it, so that nothing needs translation.
                 prefers_handshake=not tenant.is_stateless and share != "all",
-                capabilities={} if share == "all" else tenant.capabilities,
+                client_capabilities={} if share == "all" else tenant.capabilities,
                 call_timeout=self._settings.call_timeout_seconds,
                 has_many_principals=share == "all",
             )

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from forebay.errors import UpstreamFailed
 from forebay.hub.connection import ServerConnection
-from forebay.hub.exchanges import Exchange, Respondent
+from forebay.hub.exchanges import Exchange
 from forebay.hub.subscriptions import check_subscription_count, subscribe
 from forebay.hub.tenant import Request, RoutedRequest, Tenant
-from forebay.hub.translation import SERVER_INFO, RequestFailed
+from forebay.hub.translation import SERVER_INFO
 from forebay.outputs.clients import find_client
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import Session, make_cancellation
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     as_lazy,
     dump,
-    get_meta,
+    get_params,
     make_result_message,
     open_container,
     read_bytes,
@@ -37,7 +38,6 @@ from forebay.wire.protocol import (
     LOG_METHOD,
     MISSING_CAPABILITY,
     REQUEST_TIMEOUT,
-    SUBSCRIPTION_ID_KEY,
     UPDATED_METHOD,
     get_client_name,
     get_required_capability,
@@ -78,7 +78,7 @@ class ClientSession(Tenant):
             self._on_answer(message)
             return None
         if "id" not in message:
-            self._on_notification(message, raw)
+            self.on_client_notification(message, raw)
             return None
         return await self.handle_request(message, raw, reply)
 
@@ -93,7 +93,7 @@ class ClientSession(Tenant):
         return await super()._handle(message, raw, reply)
 
     async def _initialize(self, message: dict[str, Any]) -> Message:
-        params = message["params"] if isinstance(message.get("params"), dict) else {}
+        params = get_params(message)
         capabilities, client_info = open_container(params.get("capabilities")), params.get("clientInfo")
         if self._start_task is None:
             self.capabilities = capabilities if isinstance(capabilities, dict) else {}
@@ -105,10 +105,6 @@ class ClientSession(Tenant):
         return self._respond_first(message, version, {"protocolVersion": version, "serverInfo": SERVER_INFO})
 
     # Messages to the client.
-
-    @property
-    def respondent(self) -> Respondent:
-        return self
 
     @property
     def identity(self) -> object:
@@ -124,7 +120,7 @@ class ClientSession(Tenant):
             uri = to_text(params.get("uri"))
             if uri is None or not connection.subscriptions.is_subscriber(uri, self):
                 return
-        super().on_notification(connection, method, _strip_subscription_id(params))
+        super().on_notification(connection, method, params)
 
     def on_log_message(self, severity: int, raw: bytes, source: Exchange | None) -> None:
         if self.log_level is not None and severity < self.log_level:
@@ -182,17 +178,13 @@ class ClientSession(Tenant):
                 return
         answer.set_result({key: message[key] for key in ("result", "error") if key in message})
 
-    def _on_notification(self, message: dict[str, Any], raw: Message) -> None:
-        method, params = message["method"], message.get("params")
-        if method == "notifications/initialized":
+    def on_client_notification(self, message: dict[str, Any], raw: Message) -> None:
+        if message["method"] == "notifications/initialized":
             self._initialized.set()
-        elif method == CANCELLED_METHOD:
-            if isinstance(params, dict):
-                self.cancel_request(params.get("requestId"))
         else:
-            self.forward_notification(message, raw)
+            super().on_client_notification(message, raw)
 
-    async def _send(self, routed: RoutedRequest) -> Message:
+    async def forward(self, routed: RoutedRequest) -> Message:
         connection = routed.connection
         required: dict[str, Any] | None = None
         for _ in range(_MAX_ROUNDS + 1):
@@ -234,7 +226,8 @@ class ClientSession(Tenant):
                 capability = get_required_capability(question["method"])
                 raise RequestFailed(
                     MISSING_CAPABILITY,
-                    f"{routed.connection.name} asks {question['method']:.64}, which this client has not said it can do",
+                    f"{routed.connection.name} sent {question['method']:.64}, but this client did not declare the "
+                    f"{capability} capability",
                     {"requiredCapabilities": {} if capability is None else {capability: {}}},
                 )
         tasks = [asyncio.create_task(self._ask_input(routed, question)) for question in requests.values()]
@@ -277,13 +270,10 @@ class ClientSession(Tenant):
             # The new request is open before the earlier one ends, so that no update is missed.
             stack = contextlib.AsyncExitStack()
             if wanted:
-                on_notification = partial(self._on_resource_notification, connection)
+                on_notification = partial(super().on_notification, connection)
                 await stack.enter_async_context(subscribe({connection: sorted(wanted)}, self, on_notification))
             self._listening[connection] = wanted, stack
             await previous_stack.aclose()
-
-    def _on_resource_notification(self, connection: ServerConnection, method: str, params: Mapping[str, Any]) -> None:
-        super().on_notification(connection, method, _strip_subscription_id(params))
 
     async def _set_level_at(self, connection: ServerConnection, request: Request) -> Message:
         """Record the level of this session, and send the server the lowest level of its sessions."""
@@ -294,7 +284,7 @@ class ClientSession(Tenant):
             connection.log_level = LOG_LEVELS[min(known for known in (*levels, self.log_level) if known is not None)]
             if connection.log_level != level:
                 return self._respond(request, {})
-        return await self.forward(connection, request)
+        return await self.forward(RoutedRequest(request, connection))
 
     async def close(self) -> None:
         for _, listening in self._listening.values():
@@ -308,12 +298,3 @@ class ClientSession(Tenant):
 
 def _is_input_request(value: object) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("method"), str)
-
-
-def _strip_subscription_id(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    meta = get_meta(params)
-    if SUBSCRIPTION_ID_KEY not in meta:
-        return params
-    bare = {key: value for key, value in params.items() if key != "_meta"}
-    meta = {key: value for key, value in meta.items() if key != SUBSCRIPTION_ID_KEY}
-    return {**bare, "_meta": meta} if meta else bare

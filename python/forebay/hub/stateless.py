@@ -12,15 +12,16 @@ import orjson
 
 from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange
-from forebay.hub.paused_calls import UNKNOWN_STATE, PausableCall
+from forebay.hub.paused_calls import PausableCall, has_answers
 from forebay.hub.subscriptions import Listener, subscribe
 from forebay.hub.tenant import Request, RoutedRequest, Tenant
-from forebay.hub.translation import SERVER_INFO, RequestFailed
+from forebay.hub.translation import SERVER_INFO
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import Session
 from forebay.store.threads import run_in_pool
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, get_meta, make_result_message
+from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, get_meta, make_result_message, parse
 from forebay.wire.protocol import (
     INPUT_METHODS,
     LOG_LEVEL_KEY,
@@ -41,10 +42,6 @@ _log = logging.getLogger("forebay")
 
 _MAX_LISTENERS = 1024
 """Maximum number of subscriptions of one tenant."""
-
-
-_ROUND_PARAMS = ("requestState", "inputResponses")
-"""Params of a request that continues a paused call."""
 
 _REMOVED_METHODS = ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 """Methods of earlier versions. They still work if one of the servers speaks an earlier version."""
@@ -102,9 +99,6 @@ class StatelessTenant(Tenant):
             self.listeners.discard(listener)
 
     async def _group_by_server(self, uris: list[str]) -> dict[ServerConnection, list[str]]:
-        connections = [*self.connections.values()]
-        if len(connections) == 1:
-            return {connections[0]: uris} if uris else {}
         groups: dict[ServerConnection, list[str]] = {}
         for uri in uris:
             try:
@@ -130,13 +124,13 @@ class StatelessTenant(Tenant):
         exchange.log_level = LOG_LEVELS.index(level) if level in LOG_LEVELS else None
         return exchange
 
-    async def _send(self, routed: RoutedRequest) -> Message:
+    async def forward(self, routed: RoutedRequest) -> Message:
         request, connection = routed.request, routed.connection
         paused_calls, principal = self.hub.paused_calls, self.session.principal
         call = None if connection.is_modern else paused_calls.resume(routed, principal)
         if call is None:
-            if not connection.is_modern and any(request.params.get(key) is not None for key in _ROUND_PARAMS):
-                raise RequestFailed(INVALID_PARAMS, UNKNOWN_STATE)
+            if not connection.is_modern and has_answers(request.params):
+                return await self._continue_elsewhere(routed)
             exchange = self._begin(routed)
             raw = self._make_message(routed, exchange)
             if connection.is_modern or not self.capabilities or request.pending.method not in INPUT_METHODS:
@@ -148,18 +142,32 @@ class StatelessTenant(Tenant):
             call.start(exchange, raw, self._keep_open)
         outcome = await paused_calls.wait(call)
         if isinstance(outcome, dict):
-            return self._respond_with_questions(request, outcome)
+            return _respond_with_questions(request, outcome)
         finish = partial(self._finish, routed, *outcome)
         is_small = len(outcome[1]) <= request.pending.mode.output_inline_limit_bytes
         final = finish() if is_small else await run_in_pool(finish)
         return cast("Message", final)
 
-    def _respond_with_questions(self, request: Request, result: dict[str, Any]) -> bytes:
-        fields = add_result_fields("", result, request.pending.version, SERVER_INFO)
-        return make_result_message(request.pending.id, {**fields, "resultType": "input_required"})
+    async def _continue_elsewhere(self, routed: RoutedRequest) -> Message:
+        """Continue a call that another replica has paused."""
+        handover, request = self.hub.handover, routed.request
+        outcome = None
+        if handover is not None:
+            outcome = await handover.continue_call(self.session.principal, self.capabilities, request)
+        if outcome is None:
+            text = "this requestState is unknown or has expired; repeat the call without it"
+            raise RequestFailed(INVALID_PARAMS, text)
+        if isinstance(outcome, dict):
+            return _respond_with_questions(request, outcome)
+        return cast("Message", await run_in_pool(partial(self._finish, routed, parse(outcome), outcome)))
 
     def _keep_open(self) -> AbstractAsyncContextManager[object]:
         return self.hub.stateless_tenants.acquire(self.session.principal, self.capabilities)
+
+
+def _respond_with_questions(request: Request, result: dict[str, Any]) -> bytes:
+    fields = add_result_fields("", result, request.pending.version, SERVER_INFO)
+    return make_result_message(request.pending.id, {**fields, "resultType": "input_required"})
 
 
 _TenantKey = tuple[str | None, bytes]
@@ -248,7 +256,7 @@ class TenantPool:
 
     def _add_entry(self, key: _TenantKey, capabilities: dict[str, Any]) -> _PoolEntry:
         if self._is_closed:
-            raise RequestFailed(SERVER_BUSY, "this server is about to end; try again in a while")
+            raise RequestFailed(SERVER_BUSY, "this server is about to end; retry later")
         self._make_room(key[0])
         entry = self._entries[key] = _PoolEntry(key, self._make_tenant(key[0], capabilities), self._on_idle)
         task = asyncio.create_task(self._hold_slot(entry))
@@ -261,14 +269,14 @@ class TenantPool:
         candidates = self._find_entries(principal)
         if len(candidates) >= self._max_tenants_per_principal:
             message = (
-                f"calls of clients with {len(candidates)} different sets of capabilities are in flight, and that is "
-                "all that may be at once; try again in a while, or send the same capabilities with each request"
+                f"requests with {len(candidates)} different sets of client capabilities are in flight, which is the "
+                "limit; retry later, or send the same capabilities with every request"
             )
         elif len(self._entries) >= self._max_tenants:
             candidates = [*self._entries.values()]
             message = (
-                f"{self._max_tenants} groups of clients are being served, which is the limit; try "
-                "again in a while, or ask whoever runs this server to raise max_connections"
+                f"{self._max_tenants} groups of clients are being served, which is the limit; "
+                "retry later, or ask whoever runs this server to raise max_connections"
             )
         else:
             return

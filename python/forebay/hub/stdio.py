@@ -7,14 +7,13 @@ import sys
 import threading
 from collections import deque
 from functools import partial
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidArgument
-from forebay.proxy.inbox import MAX_QUEUED_BYTES, Inbox, measure
+from forebay.proxy.inbox import Inbox, measure
 from forebay.proxy.message_queue import MessageQueue
-from forebay.proxy.stdio import StdioClient, claim_stdout
-from forebay.wire.framing import Line, LineReader, LostMessage, Message, count_memory_bytes, create_spool
+from forebay.proxy.stdio import ClientWriter
+from forebay.wire.framing import Line, LineReader, LostMessage, Message, create_spool
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -22,10 +21,9 @@ from forebay.wire.messages import (
     make_error_message,
     make_id_key,
     parse,
-    protocol_version,
     split_batch,
 )
-from forebay.wire.protocol import CANCELLED_METHOD
+from forebay.wire.protocol import CANCELLED_METHOD, protocol_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from forebay.hub.hub import Hub
     from forebay.hub.sessions import ClientSession
 
-__all__ = ["StdioFront"]
+__all__ = ["StdioTransport"]
 
 _log = logging.getLogger("forebay")
 
@@ -46,80 +44,19 @@ _MAX_WAITING_BYTES = 16 << 20
 Those in flight do not count: a server may wait for an answer of the client, which comes after other messages.
 """
 
-_MAX_UNREAD_BYTES = MAX_QUEUED_BYTES
-"""Size of the messages that the client has not read above which no further requests are handled."""
-
 _Item = tuple[Any, Message]
 """A message of the client, parsed and as bytes."""
 
 
-class _Writer:
-    """Thread that writes messages to the client, so that the event loop never blocks on a pipe."""
-
-    def __init__(self, on_gone: "Callable[[], None]") -> None:
-        self._client = StdioClient(claim_stdout(), on_gone)
-        self._messages: SimpleQueue[Message | None] = SimpleQueue()
-        self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._queued_bytes = 0
-        self._has_room = asyncio.Event()
-        self._has_room.set()
-        self._has_warned = False
-        self._thread = threading.Thread(target=self._run, name="forebay-write", daemon=True)
-        self._thread.start()
-
-    def write(self, raw: Message) -> None:
-        """Queue a message."""
-        with self._lock:
-            self._queued_bytes += count_memory_bytes(raw)
-            if self._queued_bytes > _MAX_UNREAD_BYTES:
-                self._has_room.clear()
-        self._messages.put(raw)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether the client has read most of what it was sent."""
-        if not self._has_room.is_set() and not self._has_warned:
-            self._has_warned = True
-            _log.warning("forebay: the client does not read what it is sent; further messages wait")
-        return self._has_room.is_set()
-
-    async def wait_for_room(self) -> None:
-        if not self.has_room:
-            await self._has_room.wait()
-
-    def _run(self) -> None:
-        while (raw := self._messages.get()) is not None:
-            self._client.send(raw)
-            self._free(count_memory_bytes(raw))
-            # Free a large message now: the next one may come much later.
-            del raw
-
-    def _free(self, size: int) -> None:
-        with self._lock:
-            was_full = self._queued_bytes > _MAX_UNREAD_BYTES
-            self._queued_bytes -= size
-            has_room = was_full and self._queued_bytes <= _MAX_UNREAD_BYTES
-        if has_room:
-            # The event loop may be closed.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._has_room.set)
-
-    def finish(self, seconds: float) -> None:
-        """Wait until all messages are written, for at most `seconds`."""
-        self._messages.put(None)
-        self._thread.join(seconds)
-
-
-class StdioFront:
+class StdioTransport:
     """The only client of the hub, in either protocol era. `on_gone` is called when it has disconnected."""
 
     def __init__(self, hub: "Hub", on_gone: "Callable[[], None]") -> None:
         self._hub = hub
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
-        self._inbox = Inbox(_MAX_WAITING_BYTES, is_held=True)
-        self._writer = _Writer(lambda: self._inbox.put(0, on_gone))
+        self._inbox = Inbox(_MAX_WAITING_BYTES, must_release=True)
+        self._writer = ClientWriter(lambda: self._inbox.put(0, on_gone))
         self._notifications = MessageQueue(self._write_notification, self._on_overflow)
         self._has_logged_overflow = self._has_logged_waiting = False
         self._session: ClientSession | None = None
@@ -151,7 +88,7 @@ class StdioFront:
         task.add_done_callback(lambda _: self._on_gone())
 
     async def _wait_for_requests(self) -> None:
-        """Wait until all requests that were read are handled, or none is for a while."""
+        """Wait until all queued requests have started, or none starts for a while."""
         with contextlib.suppress(TimeoutError):
             while self._waiting:
                 self._has_started.clear()
@@ -178,7 +115,7 @@ class StdioFront:
             self._free(line)
             for inner in batch:
                 raw = dump_line(inner)
-                self._inbox.release(-measure(raw))
+                self._inbox.add(measure(raw))
                 self._on_line(raw, None if isinstance(raw, LostMessage) else parse(raw))
 
     def _on_message(self, message: Any, raw: Message) -> None:
@@ -198,10 +135,7 @@ class StdioFront:
 
     def _has_room(self) -> bool:
         """Return whether there are few enough requests to handle another one, and the client reads the responses."""
-        if (
-            len(self._unanswered) < _MAX_UNANSWERED_REQUESTS
-            or len(self._unanswered) - sum(self._unanswered.values()) < _MAX_UNANSWERED_REQUESTS
-        ):
+        if len(self._unanswered) - sum(self._unanswered.values()) < _MAX_UNANSWERED_REQUESTS:
             return self._writer.has_room
         if not self._has_logged_waiting:
             self._has_logged_waiting = True
@@ -254,7 +188,7 @@ class StdioFront:
         except asyncio.CancelledError:
             if message.get("id") is None:
                 raise
-            response = make_error_message(message["id"], INTERNAL_ERROR, "the gateway is stopping; ask again later")
+            response = make_error_message(message["id"], INTERNAL_ERROR, "the gateway is stopping; retry later")
         if response is not None:
             if self._notifications.is_sending:
                 # The client ignores progress that follows the response.

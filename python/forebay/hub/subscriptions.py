@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import UpstreamFailed, UpstreamTimeout
-from forebay.hub.translation import RequestFailed
+from forebay.store.threads import wait_all
+from forebay.wire.errors import RequestFailed
 from forebay.wire.messages import INVALID_REQUEST, dump, open_container, to_text
 from forebay.wire.protocol import ACKNOWLEDGED_METHOD, LIST_CHANGED_KEYS, SUBSCRIPTION_ID_KEY, UPDATED_METHOD
 
@@ -194,14 +195,13 @@ async def subscribe(
         subscribing = _keep_subscribed(connection, wanted, subscriber, on_notification, refused, answers[-1])
         tasks.append(asyncio.create_task(subscribing))
     try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ACCEPT_SECONDS):
-                for answer in answers:
-                    await answer.wait()
+        await wait_all(answers, _ACCEPT_SECONDS)
         yield refused
     finally:
         for task in tasks:
             task.cancel()
+        for connection in uris:
+            connection.subscriptions.remove_all(subscriber)
 
 
 async def _keep_subscribed(
@@ -225,9 +225,7 @@ async def _keep_subscribed(
 
         await connection.keep_listening({"notifications": {"resourceSubscriptions": uris}}, handle)
         refused.update(uris)
-        answered.set()
-        return
-    try:
+    else:
         for uri in uris:
             try:
                 await connection.subscriptions.add(uri, subscriber)
@@ -236,8 +234,4 @@ async def _keep_subscribed(
             except UpstreamFailed:
                 # The server is gone, and gets the subscription when it is back.
                 pass
-        answered.set()
-        await asyncio.Event().wait()
-    finally:
-        for uri in uris:
-            connection.subscriptions.remove(uri, subscriber)
+    answered.set()

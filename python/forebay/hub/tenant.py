@@ -2,35 +2,38 @@
 
 import asyncio
 import contextlib
+import contextvars
 import dataclasses
 import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from forebay.errors import ForebayError, RedactionFailed, UpstreamFailed
+from forebay import telemetry
+from forebay.errors import ForebayError, UpstreamFailed
 from forebay.hub.connection import ServerConnection
-from forebay.hub.exchanges import Exchange, Respondent
-from forebay.hub.routes import LIST_METHODS, Routes
-from forebay.hub.translation import (
-    SERVER_INFO,
-    RequestFailed,
-    is_input_required,
-    open_object,
-    translate_params,
-    translate_result,
-)
-from forebay.operations.responses import needs_result_wrapper
+from forebay.hub.exchanges import Exchange
+from forebay.hub.routes import Routes
+from forebay.hub.translation import SERVER_INFO, translate_params, translate_result
+from forebay.operations.responses import wrap_structured_content
 from forebay.operations.spec import Identity, OperationSpec
 from forebay.operations.tools import call_operation, finish_result
 from forebay.outputs.capabilities import record_denial
-from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.result import TASK_RESULT_METHODS, BodyResult
-from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler, find_refusal, make_tool_call
+from forebay.proxy.intercept import (
+    ForwardedRequest,
+    RequestHandler,
+    ResponseHandler,
+    find_refusal,
+    make_response,
+    make_tool_call,
+    record_size,
+)
 from forebay.proxy.list_pages import parse_tools
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import PendingRequest, Session
-from forebay.store.threads import run_in_pool
+from forebay.store.threads import run_in_pool, wait_all
+from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import LostMessage, Message
 from forebay.wire.messages import (
     INTERNAL_ERROR,
@@ -42,14 +45,25 @@ from forebay.wire.messages import (
     dump,
     dump_line,
     dump_message,
+    get_params,
     make_error_message,
     make_id_key,
     make_result_message,
     parse,
+    replace_id,
+    replace_result,
     replace_values,
     to_text,
 )
-from forebay.wire.protocol import TOOLS_CHANGED_METHOD, add_result_fields, is_modern
+from forebay.wire.protocol import (
+    CANCELLED_METHOD,
+    LIST_METHODS,
+    TOOLS_CHANGED_METHOD,
+    add_result_fields,
+    check_request,
+    is_modern,
+)
+from forebay.wire.tracing import add_trace_context, trace_request
 
 if TYPE_CHECKING:
     from forebay.hub.hub import Hub
@@ -67,8 +81,6 @@ _MAX_INLINE_LIST_BYTES = 256 << 10
 _MAX_SPLICED_BYTES = 256 << 10
 """Responses above this size get their final id only after we know that they are not stored."""
 
-_UNREADABLE_REQUEST = "this request cannot be read; look at its jsonrpc, its id, its params and the texts in them"
-
 
 @dataclasses.dataclass(slots=True)
 class Request:
@@ -78,13 +90,10 @@ class Request:
     message: dict[str, Any]
     raw: Message
     reply: Reply
-    is_changed: bool = False
-    """Whether `raw` is no longer what `message` was parsed from."""
 
     @property
     def params(self) -> dict[str, Any]:
-        params = self.message.get("params")
-        return params if isinstance(params, dict) else {}
+        return get_params(self.message)
 
     @property
     def progress_token(self) -> bytes | None:
@@ -103,17 +112,6 @@ class RoutedRequest:
     request: Request
     connection: ServerConnection
     name: str | None = None
-
-
-def _check_request(message: Mapping[str, Any]) -> None:
-    """Raise `RequestFailed` if a message is not a request of JSON-RPC 2.0."""
-    request_id, params = message["id"], message.get("params")
-    is_valid_id = isinstance(request_id, str | int | float | LazyJSON) and not isinstance(request_id, bool)
-    is_valid = message.get("jsonrpc") == "2.0" and is_valid_id and isinstance(message["method"], str)
-    if not is_valid or not isinstance(params, dict | LazyJSON | None):
-        raise RequestFailed(INVALID_REQUEST, _UNREADABLE_REQUEST)
-    if isinstance(params, dict) and not isinstance(params.get("_meta"), dict | LazyJSON | None):
-        raise RequestFailed(INVALID_PARAMS, "_meta is an object; send one, or none")
 
 
 class Tenant:
@@ -154,10 +152,7 @@ class Tenant:
             return
         for config in self.hub.server_configs:
             self.connections[config.name] = self.hub.servers.acquire(config, self)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CONNECT_WAIT_SECONDS):
-                for connection in self.connections.values():
-                    await connection.first_attempt.wait()
+        await wait_all((connection.first_attempt for connection in self.connections.values()), _CONNECT_WAIT_SECONDS)
         self.routes.forget()
 
     async def close(self) -> None:
@@ -170,11 +165,6 @@ class Tenant:
         await asyncio.gather(*(self.hub.servers.release(connection, self) for connection in connections))
 
     # Messages to the client.
-
-    @property
-    def respondent(self) -> Respondent | None:
-        """Who answers a question that belongs to no request."""
-        return None
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the client a notification that belongs to none of its requests."""
@@ -198,17 +188,20 @@ class Tenant:
 
     # Notifications of the client.
 
-    def forward_notification(self, message: Mapping[str, Any], raw: Message) -> None:
-        """Forward a notification of the client to its servers."""
+    def on_client_notification(self, message: dict[str, Any], raw: Message) -> None:
+        """Cancel a request, or forward another notification of the client to its servers."""
         method = message["method"]
+        if method == CANCELLED_METHOD:
+            self.cancel_request(get_params(message).get("requestId"))
+            return
         if not isinstance(method, str) or not method.startswith("notifications/"):
             # A lenient server could run anything else as a call.
             return
         if self._policy.capabilities.is_active:
-            line = dump_line(message)
-            if isinstance(line, LostMessage) or find_refusal(message, line, lambda _: False) is not None:
+            try:
+                raw = self._check_and_serialize(message)
+            except RequestFailed:
                 return
-            raw = line
         for connection in self.connections.values():
             with contextlib.suppress(UpstreamFailed):
                 connection.send_notification(raw)
@@ -219,11 +212,14 @@ class Tenant:
         """Return the response to a request; `None` if the client has cancelled it."""
         key, task = make_id_key(message["id"]), cast("asyncio.Task[Any]", asyncio.current_task())
         try:
-            _check_request(message)
+            check_request(message)
             if self._policy.capabilities.is_active:
                 raw = self._check_and_serialize(message)
             self._in_flight[key] = task
-            return await self._handle(message, raw, reply)
+            if not telemetry.is_active():
+                return await self._handle(message, raw, reply)
+            with trace_request(message, self.session.version):
+                return await self._handle(message, raw, reply)
         except RequestFailed as error:
             return error.to_message(message["id"])
         except asyncio.CancelledError:
@@ -241,14 +237,11 @@ class Tenant:
             if self._in_flight.get(key) is task:
                 del self._in_flight[key]
 
-    def cancel_request(self, request_id: object) -> bool:
-        """Cancel a request of the client; return whether there is one."""
+    def cancel_request(self, request_id: object) -> None:
         task = self._in_flight.get(make_id_key(request_id))
-        if task is None:
-            return False
-        self._cancelled.add(task)
-        task.cancel()
-        return True
+        if task is not None:
+            self._cancelled.add(task)
+            task.cancel()
 
     def _check_and_serialize(self, message: dict[str, Any]) -> Message:
         """Serialize a message again, because a lenient server could read another call in the client's bytes.
@@ -268,11 +261,10 @@ class Tenant:
 
     async def _handle(self, message: dict[str, Any], raw: Message, reply: Reply) -> Message:
         await self.start()
-        method, params = message["method"], message.get("params")
-        params = params if isinstance(params, dict) else {}
+        method, params = message["method"], get_params(message)
         handler = self._request_handler
         if method == "tools/call" and isinstance(params.get("name"), LazyJSON):
-            raise RequestFailed(INVALID_REQUEST, _UNREADABLE_REQUEST)
+            raise RequestFailed(INVALID_REQUEST, "the tool name is too long")
         if handler.needs_tool_list(method, params):
             self._policy.learn_tools(parse_tools(self._list_tools({})))
         if handler.is_slow(method, params):
@@ -284,8 +276,10 @@ class Tenant:
             if notifications:
                 self.notify(TOOLS_CHANGED_METHOD)
             return response
-        is_changed = outcome.replacement is not None
-        request = Request(outcome.pending, message, outcome.replacement if is_changed else raw, reply, is_changed)  # type: ignore[arg-type]
+        if outcome.replacement is not None:
+            raw = outcome.replacement
+            message = parse(raw)
+        request = Request(outcome.pending, message, raw, reply)
         try:
             return await self._dispatch(method, request)
         except ForebayError as error:
@@ -306,7 +300,7 @@ class Tenant:
         connections = [*self.connections.values()]
         owner = connections[0] if len(connections) == 1 else self._find_task_server(request)
         if owner is not None:
-            return await self.forward(owner, request)
+            return await self.forward(RoutedRequest(request, owner))
         return await self._find_and_forward(method, request)
 
     async def _find_and_forward(self, method: str, request: Request) -> Message:
@@ -321,15 +315,14 @@ class Tenant:
         match method, ref.get("type"):
             case "prompts/get", _ if name is not None:
                 connection, original = await self.routes.find_prompt(name)
-                return await self.forward(connection, request, name=original)
+                return await self.forward(RoutedRequest(request, connection, original))
             case "completion/complete", "ref/prompt" if name is not None:
                 connection, original = await self.routes.find_prompt(name)
                 message = {**request.message, "params": {**params, "ref": {**ref, "name": original}}}
-                return await self.forward(
-                    connection, dataclasses.replace(request, message=message, raw=dump_message(message))
-                )
+                request = dataclasses.replace(request, message=message, raw=dump_message(message))
+                return await self.forward(RoutedRequest(request, connection))
             case ("resources/read", _) | ("completion/complete", "ref/resource") if uri is not None:
-                return await self.forward(await self.routes.find_resource(uri), request)
+                return await self.forward(RoutedRequest(request, await self.routes.find_resource(uri)))
         raise RequestFailed(METHOD_NOT_FOUND, "Method not found", method)
 
     def _find_task_server(self, request: Request) -> ServerConnection | None:
@@ -341,8 +334,7 @@ class Tenant:
         return route[0] if isinstance(route, tuple) else None
 
     def _respond(self, request: Request, result: dict[str, Any]) -> bytes:
-        pending = request.pending
-        return make_result_message(pending.id, add_result_fields(pending.method, result, pending.version, SERVER_INFO))
+        return make_response(request.pending, result, SERVER_INFO)
 
     def _rewrite(self, pending: PendingRequest, raw: Message) -> Message:
         """Add what forebay itself offers to a response."""
@@ -352,14 +344,13 @@ class Tenant:
     def _respond_first(self, message: Mapping[str, Any], version: str, fields: Mapping[str, Any]) -> Message:
         """Return the response to `initialize` or `server/discover`: these fields, and what all servers offer."""
         pending = PendingRequest(message["method"], message["id"], version)
-        result = add_result_fields(pending.method, {**fields, **self._describe_servers()}, version, SERVER_INFO)
-        return self._rewrite(pending, make_result_message(pending.id, result))
+        return self._rewrite(pending, make_response(pending, {**fields, **self._describe_servers()}, SERVER_INFO))
 
     def _describe_servers(self) -> dict[str, Any]:
         """Return the capabilities and instructions of all servers, merged."""
         merged: dict[str, Any] = {"tools": {}}
         for connection in self.connections.values():
-            for name, value in connection.capabilities.items():
+            for name, value in connection.server_capabilities.items():
                 known = merged.get(name)
                 merged[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
         if isinstance(merged["tools"], dict):
@@ -387,18 +378,18 @@ class Tenant:
     async def _call_tool(self, request: Request) -> Message:
         name = request.params.get("name")
         if not isinstance(name, str):
-            raise RequestFailed(INVALID_PARAMS, "a call names its tool; send params with a name")
+            raise RequestFailed(INVALID_PARAMS, "params.name must be the name of a tool")
         route = self.routes.find_tool(name)
         if route is None:
             if not self.hub.has_single_upstream:
                 raise self.routes.make_unknown_tool_error(name, self.hub.operations.unloaded)
             # Forward the call although the tool is unknown: the server may have tools that it does not list.
             (connection,) = self.connections.values()
-            return await self.forward(connection, request)
+            return await self.forward(RoutedRequest(request, connection))
         if isinstance(route, OperationSpec):
             return await self._call_operation(route, request, name)
         connection, original = route
-        return await self.forward(connection, request, name=None if original == name else original)
+        return await self.forward(RoutedRequest(request, connection, None if original == name else original))
 
     async def _call_operation(self, spec: OperationSpec, request: Request, name: str) -> Message:
         pending, policy = request.pending, self._policy
@@ -410,7 +401,7 @@ class Tenant:
             text = "arguments are nested too deeply, or a number in them has too many digits; send simpler ones"
             raise RequestFailed(INVALID_PARAMS, text) from None
         if not isinstance(value, dict | None):
-            raise RequestFailed(INVALID_PARAMS, "arguments is an object; send one, or none")
+            raise RequestFailed(INVALID_PARAMS, "params.arguments must be an object if present")
         call = make_tool_call(pending, policy, self.session)
         limits = pending.mode.contract
         with policy.make_context(
@@ -427,42 +418,32 @@ class Tenant:
                 is_legacy=not is_modern(pending.version),
             )
         # Before the result is stored, because the response with all its fields must fit into the limit.
-        if isinstance(result, BodyResult):
-            template = add_result_fields(pending.method, result.template, pending.version, SERVER_INFO)
-            result = dataclasses.replace(result, template=template)
-        else:
-            result = add_result_fields(pending.method, result, pending.version, SERVER_INFO)
+        template = result.template if isinstance(result, BodyResult) else result
+        template = add_result_fields(pending.method, template, pending.version, SERVER_INFO)
+        result = dataclasses.replace(result, template=template) if isinstance(result, BodyResult) else template
         call = dataclasses.replace(call, contract_responses=context.responses)
         final, is_inline = await finish_result(result, policy.pipeline, pending.mode, call)
         response = make_result_message(pending.id, final)
-        policy.record_size(
-            pending.tool,
-            len(response),
-            pending.mode,
-            is_inline=is_inline,
-            principal=call.principal,
-            connection=self.session.connection,
-        )
+        record_size(policy, self.session, pending.tool, len(response), pending.mode, is_inline=is_inline)
         return response
 
     # Requests to servers.
 
-    async def forward(self, connection: ServerConnection, request: Request, *, name: str | None = None) -> Message:
-        """Send a request to a server, and return the response for the client. Raises `UpstreamFailed`.
-
-        `name` is the name of the tool or prompt at the server, if it differs.
-        """
-        return await self._send(RoutedRequest(request, connection, name))
-
-    async def _send(self, routed: RoutedRequest) -> Message:
+    async def forward(self, routed: RoutedRequest) -> Message:
+        """Send a request to a server, and return the response for the client. Raises `UpstreamFailed`."""
         raise NotImplementedError
 
     def _begin(self, routed: RoutedRequest) -> Exchange:
         pending, connection = routed.request.pending, routed.connection
-        exchange = connection.begin(pending.method, self)
-        exchange.tool, exchange.reply = pending.tool, routed.request.reply
+        if not connection.is_connected:
+            raise connection.make_unreachable_error()
+        exchange = connection.exchanges.new(pending.method)
+        exchange.tenant, exchange.tool, exchange.reply = self, pending.tool, routed.request.reply
         exchange.timeout = connection.call_timeout
         exchange.finish = partial(self._finish, routed)
+        if telemetry.is_active():
+            # It may run in a thread that knows nothing of the request's span.
+            exchange.finish = partial(contextvars.copy_context().run, exchange.finish)
         if pending.method == "tools/call" or pending.method in TASK_RESULT_METHODS:
             exchange.inline_limit = pending.mode.output_inline_limit_bytes
         exchange.progress_token = routed.request.progress_token
@@ -472,10 +453,14 @@ class Tenant:
         self, routed: RoutedRequest, exchange: Exchange, extra_params: Mapping[str, Any] | None = None
     ) -> Message:
         """Return a request with the id of its exchange, in the protocol era of the server."""
+        return add_trace_context(self._translate_request(routed, exchange, extra_params))
+
+    def _translate_request(
+        self, routed: RoutedRequest, exchange: Exchange, extra_params: Mapping[str, Any] | None
+    ) -> Message:
         request, connection, name = routed.request, routed.connection, routed.name
         is_translated = connection.is_modern != is_modern(request.pending.version)
-        message = parse(request.raw) if request.is_changed and is_translated else request.message
-        params = message.get("params")
+        params = request.message.get("params")
         if not extra_params and (not is_translated or (isinstance(params, dict) and "_meta" in params)):
             values: dict[tuple[str, ...], bytes] = {("id",): b"%d" % exchange.id}
             if name is not None:
@@ -487,11 +472,11 @@ class Tenant:
                 values["params", "_meta", "progressToken"] = b"%d" % exchange.id
             return replace_values(request.raw, values)
         if isinstance(params, LazyJSON) and params.is_object:
-            params = open_object(params)
+            params = params.open_object()
         params = self._translate_params(connection, exchange, params if isinstance(params, dict) else {})
         if name is not None:
             params["name"] = name
-        return dump_message({**message, "id": exchange.id, "params": {**params, **(extra_params or {})}})
+        return dump_message({**request.message, "id": exchange.id, "params": {**params, **(extra_params or {})}})
 
     def _translate_params(
         self, connection: ServerConnection, exchange: Exchange, params: Mapping[str, Any]
@@ -513,29 +498,25 @@ class Tenant:
         try:
             return self._translate(routed, message, raw)
         except Exception:
-            _log.exception("forebay: the answer to %.64s could not be handled", pending.method)
-            if self._policy.store.options.redactions and pending.method in ("tools/call", *TASK_RESULT_METHODS):
-                error = RedactionFailed("the answer could not be redacted, so it is not shown")
-                return self._request_handler.make_error_response(pending, error, note=HAS_RUN_NOTE)
             # The call has already run, so the client gets its result even without our changes.
-            return _set_id(raw, pending.id)
+            return self._request_handler.report_unhandled_response(pending) or replace_id(raw, pending.id)
 
     def _translate(self, routed: RoutedRequest, message: dict[str, Any], raw: Message) -> Message | dict[str, Any]:
         pending, connection = routed.request.pending, routed.connection
         original = result = message.get("result")
-        is_modern_client = is_modern(pending.version)
-        if connection.is_modern and not is_modern_client:
-            if is_input_required(result):
-                return result  # type: ignore[return-value]
-            result = _wrap_structured_content(result, connection, routed.name or pending.tool)
-        if result is not None and (is_modern_client or not isinstance(result, dict) or "resultType" in result):
-            result = translate_result(pending.method, result, pending.version)
+        if connection.is_modern and not is_modern(pending.version) and isinstance(result, dict):
+            if result.get("resultType") == "input_required":
+                return result
+            if "structuredContent" in result:
+                schema = connection.get_schema("outputSchema", routed.name or pending.tool)
+                result = wrap_structured_content(result, schema)
+        result = translate_result(pending.method, result, pending.version)
         message = {**message, "id": pending.id}
         if result is not original:
             message["result"] = result
 
         def finalize() -> Message:
-            return _set_id(raw, pending.id) if result is original else _set_result(raw, message, original)
+            return replace_id(raw, pending.id) if result is original else replace_result(raw, message, original)
 
         # The size is that of what the client gets. A large response is likely to be replaced, so do not copy it first.
         is_large = len(raw) > _MAX_SPLICED_BYTES and pending.method not in LIST_METHODS
@@ -547,12 +528,11 @@ class Tenant:
     async def _find_resource_server(self, request: Request) -> ServerConnection:
         uri = to_text(request.params.get("uri"))
         if uri is None:
-            raise RequestFailed(INVALID_PARAMS, "a subscription names its resource; send params with a uri")
-        connections = [*self.connections.values()]
-        return connections[0] if len(connections) == 1 else await self.routes.find_resource(uri)
+            raise RequestFailed(INVALID_PARAMS, "params.uri must be the URI of a resource")
+        return await self.routes.find_resource(uri)
 
     async def _change_subscription(self, request: Request) -> Message:
-        return await self.forward(await self._find_resource_server(request), request)
+        return await self.forward(RoutedRequest(request, await self._find_resource_server(request)))
 
     async def _set_log_level(self, request: Request) -> Message:
         connections = [*self.connections.values()]
@@ -564,30 +544,4 @@ class Tenant:
         return responses[0]
 
     async def _set_level_at(self, connection: ServerConnection, request: Request) -> Message:
-        return await self.forward(connection, request)
-
-
-def _set_id(raw: Message, request_id: object) -> Message:
-    return replace_values(raw, {("id",): dump(request_id)})
-
-
-def _set_result(raw: Message, message: Mapping[str, Any], original: object) -> Message:
-    """Return the bytes of a message whose result has replaced another one, `original`."""
-    result = message["result"]
-    if not isinstance(original, dict) or not isinstance(result, dict):
-        return dump_message(message)
-    if any(name not in result or result[name] is not value for name, value in original.items()):
-        return dump_message(message)
-    added = {name: value for name, value in result.items() if name not in original}
-    return replace_values(raw, {("id",): dump(message["id"])}, {("result",): dump(added)[1:-1]})
-
-
-def _wrap_structured_content(result: Any, connection: ServerConnection, tool: str) -> Any:
-    """Wrap structured content if it or its schema is not of type object, as versions before 2026-07-28 require."""
-    if not isinstance(result, dict) or "structuredContent" not in result:
-        return result
-    structured = result["structuredContent"]
-    is_object = isinstance(structured, dict) or (isinstance(structured, LazyJSON) and structured.is_object)
-    if is_object and not needs_result_wrapper(connection.get_schema("outputSchema", tool)):
-        return result
-    return {**result, "structuredContent": {"result": structured}}
+        return await self.forward(RoutedRequest(request, connection))

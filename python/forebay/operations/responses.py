@@ -26,7 +26,7 @@ from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import Schema, has_rules
 from forebay.outputs.result import BodyResult, ResultPayload
 from forebay.store.payload import encode, is_json_mime_type
-from forebay.wire.messages import ChunkSource
+from forebay.wire.messages import ChunkSource, LazyJSON
 from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [
@@ -37,6 +37,8 @@ __all__ = [
     "to_body_result",
     "to_call_tool_result",
     "to_http_response",
+    "wrap_schema",
+    "wrap_structured_content",
 ]
 
 _BINARY_TYPE, _JSON_TYPE, _TEXT_TYPE = "application/octet-stream", "application/json", "text/plain; charset=utf-8"
@@ -112,11 +114,8 @@ def to_call_tool_result(
         structured = _get_structured_content(envelope.data, spec)
     if structured is _ABSENT:
         return result
-    if is_legacy and (
-        not isinstance(structured, Mapping) or (spec is not None and needs_result_wrapper(spec.output_schema))
-    ):
-        structured = {"result": structured}
-    return {**result, "structuredContent": structured}
+    result["structuredContent"] = structured
+    return wrap_structured_content(result, None if spec is None else spec.output_schema) if is_legacy else result
 
 
 def to_body_result(envelope: ResponseEnvelope[Any], spec: OperationSpec) -> BodyResult | None:
@@ -161,6 +160,24 @@ def needs_result_wrapper(schema: Schema | None) -> bool:
     Up to protocol version 2025-11-25, data of such a schema is sent as `{"result": data}`.
     """
     return has_rules(schema) and not (isinstance(schema, Mapping) and schema.get("type") == "object")
+
+
+def wrap_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rules for `{"result": data}`, given the schema of the data."""
+    # References like `#/$defs/x` are relative to the nearest `$id`, so a schema with its own `$id` can be nested.
+    return {"properties": {"result": {"$id": "forebay:result", **schema}}, "required": ["result"]}
+
+
+def wrap_structured_content(result: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
+    """Return a result whose structured content is an object, as versions up to 2025-11-25 require.
+
+    The result itself is returned if its structured content and the schema of that are of type `object`.
+    """
+    structured = result["structuredContent"]
+    is_object = structured.is_object if isinstance(structured, LazyJSON) else isinstance(structured, Mapping)
+    if is_object and not needs_result_wrapper(schema):
+        return result
+    return {**result, "structuredContent": {"result": structured}}
 
 
 def to_http_response(envelope: ResponseEnvelope[Any]) -> HTTPResponse:

@@ -1,7 +1,6 @@
 """The operations of configured HTTP APIs and Python modules, loaded in the background."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
@@ -12,7 +11,7 @@ from forebay.config.upstreams import UpstreamConfig
 from forebay.errors import InvalidArgument
 from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import Operation
-from forebay.store.threads import run_in_thread
+from forebay.store.threads import run_in_thread, wait_all
 from forebay.wire.framing import Spool
 
 if TYPE_CHECKING:
@@ -38,7 +37,8 @@ async def retry_until_connected(
         try:
             await attempt()
         except Exception as error:
-            _log.warning("forebay: the upstream %s cannot be used, and is tried again in %g s: %s", name, delay, error)
+            reason = str(error) or type(error).__name__
+            _log.warning("forebay: the upstream %s cannot be used, and is tried again in %g s: %s", name, delay, reason)
             _log.debug("forebay: the upstream %s", name, exc_info=True)
         else:
             return
@@ -86,10 +86,7 @@ class OperationSources:
             self._tasks.append(
                 asyncio.create_task(retry_until_connected(config.name, partial(load, config), first_attempts[-1]))
             )
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_seconds):
-                for event in first_attempts:
-                    await event.wait()
+        await wait_all(first_attempts, wait_seconds)
 
     async def _load_document(self, config: UpstreamConfig) -> None:
         # Only here, because it takes as long to import as the store, and most configurations have no API.

@@ -20,6 +20,7 @@ from forebay.operations.responses import (
     needs_result_wrapper,
     to_body_result,
     to_call_tool_result,
+    wrap_schema,
 )
 from forebay.operations.results import is_large
 from forebay.operations.spec import CallContext, Identity, OperationSpec
@@ -226,7 +227,4 @@ def _make_output_schema(schema: Schema | None, is_legacy: bool) -> dict[str, Any
     converted: Mapping[str, Any] = cast("Mapping[str, Any]", modernize(schema)) if is_openapi_3_0(schema) else schema
     if not (is_legacy and needs_result_wrapper(schema)):
         return allow_alternative(converted, _UNSTRUCTURED_SCHEMA)
-    # References like `#/$defs/x` are relative to the nearest `$id`, so a schema with its own `$id` can be nested.
-    result_schema = {"$id": "forebay:result", **converted}
-    wrapped = {"properties": {"result": result_schema}, "required": ["result"]}
-    return {"type": "object", "anyOf": [wrapped, _UNSTRUCTURED_SCHEMA]}
+    return {"type": "object", "anyOf": [wrap_schema(converted), _UNSTRUCTURED_SCHEMA]}

@@ -28,12 +28,12 @@ def measure(line: Line) -> int:
 class Inbox:
     """Queue of functions that another thread passes to the event loop.
 
-    Their sizes count until they are called or, with `is_held`, until `release`.
+    Their sizes count until they are called or, with `must_release`, until `release`.
     """
 
-    def __init__(self, max_bytes: int = MAX_QUEUED_BYTES, *, is_held: bool = False) -> None:
+    def __init__(self, max_bytes: int = MAX_QUEUED_BYTES, *, must_release: bool = False) -> None:
         self._max_bytes = max_bytes
-        self._is_held = is_held
+        self._must_release = must_release
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._items: deque[tuple[int, Callable[[], object]]] = deque()
@@ -69,7 +69,7 @@ class Inbox:
         with self._changed:
             self._is_scheduled = False
             items, self._items = self._items, deque()
-            if not self._is_held:
+            if not self._must_release:
                 self._size = 0
                 self._changed.notify_all()
         for _, callback in items:
@@ -77,6 +77,11 @@ class Inbox:
                 callback()
             except Exception:
                 _log.exception("forebay: a message of a server could not be handled")
+
+    def add(self, size: int) -> None:
+        """Count a part of a message that was split, until `release`."""
+        with self._changed:
+            self._size += size
 
     def release(self, size: int) -> None:
         """Let the thread go on that waits for room."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from forebay.arguments import short_repr
-from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, UpstreamFailed
+from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, RedactionFailed, UpstreamFailed
 from forebay.outputs.clients import find_client
 from forebay.outputs.modes import MODE_ARGUMENTS, Mode
-from forebay.outputs.pipeline import ToolCall
+from forebay.outputs.pipeline import HAS_RUN_NOTE, ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_lazy
 from forebay.outputs.result import (
@@ -41,7 +41,6 @@ from forebay.wire.messages import (
     make_optional_key,
     make_result_message,
     parse_lazy,
-    protocol_version,
 )
 from forebay.wire.protocol import (
     CLIENT_INFO_KEY,
@@ -53,9 +52,18 @@ from forebay.wire.protocol import (
     get_client_name,
     is_modern,
     next_cursor,
+    protocol_version,
 )
 
-__all__ = ["ForwardedRequest", "RequestHandler", "ResponseHandler", "find_refusal", "make_tool_call"]
+__all__ = [
+    "ForwardedRequest",
+    "RequestHandler",
+    "ResponseHandler",
+    "find_refusal",
+    "make_response",
+    "make_tool_call",
+    "record_size",
+]
 
 _log = logging.getLogger("forebay")
 
@@ -137,7 +145,7 @@ class RequestHandler:
         try:
             if self._is_resource_read(method, params):
                 page = read_resource(self._policy.store, params["uri"], self._make_caller(pending))
-                return [_make_response(pending, page, self._server_info)]
+                return [make_response(pending, page, self._server_info)]
             if method == "tools/call" and isinstance(params.get("name"), str):
                 pending.tool = params["name"]
                 if pending.tool in self._policy.tools.names:
@@ -155,9 +163,17 @@ class RequestHandler:
     def make_error_response(self, pending: PendingRequest, error: ForebayError, **details: Any) -> bytes:
         """Return the response to a failed request: a tool error for the model, or a protocol error for the client."""
         if pending.method == "tools/call":
-            return _make_response(pending, error_result(error, **details), self._server_info)
+            return make_response(pending, error_result(error, **details), self._server_info)
         code = INVALID_PARAMS if isinstance(error, LookupError | ValueError) else INTERNAL_ERROR
         return make_error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
+
+    def report_unhandled_response(self, pending: PendingRequest) -> bytes | None:
+        """Log the current exception. If the response must not be shown unredacted, return an error instead of it."""
+        _log.exception("forebay: the answer to %.64s could not be handled", pending.method)
+        if not self._policy.store.options.redactions or pending.method not in ("tools/call", *TASK_RESULT_METHODS):
+            return None
+        error = RedactionFailed("the answer could not be redacted, so it is not shown")
+        return self.make_error_response(pending, error, note=HAS_RUN_NOTE)
 
     def _make_caller(self, pending: PendingRequest) -> Caller:
         return Caller(
@@ -184,8 +200,8 @@ class RequestHandler:
     def _run_own_tool(self, pending: PendingRequest, params: dict[str, Any], caller: Caller) -> bytes:
         policy = self._policy
         result = policy.call_own_tool(params.get("arguments"), caller, make_tool_call(pending, policy, self._session))
-        response = _make_response(pending, result, self._server_info)
-        _record_size(policy, self._session, pending.tool, len(response))
+        response = make_response(pending, result, self._server_info)
+        record_size(policy, self._session, pending.tool, len(response))
         return response
 
     def _forward_call(
@@ -193,7 +209,7 @@ class RequestHandler:
     ) -> list[bytes] | ForwardedRequest:
         policy, principal = self._policy, self._session.principal
         if (refusal := policy.refuse_disabled(pending.tool, principal)) is not None:
-            return [_make_response(pending, refusal, self._server_info)]
+            return [make_response(pending, refusal, self._server_info)]
         policy.count_call(pending.tool, principal)
         if not policy.rewrites_arguments:
             pending.mode, _ = policy.resolve_mode(pending.tool, {}, meta, pending.client)
@@ -285,7 +301,7 @@ def find_refusal(message: Any, raw: Message, is_id_in_use: Callable[[object], bo
         return None
     name = params.get("name")
     if not isinstance(name, str):
-        return _refuse("a call names its tool", method)
+        return _refuse("params.name must be the name of a tool", method)
     if unknown := params.keys() - _CALL_PARAMS:
         return _refuse(f"{short_repr(min(unknown))} is not one of a call's parameters", name)
     return None
@@ -316,11 +332,11 @@ def make_tool_call(pending: PendingRequest, policy: OutputPolicy, session: Sessi
     ).with_mode(pending.mode)
 
 
-def _make_response(pending: PendingRequest, result: dict[str, Any], server_info: dict[str, Any]) -> bytes:
+def make_response(pending: PendingRequest, result: dict[str, Any], server_info: dict[str, Any]) -> bytes:
     return make_result_message(pending.id, add_result_fields(pending.method, result, pending.version, server_info))
 
 
-def _record_size(
+def record_size(
     policy: OutputPolicy, session: Session, tool: str, size: int, mode: Mode | None = None, *, is_inline: bool = True
 ) -> None:
     policy.record_size(
@@ -398,7 +414,7 @@ class ResponseHandler:
         if stored is members:
             return None
         result = {**stored, "isError": bool(stored.get("isError")) or message.get("error") is not None}
-        return self._record_stored(pending, _make_response(pending, result, self._server_info), len(raw), started)
+        return self._record_stored(pending, make_response(pending, result, self._server_info), len(raw), started)
 
     def _record_stored(self, pending: PendingRequest, response: Message, original_size: int, started: float) -> Message:
         """Record and return a response that refers to a stored result."""
@@ -420,7 +436,7 @@ class ResponseHandler:
         return None if error is None else dump_message({**message, "error": error})
 
     def _record_size(self, pending: PendingRequest, size: int, *, is_inline: bool) -> None:
-        _record_size(self._policy, self._session, pending.tool, size, pending.mode, is_inline=is_inline)
+        record_size(self._policy, self._session, pending.tool, size, pending.mode, is_inline=is_inline)
 
     def _make_call(self, pending: PendingRequest) -> ToolCall:
         return make_tool_call(pending, self._policy, self._session)
@@ -480,7 +496,7 @@ class ResponseHandler:
         return open_page(message, raw, key)
 
     def _make_empty_list(self, pending: PendingRequest, key: str) -> bytes:
-        return _make_response(pending, {key: []}, self._server_info)
+        return make_response(pending, {key: []}, self._server_info)
 
     def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> Message | None:
         """Announce tools and resources, even if the server has none, and say what a handle is."""

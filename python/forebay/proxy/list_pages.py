@@ -1,6 +1,7 @@
 """Pages of a server's lists, whose items stay unparsed until they are needed."""
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,9 +11,14 @@ from forebay.wire.framing import Message, Spool
 from forebay.wire.messages import LazyJSON, as_lazy, dump
 from forebay.wire.protocol import MAX_LIST_BYTES, MAX_LIST_ITEMS, MAX_LIST_PAGES, PageCursors
 
-__all__ = ["ListPage", "ToolPages", "open_page", "parse_tools"]
+__all__ = ["ListPage", "ToolPages", "index_tools", "open_page", "parse_tools"]
+
+_log = logging.getLogger("forebay")
 
 _NEXT_STEP = "have it list less, or in smaller pages"
+
+_PAGE_KEYS = ("tools", "nextCursor", "_meta", "resultType", "ttlMs", "cacheScope")
+"""Members of one page of tools; all others belong to the whole list."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,8 +109,8 @@ class ToolPages:
 
     def __init__(self) -> None:
         self.tools: list[LazyJSON] = []
-        self.other_members: dict[str, Any] = {}
-        """What the results have besides the tools."""
+        self.extras: dict[str, Any] = {}
+        """What the list has besides tools and paging, from all pages."""
         self._cursors = PageCursors()
         self._bytes = 0
 
@@ -123,8 +129,23 @@ class ToolPages:
             raise UpstreamFailed(f"the server lists more than {MAX_LIST_ITEMS:,} tools, which are not read")
         result = message["result"]
         if isinstance(result, dict):
-            self.other_members |= {key: value for key, value in result.items() if key != "tools"}
+            self.extras |= {key: value for key, value in result.items() if key not in _PAGE_KEYS}
             self._cursors.follow(result)
+
+
+def index_tools(items: Iterable[LazyJSON], server_name: str) -> dict[str, LazyJSON]:
+    """Return the items of a tool list by name, without those that have no name or the name of an earlier one."""
+    tools: dict[str, LazyJSON] = {}
+    for item in items:
+        name = item.members(("name",)).get("name") if item.is_object else None
+        text = None if name is None else name.parse()
+        if not isinstance(text, str) or not text:
+            _log.warning("forebay: a tool of %s is left out: it has no name", server_name)
+        elif text in tools:
+            _log.warning("forebay: %s lists two tools %.64r; the first is taken", server_name, text)
+        else:
+            tools[text] = item
+    return tools
 
 
 def parse_tools(items: Sequence[LazyJSON]) -> Iterator[Any]:

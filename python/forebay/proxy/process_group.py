@@ -5,12 +5,14 @@ import logging
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Grace", "ProcessGroup"]
+__all__ = ["Grace", "ProcessGroup", "exit_within"]
 
 _log = logging.getLogger("forebay")
 
@@ -138,3 +140,18 @@ def _start_guard() -> "subprocess.Popen[bytes] | None":
             error.strerror,
         )
         return None
+
+
+def exit_within(seconds: float, code: int) -> None:
+    """Force the process to exit after `seconds`, because Python would wait for worker threads without limit.
+
+    Call this when everything important is closed.
+    """
+
+    def force_exit() -> None:
+        time.sleep(seconds)
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+    threading.Thread(target=force_exit, name="forebay-end", daemon=True).start()

@@ -9,11 +9,10 @@ from typing import Any, Protocol
 
 import forebay
 from forebay import _core
-from forebay.errors import CapabilityDisabled, InvalidArgument, RedactionFailed, UpstreamFailed
+from forebay.errors import CapabilityDisabled, InvalidArgument, UpstreamFailed
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
-from forebay.outputs.result import TASK_RESULT_METHODS
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler, find_refusal
 from forebay.proxy.list_pages import parse_tools
 from forebay.proxy.session import (
@@ -383,7 +382,7 @@ class Relay:
         ):
             return
         if head_tail.tail.rstrip().endswith(b"}"):
-            text = "what the server answered is no JSON that can be read; it may have done what it was asked to"
+            text = "the server's response is not valid JSON; the call may have been carried out"
             self.fail_request(request_id, UpstreamFailed(text))
 
     def _forward_to_client(self, message: _MessageDict, raw: Message, stream_request_id: object) -> None:
@@ -433,12 +432,8 @@ class Relay:
         try:
             replacement = self._response_handler(pending, message, raw)
         except Exception:
-            _log.exception("forebay: the answer to %.64s could not be handled", pending.method)
-            if self._has_redactions and pending.method in ("tools/call", *TASK_RESULT_METHODS):
-                error = RedactionFailed("the answer could not be redacted, so it is not shown")
-                return self._request_handler.make_error_response(pending, error, note=HAS_RUN_NOTE)
             # The call has already run, so the client gets its result even without our changes.
-            return raw
+            return self._request_handler.report_unhandled_response(pending) or raw
         return raw if replacement is None else replacement
 
     def _make_unmatched_request(self, message: _MessageDict) -> PendingRequest:

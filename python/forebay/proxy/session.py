@@ -228,10 +228,7 @@ class PendingRequests:
             if preparing_request is not None and preparing_request.is_cancelled:
                 return False
             if self._in_flight_count >= _MAX_PENDING_REQUESTS:
-                raise UpstreamFailed(
-                    f"the server has not answered {_MAX_PENDING_REQUESTS:,} requests yet; "
-                    "wait for some of the answers, and ask again"
-                )
+                raise UpstreamFailed(f"the server has not answered {_MAX_PENDING_REQUESTS:,} requests yet; retry later")
             self._in_flight.setdefault(key, []).append(_InFlightRequest(pending, self._new_deadline(pending)))
             self._in_flight_count += 1
             self._cancelled_keys.discard(key)

@@ -1,8 +1,10 @@
 """The stdio transports: to the client on our own standard streams, and to a server that runs as a child process."""
 
+import asyncio
 import contextlib
 import logging
 import os
+import queue
 import select
 import signal
 import sys
@@ -15,13 +17,23 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar, cast
 
 from forebay.errors import UpstreamFailed
+from forebay.proxy.inbox import MAX_QUEUED_BYTES
 from forebay.proxy.process_group import Grace, ProcessGroup
-from forebay.wire.framing import Line, Message, Spool, enlarge_pipe
+from forebay.wire.framing import Line, Message, Spool, count_memory_bytes, enlarge_pipe
 
 if TYPE_CHECKING:
     from forebay.proxy.upstream import Receiver
 
-__all__ = ["Outbox", "PipeClosed", "Process", "RestartBackoff", "StdioClient", "StdioUpstream", "claim_stdout"]
+__all__ = [
+    "ClientWriter",
+    "Outbox",
+    "PipeClosed",
+    "Process",
+    "RestartBackoff",
+    "StdioClient",
+    "StdioUpstream",
+    "claim_stdout",
+]
 
 _log = logging.getLogger("forebay")
 
@@ -54,7 +66,7 @@ _LARGE_MESSAGE_BYTES = 10 << 20
 
 _T = TypeVar("_T")
 
-_RESTARTING_ERROR = UpstreamFailed("the server has ended and is being started again; ask again in a while")
+_RESTARTING_ERROR = UpstreamFailed("the server has ended and is being started again; retry later")
 
 
 class _Cork:
@@ -149,6 +161,64 @@ class StdioClient:
             self._on_disconnect()
 
 
+class ClientWriter:
+    """Thread that writes messages to the client, so that the event loop never blocks on a pipe."""
+
+    def __init__(self, on_gone: Callable[[], None]) -> None:
+        self._client = StdioClient(claim_stdout(), on_gone)
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._queued_bytes = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._has_warned = False
+        self._thread = threading.Thread(target=self._run, name="forebay-write", daemon=True)
+        self._thread.start()
+
+    def write(self, raw: Message) -> None:
+        """Queue a message."""
+        with self._lock:
+            self._queued_bytes += count_memory_bytes(raw)
+            if self._queued_bytes > MAX_QUEUED_BYTES:
+                self._has_room.clear()
+        self._messages.put(raw)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the client has read most of what it was sent."""
+        if not self._has_room.is_set() and not self._has_warned:
+            self._has_warned = True
+            _log.warning("forebay: the client does not read what it is sent; further messages wait")
+        return self._has_room.is_set()
+
+    async def wait_for_room(self) -> None:
+        if not self.has_room:
+            await self._has_room.wait()
+
+    def _run(self) -> None:
+        while (raw := self._messages.get()) is not None:
+            self._client.send(raw)
+            self._free(count_memory_bytes(raw))
+            # Free a large message now: the next one may come much later.
+            del raw
+
+    def _free(self, size: int) -> None:
+        with self._lock:
+            was_full = self._queued_bytes > MAX_QUEUED_BYTES
+            self._queued_bytes -= size
+            has_room = was_full and self._queued_bytes <= MAX_QUEUED_BYTES
+        if has_room:
+            # The event loop may be closed.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._has_room.set)
+
+    def finish(self, seconds: float) -> None:
+        """Wait until all messages are written, for at most `seconds`."""
+        self._messages.put(None)
+        self._thread.join(seconds)
+
+
 def claim_stdout() -> int:
     """Return a descriptor of standard output for the protocol; later prints go to standard error instead."""
     sys.stdout.flush()
@@ -191,7 +261,7 @@ class PipeClosed(UpstreamFailed):
     """The server has closed its standard input or exited."""
 
     def __init__(self) -> None:
-        super().__init__("the server does not read any more; ask again in a while")
+        super().__init__("the server does not read any more; retry later")
 
 
 class Outbox:
@@ -219,7 +289,7 @@ class Outbox:
                 raise PipeClosed
             # The message that is being written does not count: the server may be about to read all of it.
             if self._queue and self._queued_bytes - self._queue[0][0] > _MAX_QUEUED_BYTES:
-                raise UpstreamFailed("the server does not read what it is sent; ask again in a while")
+                raise UpstreamFailed("the server does not read what it is sent; retry later")
             if not self._cork.try_hold(raw):
                 self._cork.write(self._write)
                 self._write(raw)
@@ -475,7 +545,7 @@ class StdioUpstream:
             if self._queued_messages is not None:
                 is_full = sum(map(_measure_queued, self._queued_messages)) > _MAX_QUEUED_BYTES
                 if is_full or len(self._queued_messages) >= _MAX_QUEUED_MESSAGES:
-                    raise UpstreamFailed("the server is being started, and too much waits for it; ask again in a while")
+                    raise UpstreamFailed("the server is being started, and too much waits for it; retry later")
                 self._queued_messages.append(raw)
                 return
             process = self._process

@@ -90,8 +90,10 @@ class Catalog:
         """Open a payload. Raises `HandleNotFound` if it does not exist, has expired or belongs to someone else."""
         if not is_handle(handle) or is_sidecar_handle(handle):
             raise make_not_found_error(handle)
+        with self._lock:
+            version, _ = self._footers.get(handle, (None, None))
         try:
-            blob = self._backend.open(handle)
+            blob = self._backend.open(handle, version)
         except KeyError:
             raise make_not_found_error(handle) from None
         try:

@@ -33,6 +33,8 @@ class Entry(NamedTuple):
     """Size of the file on disk."""
     principal: str | None
     is_corrupt: bool = False
+    is_estimate: bool = False
+    """Whether a backend knows only the latest possible expiry, and not the principal."""
 
 
 class EntryTable:
@@ -45,9 +47,6 @@ class EntryTable:
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
         self._last_sweep = 0
-        self._clear()
-
-    def _clear(self) -> None:
         self._buckets: dict[int, bytearray] = {}
         self._count = 0
         self._principals: list[str | None] = []
@@ -84,9 +83,7 @@ class EntryTable:
     def add(self, handle: str, entry: Entry, sweep: int) -> None:
         """Add the entry of a payload that a sweep has read, or replace it."""
         with self._lock:
-            number = self._principal_numbers.setdefault(entry.principal, len(self._principals))
-            if number == len(self._principals):
-                self._principals.append(entry.principal)
+            number = self._get_number(entry.principal)
             bucket, start, record = self._find(handle)
             packed = record.pack(_pack_handle(handle), entry.created_at, entry.expires_at, entry.size, number, sweep)
             if start < 0:
@@ -114,9 +111,23 @@ class EntryTable:
                     self._buckets[index] = bytearray(b"".join(_get_record(index).pack(*values) for values in seen))
                     self._count -= len(records) - len(seen)
         with self._lock:
-            # Principals without payloads are removed only here. The next sweep reads all payloads again.
+            # Principals without payloads are removed only here.
             if len(self._principals) > self._count:
-                self._clear()
+                self._renumber_principals()
+
+    def _renumber_principals(self) -> None:
+        principals, self._principals, self._principal_numbers = self._principals, [], {}
+        for index, bucket in self._buckets.items():
+            record = _get_record(index)
+            for start, values in zip(range(0, len(bucket), record.size), self._read_bucket(index), strict=True):
+                *others, number, last_seen = values
+                record.pack_into(bucket, start, *others, self._get_number(principals[number]), last_seen)
+
+    def _get_number(self, principal: str | None) -> int:
+        number = self._principal_numbers.setdefault(principal, len(self._principals))
+        if number == len(self._principals):
+            self._principals.append(principal)
+        return number
 
     def _find(self, handle: str) -> tuple[bytearray, int, struct.Struct]:
         """Return the bucket of a handle, the position of the handle's record or -1, and the structure of records."""

@@ -40,6 +40,7 @@ __all__ = [
     "build_footer",
     "build_raw_frame",
     "read_footer",
+    "read_verified",
     "read_written",
     "read_written_range",
     "write_frames",
@@ -98,6 +99,8 @@ class ByteSource(Protocol):
     @property
     def size(self) -> int: ...
     def read(self, start: int, length: int) -> bytes: ...
+    def read_ahead(self) -> None:
+        """Expect that all bytes will be read in order."""
 
 
 def build_raw_frame(chunk: Buffer) -> Frame:
@@ -132,6 +135,11 @@ class Footer:
     header_bytes: int = 0
     """Bytes before each frame."""
 
+    @property
+    def start(self) -> int:
+        """The offset of the footer in the file."""
+        return (self.text or self).frame_offsets[-1]
+
     def find_frame(self, offset: int) -> int:
         """Return the number of the frame that holds a byte of the payload."""
         return offset // self.frames[0].plain_bytes if self.frames else 0
@@ -154,6 +162,7 @@ class Footer:
 
     def iter_chunks(self, source: ByteSource) -> Iterator[bytes]:
         """Read the payload frame by frame."""
+        source.read_ahead()
         for offset, entry in zip(self.frame_offsets, self.frames, strict=False):
             yield _decompress(source.read(offset + self.header_bytes, entry.stored_bytes), entry)
 
@@ -222,6 +231,20 @@ def build_footer(
     content = b"".join((*parts, _META_FOOTER.pack(*map(len, parts), 0)))
     seal = checksum(content + table).to_bytes(8, "little")
     return b"".join((_SKIPPABLE_HEADER.pack(_META_MAGIC, meta_size), content[:-8], seal, table))
+
+
+def read_verified(source: ByteSource, footer: Footer) -> Iterator[bytes]:
+    """Read a whole file frame by frame, as it is stored. Raises `HandleCorrupt` if a frame is damaged."""
+    source.read_ahead()
+    for part in [footer] if footer.text is None else [footer, footer.text]:
+        for offset, entry in zip(part.frame_offsets, part.frames):  # noqa: B905
+            header = _SKIPPABLE_HEADER.pack(_TEXT_MAGIC, entry.stored_bytes)[: part.header_bytes]
+            stored = source.read(offset, len(header) + entry.stored_bytes)
+            if not stored.startswith(header):
+                raise _make_corrupt_error()
+            _decompress(memoryview(stored)[len(header) :], entry)
+            yield stored
+    yield source.read(footer.start, source.size - footer.start)
 
 
 def read_footer(source: ByteSource) -> Footer:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -21,6 +22,7 @@ from forebay.store.payload import escaped_size
 from forebay.store.previews import MAX_PREVIEW_BYTES, PreviewSource
 
 __all__ = [
+    "LIFETIMES",
     "LONG_HANDLE_LENGTH",
     "MAX_NAME_LENGTH",
     "OPERATOR",
@@ -33,6 +35,8 @@ __all__ = [
     "format_date",
     "format_principal",
     "format_timestamp",
+    "get_lifetime_class",
+    "get_message_handle",
     "get_sidecar_handle",
     "is_handle",
     "is_sidecar_handle",
@@ -49,7 +53,14 @@ SHORT_HANDLE_LENGTH = 12
 """Number of characters after `oh_` if only one user has access, as over stdio."""
 
 LONG_HANDLE_LENGTH = 26
-"""Number of characters after `oh_` in a handle that nobody can guess: 130 bits."""
+"""Number of characters after `oh_` in a handle that nobody can guess: 127 random bits."""
+
+LIFETIMES: tuple[int | None, ...] = (3600, 6 * 3600, 86400, 3 * 86400, 7 * 86400, 30 * 86400, 365 * 86400, None)
+"""How long payloads of each lifetime class are kept at most, in seconds.
+
+Three bits of a handle are the class. So a listing of handles tells what has surely expired, without a read of any
+footer, and rules of a bucket can remove it.
+"""
 
 MAX_NAME_LENGTH = 1024
 """Maximum characters in the name of a tool or principal, which every journal event repeats."""
@@ -59,13 +70,23 @@ _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 8
 
 _SIDECAR_PREFIX = "oh_SIDECAR"
 _SIDECAR_HASH_BYTES = 15
+_LIFETIME_BITS = 0b111
 
 _HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]{{{LONG_HANDLE_LENGTH}}})")
 
 
-def new_handle(length: int = SHORT_HANDLE_LENGTH) -> str:
-    """Return a new random handle."""
-    return "oh_" + os.urandom(length).translate(_ALPHABET).decode()
+def new_handle(length: int = SHORT_HANDLE_LENGTH, ttl: float = math.inf) -> str:
+    """Return a new random handle, of the shortest lifetime class that `ttl` seconds fit into."""
+    characters = bytearray(os.urandom(length))
+    lifetime = next(number for number, seconds in enumerate(LIFETIMES) if seconds is None or ttl <= seconds)
+    characters[0] = characters[0] & ~_LIFETIME_BITS & 0xFF | lifetime
+    return "oh_" + characters.translate(_ALPHABET).decode()
+
+
+def get_lifetime_class(handle: str) -> int:
+    """Return the lifetime class of a handle: an index of `LIFETIMES`. A sidecar has that of its payload."""
+    prefix = _SIDECAR_PREFIX if is_sidecar_handle(handle) else "oh_"
+    return _ALPHABET.index(handle[len(prefix)].encode()) & _LIFETIME_BITS
 
 
 def is_handle(value: object) -> bool:
@@ -76,7 +97,14 @@ def is_handle(value: object) -> bool:
 def get_sidecar_handle(handle: str) -> str:
     """Return the handle of the sidecar of a payload, which is stored beside it."""
     digest = hashlib.blake2b(handle.encode(), digest_size=_SIDECAR_HASH_BYTES).digest()
-    return (_SIDECAR_PREFIX + base64.b32encode(digest).decode())[: len("oh_") + LONG_HANDLE_LENGTH]
+    # With the first character of the payload's handle, which has its lifetime class.
+    name = _SIDECAR_PREFIX + handle[len("oh_")] + base64.b32encode(digest).decode()
+    return name[: len("oh_") + LONG_HANDLE_LENGTH]
+
+
+def get_message_handle(key: str, lifetime: int) -> str:
+    """Return the handle of a message between processes, of a lifetime class. Like a sidecar, nobody can read it."""
+    return get_sidecar_handle(f"oh_{chr(_ALPHABET[lifetime])}{key}")
 
 
 def is_sidecar_handle(handle: str) -> bool:

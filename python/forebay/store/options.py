@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal, cast, get_args
@@ -58,6 +59,13 @@ class Options:
     """Seconds between background sweeps, which remove expired payloads; 0 turns them off."""
     warn_bytes: int = 100_000_000
     """Log a warning when a principal has stored more than this through one open store."""
+    read_cache_bytes: float = 0
+    """Maximum size of a file that keeps what was read from a store on other machines; 0 for no such file.
+
+    What was deleted there is not found here: a page from the cache still takes one short request.
+    """
+    read_cache_folder: str | os.PathLike[str] | None = None
+    """Where the file is: a disk with room for it. By default the folder for temporary files."""
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -66,7 +74,7 @@ class Options:
                 choices = " or ".join(map(repr, get_args(allowed)))
                 raise InvalidArgument(f"{name} is {choices}, not {getattr(self, name)!r}")
         check_ttl(self.ttl)
-        for name in ("quota_bytes", "principal_quota_bytes", "sweep_interval", "warn_bytes"):
+        for name in ("quota_bytes", "principal_quota_bytes", "sweep_interval", "warn_bytes", "read_cache_bytes"):
             value = getattr(self, name)
             if value is None and name in ("quota_bytes", "principal_quota_bytes"):
                 continue

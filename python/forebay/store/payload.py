@@ -355,8 +355,11 @@ def is_compressed(head: bytes) -> bool:
     return sniff_mime_type(head) in _COMPRESSED_MIME_TYPES
 
 
-def choose_extension(mime_type: str, nature: str) -> str:
+def choose_extension(mime_type: str, nature: str, decoded_from: str = "") -> str:
     """Return the extension of a stored file."""
+    # `zstd -dc` returns the payload as it was put.
+    if decoded_from.startswith("gzip"):
+        return "gz"
     fallback = {"json": "json", "ndjson": "ndjson", "text": "txt"}.get(nature, "bin")
     return _EXTENSION_BY_MIME_TYPE.get(mime_type, fallback)
 

@@ -17,6 +17,7 @@ from forebay.errors import ForebayError, InvalidArgument, StoreFull
 from forebay.store.backends import Backend, Upload
 from forebay.store.cache import LRUCache
 from forebay.store.decoding import CannotOpen, find_decoding
+from forebay.store.entries import Entry
 from forebay.store.frames import (
     WriteProgress,
     build_footer,
@@ -166,7 +167,8 @@ class PayloadWriter:
             if mime_type in _GZIP_MIME_TYPES and not is_compressed(payload[:16]):
                 mime_type = None
         data = to_buffer(payload)
-        handle = new_handle(request.handle_length or self._options.handle_length)
+        ttl = self._options.ttl if request.ttl is None else request.ttl
+        handle = new_handle(request.handle_length or self._options.handle_length, ttl)
 
         def on_progress(progress: WriteProgress) -> None:
             self._check_quota(request.principal, progress.stored_bytes)
@@ -207,7 +209,7 @@ class PayloadWriter:
                 # The outline of a stream is made from the same items.
                 sample_bytes=_SAMPLE_BYTES if data is not None else CHUNK_BYTES,
             )
-            created_at, expires_at = self._get_lifetime(request.ttl)
+            created_at, expires_at = self._get_lifetime(ttl)
             meta: dict[str, Any] = {
                 "handle": handle,
                 "mime_type": _resolve_mime_type(mime_type, findings.nature, head),
@@ -224,12 +226,11 @@ class PayloadWriter:
             }
             footer = build_footer(meta, findings.items, findings.lines, frames)
             upload.write([*parts, footer])
-            # `zstd -dc` returns the payload as it was put.
-            is_zipped = meta.get("decoded_from", "").startswith("gzip")
-            extension = "gz" if is_zipped else choose_extension(meta["mime_type"], findings.nature)
+            extension = choose_extension(meta["mime_type"], findings.nature, meta.get("decoded_from", ""))
             stored_bytes += len(footer)
-            self._commit(upload, request.principal, stored_bytes, extension)
-            self._sweeper.note_stored(handle, stored_bytes, request.principal, created_at)
+            entry = Entry(created_at, expires_at, stored_bytes, request.principal)
+            self._commit(upload, entry, extension)
+            self._sweeper.note_stored(handle, entry)
         finally:
             upload.abort()
         lines = findings.lines if findings.nature == "text" else None
@@ -269,10 +270,10 @@ class PayloadWriter:
         )
         return text, {"decoded_from": decoding.name, "text_bytes": text.progress.payload_bytes}
 
-    def _get_lifetime(self, ttl: float | None) -> tuple[float, float]:
+    def _get_lifetime(self, ttl: float) -> tuple[float, float]:
         """Return the times at which a payload is created and expires."""
         created_at = self._options.clock()
-        expires_at = created_at + (self._options.ttl if ttl is None else ttl)
+        expires_at = created_at + ttl
         if not is_valid_time(expires_at):
             raise InvalidArgument("this payload would expire after the year 9999; pass a shorter ttl")
         return created_at, expires_at
@@ -295,15 +296,14 @@ class PayloadWriter:
         if shortage is not None:
             raise StoreFull(shortage)
 
-    def _commit(self, upload: Upload, principal: str | None, size: int, extension: str) -> None:
+    def _commit(self, upload: Upload, entry: Entry, extension: str) -> None:
         for _ in range(_MAX_EVICTION_ATTEMPTS if self._options.on_full == "evict" else 1):
-            with contextlib.suppress(QuotaExceeded), self._quota.reserve(principal, size):
-                upload.commit(extension)
+            with contextlib.suppress(QuotaExceeded):
+                self._quota.commit(upload, entry, extension)
                 return
             # Another writer may take the freed space first; the next attempt frees more.
-            self._sweeper.make_space(principal, size)
-        with self._quota.reserve(principal, size):
-            upload.commit(extension)
+            self._sweeper.make_space(entry.principal, entry.size)
+        self._quota.commit(upload, entry, extension)
 
     def _warn_if_large(self, principal: str | None, size: int) -> None:
         """Log a warning when a principal's total passes `warn_bytes`."""

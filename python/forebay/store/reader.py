@@ -246,6 +246,14 @@ class PayloadReader:
             file.flush()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
+    def read_ahead(self) -> None:
+        """Expect that all of the payload will be read in order."""
+        self._blob.read_ahead()
+
+    def check(self) -> None:
+        """Raise `HandleNotFound` if the payload is gone."""
+        self._blob.check()
+
     def close(self) -> None:
         self._blob.close()
 
@@ -358,6 +366,10 @@ class PayloadFile(io.RawIOBase):
 
     def tell(self) -> int:
         return self._pos
+
+    def readall(self) -> bytes:
+        self._reader.read_ahead()
+        return super().readall()
 
     def readinto(self, buffer: Buffer) -> int:
         target = memoryview(buffer).cast("B")

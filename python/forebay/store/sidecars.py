@@ -11,12 +11,13 @@ from typing import Any, BinaryIO
 from forebay.errors import ForebayError, HandleCorrupt
 from forebay.store.backends import Backend
 from forebay.store.catalog import Catalog
+from forebay.store.entries import Entry
 from forebay.store.frames import FRAME_BYTES, WriteProgress, build_footer, build_raw_frame
 from forebay.store.handles import get_sidecar_handle
 from forebay.store.quota import Quota
 from forebay.store.reader import PayloadReader
 
-__all__ = ["Sidecars", "delete_sidecar"]
+__all__ = ["Sidecars", "delete_hidden", "delete_sidecar", "write_hidden"]
 
 
 class Sidecars:
@@ -56,29 +57,14 @@ class Sidecars:
         It is not if a quota is exceeded, the payload is gone, or another process is writing the sidecar.
         """
         handle = get_sidecar_handle(meta["handle"])
+        sidecar_meta = {
+            "handle": handle,
+            **{key: meta[key] for key in ("created_at", "expires_at", "principal")},
+            "sidecar_of": _identify(meta),
+            "sidecar": description,
+        }
         try:
-            upload = self._backend.create(handle)
-            try:
-                progress = WriteProgress()
-                while chunk := content.read(FRAME_BYTES):
-                    upload.write(progress.add_frames([build_raw_frame(chunk)]))
-                sidecar_meta = {
-                    "handle": handle,
-                    "mime_type": "application/octet-stream",
-                    "size_bytes": progress.payload_bytes,
-                    "nature": "binary",
-                    **dict.fromkeys(("item_count", "items_path", "outline", "source_tool")),
-                    **{key: meta[key] for key in ("created_at", "expires_at", "principal")},
-                    "sidecar_of": _identify(meta),
-                    "sidecar": description,
-                }
-                footer = build_footer(sidecar_meta, None, None, progress.frames)
-                upload.write([footer])
-                delete_sidecar(self._backend, self._quota, meta["handle"], meta["principal"])
-                with self._quota.reserve(meta["principal"], progress.stored_bytes + len(footer)):
-                    upload.commit("bin")
-            finally:
-                upload.abort()
+            write_hidden(self._backend, self._quota, sidecar_meta, content)
             self._backend.open(meta["handle"]).close()
         except KeyError:
             # The payload was deleted meanwhile.
@@ -91,13 +77,40 @@ class Sidecars:
 
 def delete_sidecar(backend: Backend, quota: Quota, handle: str, principal: str | None) -> None:
     """Delete the sidecar of a payload, if it has one."""
-    sidecar = get_sidecar_handle(handle)
+    delete_hidden(backend, quota, get_sidecar_handle(handle), principal)
+
+
+def write_hidden(backend: Backend, quota: Quota, meta: dict[str, Any], content: BinaryIO) -> None:
+    """Store a file as an object that is no payload, in place of the one of the same handle."""
+    upload = backend.create(meta["handle"])
     try:
-        with backend.open(sidecar) as blob:
+        progress = WriteProgress()
+        while chunk := content.read(FRAME_BYTES):
+            upload.write(progress.add_frames([build_raw_frame(chunk)]))
+        whole_meta = {
+            "mime_type": "application/octet-stream",
+            "size_bytes": progress.payload_bytes,
+            "nature": "binary",
+            **dict.fromkeys(("item_count", "items_path", "outline", "source_tool")),
+            **meta,
+        }
+        footer = build_footer(whole_meta, None, None, progress.frames)
+        upload.write([footer])
+        delete_hidden(backend, quota, meta["handle"], meta["principal"])
+        size = progress.stored_bytes + len(footer)
+        quota.commit(upload, Entry(meta["created_at"], meta["expires_at"], size, meta["principal"]), "bin")
+    finally:
+        upload.abort()
+
+
+def delete_hidden(backend: Backend, quota: Quota, handle: str, principal: str | None) -> bool:
+    """Delete an object that is no payload, and return whether it existed."""
+    try:
+        with backend.open(handle) as blob:
             size = blob.size
     except KeyError:
-        return
-    quota.release(principal, size, lambda: backend.delete(sidecar))
+        return False
+    return quota.delete(handle, principal, size)
 
 
 def _identify(meta: dict[str, Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from forebay import _core
 from forebay.arguments import check_integer, check_pointer, check_text
-from forebay.errors import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat
+from forebay.errors import ForebayError, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat
 from forebay.store.async_methods import make_async, put_in_thread
 from forebay.store.backends import Backend
 from forebay.store.call_counts import CallCounts
@@ -20,6 +20,8 @@ from forebay.store.catalog import Catalog, StoredOutput, make_not_found_error
 from forebay.store.export import MAX_RESULT_BYTES, Export, export_payload, export_rows
 from forebay.store.handles import OPERATOR, Descriptor, Principal, find_handles, is_handle, is_valid_name
 from forebay.store.journal import Journal
+from forebay.store.mailbox import Mailbox
+from forebay.store.mirror import Mirror, MirrorReport
 from forebay.store.options import Options
 from forebay.store.page_builder import build_page
 from forebay.store.pages import DEFAULT_MAX_BYTES, Format, Page, PageRequest
@@ -32,6 +34,7 @@ from forebay.store.search import Mode, SearchPage, SearchRequest, search_payload
 from forebay.store.sidecars import Sidecars, delete_sidecar
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.where import MatchCache, encode_conditions
+from forebay.telemetry import start_span
 
 __all__ = ["Store"]
 
@@ -45,18 +48,23 @@ class Store:
     Every method that blocks has an async version, such as `fetch_async` for `fetch`.
     """
 
-    def __init__(self, backend: Backend, journal: Journal, call_counts: CallCounts, options: Options) -> None:
+    def __init__(self, backend: Backend, options: Options) -> None:
         self._backend = backend
         self.options = options
+        self.journal = Journal(backend.log, options.clock)
+        self.call_counts = CallCounts(backend.call_counts, options.clock)
         self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
         self._catalog = Catalog(backend, options.clock)
         self._match_cache = MatchCache()
-        self._sweeper = Sweeper(backend, self._catalog, self._quota, journal, options)
-        self._writer = PayloadWriter(backend, self._quota, journal, options, self._sweeper)
+        self._sweeper = Sweeper(backend, self._catalog, self._quota, self.journal, options)
+        self._writer = PayloadWriter(backend, self._quota, self.journal, options, self._sweeper)
         self.sidecars = Sidecars(backend, self._catalog, self._quota)
+        self.mailbox = Mailbox(backend, self._quota, options.clock)
         self._refusals = (0, 0)
-        self.journal = journal
-        self.call_counts = call_counts
+
+    def check(self) -> None:
+        """Raise `StoreUnavailable` if the storage does not answer."""
+        self._backend.check()
 
     def put(
         self,
@@ -89,7 +97,11 @@ class Store:
         )
         self._sweeper.start()
         self._sweeper.ensure_counted()
-        return self._writer.put(payload, request)
+        with start_span("forebay.put", {"forebay.source_tool": source_tool}) as span:
+            descriptor = self._writer.put(payload, request)
+            if span is not None:
+                span.set_attributes({"forebay.handle": descriptor.output_handle, "forebay.size": descriptor.size_bytes})
+            return descriptor
 
     async def put_async(
         self,
@@ -178,7 +190,7 @@ class Store:
 
     def fetch_page(self, handle: str, request: PageRequest, *, principal: Principal = None) -> Page:
         """Read a page like `fetch`, with the parameters in one object."""
-        with self._open_reader(handle, principal) as reader:
+        with _trace("forebay.page", handle), self._open_reader(handle, principal) as reader:
             is_map = request.format == "items" or bool(request.where)
             view = select_view(reader, request.path, lambda: self._catalog.read_payload(reader), is_map=is_map)
             find_matches = functools.partial(self._match_cache.find, reader, request.path)
@@ -187,7 +199,10 @@ class Store:
         self._record_read(reader, page.format, len(content), offset=page.offset, returned=page.returned)
         return page
 
-    def _open_reader(self, handle: str, principal: Principal) -> PayloadReader:
+    def _open_reader(self, handle: str, principal: Principal) -> "_Reading":
+        return _Reading(self._catalog, self._start_reading(handle, principal))
+
+    def _start_reading(self, handle: str, principal: Principal) -> PayloadReader:
         self._sweeper.start()
         try:
             return self._catalog.open(handle, principal)
@@ -259,7 +274,7 @@ class Store:
 
     def search_page(self, handle: str, request: SearchRequest, *, principal: Principal = None) -> SearchPage:
         """Find matches like `search`, with the parameters in one object."""
-        with self._open_reader(handle, principal) as reader:
+        with _trace("forebay.search", handle), self._open_reader(handle, principal) as reader:
             page = search_payload(reader, self._catalog, handle, request)
             self._record_read(reader, "search", len(page.to_json()), offset=page.offset, returned=page.returned)
             return page
@@ -296,6 +311,7 @@ class Store:
     ) -> QueryPage:
         check_text("sql", request.sql)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(_trace("forebay.query", handle))
             readers = {handle: stack.enter_context(self._open_reader(handle, principal))}
             for other in find_handles(request.sql):
                 if other not in readers:
@@ -336,7 +352,7 @@ class Store:
 
     def open(self, handle: str, *, principal: Principal = None) -> BinaryIO:
         """Open a payload as a seekable binary file, to be closed by the caller."""
-        reader = self._open_reader(handle, principal)
+        reader = self._start_reading(handle, principal)
         self.journal.record("output_handle_opened", principal=reader.footer.meta["principal"], handle=handle)
         return cast("BinaryIO", io.BufferedReader(PayloadFile(reader)))
 
@@ -386,7 +402,7 @@ class Store:
 
     def list(self, *, principal: Principal = None) -> Iterator[StoredOutput]:
         """Return the payloads of a principal, in no particular order."""
-        for handle in self._backend.list():
+        for handle, _ in self._backend.list():
             # Skips payloads that were deleted meanwhile, are damaged, or belong to others.
             with contextlib.suppress(HandleNotFound, HandleCorrupt), self._catalog.open(handle, principal) as reader:
                 yield StoredOutput.from_reader(reader)
@@ -402,7 +418,7 @@ class Store:
             # The principal of a damaged payload is unknown, so the counters stay too high until the next sweep.
             meta, size = {"principal": None}, 0
         self._catalog.forget(handle)
-        if not self._quota.release(meta["principal"], size, lambda: self._backend.delete(handle)):
+        if not self._quota.delete(handle, meta["principal"], size):
             raise make_not_found_error(handle)
         delete_sidecar(self._backend, self._quota, handle, meta["principal"])
         self.journal.record("output_handle_deleted", principal=meta["principal"], handle=handle)
@@ -410,6 +426,40 @@ class Store:
     def sweep(self) -> SweepReport:
         """Remove expired payloads and the leftovers of crashed writers."""
         return self._sweeper.sweep()
+
+    def mirror_to(
+        self,
+        target: "Store",
+        *,
+        progress: Callable[[MirrorReport], None] | None = None,
+        on_failure: Callable[[str, ForebayError], None] | None = None,
+    ) -> MirrorReport:
+        """Copy to another store all payloads that have not expired, with their handles, principals and times.
+
+        What is stored is copied byte for byte: `redact`, `ttl` and `compression` of the target do not apply, and
+        `on_full="evict"` evicts nothing. A payload that the target has is skipped. One that is damaged or cannot be in
+        the target is not copied, and passed to `on_failure` with the reason. Both functions are called in threads, but
+        only by one at a time.
+
+        Raises `StoreFull` or `StoreUnavailable`. What was copied stays, and a second call continues.
+        """
+
+        def delete(handle: str) -> None:
+            target.delete(handle, principal=OPERATOR)
+
+        target._sweeper.ensure_counted()
+        mirror = Mirror(
+            self._backend,
+            self._catalog,
+            target._backend,
+            target._quota,
+            clock=self.options.clock,
+            sweep=target.sweep,
+            delete=delete,
+            progress=progress,
+            on_failure=on_failure,
+        )
+        return mirror.run()
 
     async def list_async(self, *, principal: Principal = None) -> Sequence[StoredOutput]:
         """Run `list` in a thread and return all payloads at once."""
@@ -424,13 +474,13 @@ class Store:
     stat_async = make_async(stat)
     delete_async = make_async(delete)
     sweep_async = make_async(sweep)
+    mirror_to_async = make_async(mirror_to)
 
     def close(self) -> None:
         """Stop the background threads. Payloads stay until they expire."""
         self._sweeper.stop()
         self._writer.close()
         self.call_counts.close()
-        self.journal.close()
         self._backend.close()
 
     def __enter__(self) -> Self:
@@ -438,3 +488,36 @@ class Store:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class _Reading:
+    """A payload that is open for one operation. A context manager written out: pages are fast enough to notice."""
+
+    __slots__ = ("_catalog", "_reader")
+
+    def __init__(self, catalog: Catalog, reader: PayloadReader) -> None:
+        self._catalog = catalog
+        self._reader = reader
+
+    def __enter__(self) -> PayloadReader:
+        return self._reader
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        with self._reader:
+            if error_type is None:
+                try:
+                    # What is in memory may be all that was read.
+                    self._reader.check()
+                except HandleNotFound:
+                    self._forget()
+                    raise
+            elif issubclass(error_type, HandleNotFound):
+                self._forget()
+
+    def _forget(self) -> None:
+        self._catalog.forget(self._reader.footer.meta["handle"])
+
+
+def _trace(name: str, handle: object) -> contextlib.AbstractContextManager[object]:
+    # A model may send any value.
+    return start_span(name, {"forebay.handle": handle if is_handle(handle) else None})

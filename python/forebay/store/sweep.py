@@ -185,14 +185,19 @@ class Sweeper:
 
     def _walk(self, current: _Pass) -> Iterator[None]:
         """Remove expired payloads and recount the others, in steps of about the same work."""
-        recount = self._quota.begin_recount()
+        recount = self._backend.begin_recount()
         sweep = self._entries.begin_sweep()
-        for handle in self._backend.list():
+        for handle, known in self._backend.list():
             entry, is_repeated = self._entries.see(handle, sweep)
             if is_repeated:
                 # A folder that changes, or that a forked child closes, may return a name twice.
                 continue
-            entry = entry or self._read_entry(handle, sweep)
+            if known is not None and known.is_estimate and (entry or known.expires_at > current.expires_before):
+                # It tells less than the footer: not the principal, whose account the payload counts in.
+                known = None
+            if entry is None or known not in (None, entry):
+                # What the backend knows is newer than what an earlier sweep has seen: a sidecar may be replaced.
+                entry = self._find_entry(handle, known, sweep)
             is_in_the_way = current.drops_sidecars and is_sidecar_handle(handle)
             if entry is not None and (is_in_the_way or entry.expires_at <= current.expires_before):
                 if self._remove(handle, entry.size, entry.principal, "output_handle_expired"):
@@ -300,19 +305,26 @@ class Sweeper:
             return False
         return True
 
-    def note_stored(self, handle: str, size: int, principal: str | None, created_at: float) -> None:
+    def note_stored(self, handle: str, entry: Entry) -> None:
         """Take note of a payload that this process has stored, so that it can be evicted before the next listing."""
         # Without the lock: this put need not wait for the listing of another.
         if self._options.on_full == "evict":
-            self._new_candidates.append((principal, Candidate(created_at, handle, size)))
+            self._new_candidates.append((entry.principal, Candidate(entry.created_at, handle, entry.size)))
 
     def _has_clock_jumped(self, now: float) -> bool:
         """Return whether the wall clock was set since the last sweep."""
         wall, monotonic = self._last_clocks
         return abs((now - wall) - (time.monotonic() - monotonic)) >= _MAX_CLOCK_DRIFT_SECONDS
 
-    def _read_entry(self, handle: str, sweep: int) -> Entry | None:
-        """Read the metadata of a payload, or return `None` if another process has removed it."""
+    def _find_entry(self, handle: str, known: Entry | None, sweep: int) -> Entry | None:
+        """Return the metadata of a listed payload, or `None` if another process has removed it."""
+        entry = known or self._read_entry(handle)
+        # Damaged payloads are read again by each sweep.
+        if entry is not None and not entry.is_corrupt:
+            self._entries.add(handle, entry, sweep)
+        return entry
+
+    def _read_entry(self, handle: str) -> Entry | None:
         try:
             blob = self._backend.open(handle)
         except KeyError:
@@ -323,14 +335,12 @@ class Sweeper:
             except HandleCorrupt:
                 # The expiry of a damaged payload cannot be read, so it expires after the default time to live.
                 return Entry(blob.modified_at, blob.modified_at + self._options.ttl, blob.size, None, is_corrupt=True)
-        entry = Entry(meta["created_at"], meta["expires_at"], blob.size, meta["principal"])
-        self._entries.add(handle, entry, sweep)
-        return entry
+        return Entry(meta["created_at"], meta["expires_at"], blob.size, meta["principal"])
 
     def _remove(self, handle: str, size: int, principal: str | None, event: str) -> bool:
         self._catalog.forget(handle)
         self._entries.discard(handle)
-        if not self._quota.release(principal, size, lambda: self._backend.delete(handle)):
+        if not self._quota.delete(handle, principal, size):
             return False
         if is_sidecar_handle(handle):
             return True

@@ -1,15 +1,17 @@
 """Threads for async code, and locks that survive a fork."""
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import threading
 import weakref
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
-__all__ = ["fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread"]
+__all__ = ["call_in_threads", "fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread", "wait_all"]
 
 _T = TypeVar("_T")
 
@@ -45,6 +47,36 @@ def start_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> "Fut
 
     threading.Thread(target=run, name="forebay-call", daemon=daemon).start()
     return future
+
+
+def call_in_threads(function: Callable[[_T], object], arguments: Iterable[_T], max_threads: int) -> None:
+    """Call a function with each argument, in a few threads. After an error no further call begins."""
+    waiting = deque(arguments)
+
+    def work() -> None:
+        while waiting:
+            try:
+                argument = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                function(argument)
+            except BaseException:
+                waiting.clear()
+                raise
+
+    futures = [start_in_thread(work, daemon=True) for _ in range(min(max_threads, len(waiting)))]
+    wait(futures)
+    for future in futures:
+        future.result()
+
+
+async def wait_all(events: Iterable[asyncio.Event], seconds: float) -> None:
+    """Wait until all events are set, for at most `seconds`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for event in events:
+                await event.wait()
 
 
 def _replace_stop_iteration(function: Callable[[], _T]) -> _T:

@@ -18,7 +18,6 @@ from forebay import _core
 from forebay.errors import InvalidArgument, InvalidJSON
 from forebay.store.payload import CHUNK_BYTES, SerializedJSON, encode
 from forebay.wire.framing import HeadTail, Line, LineBuffer, LostMessage, Message, Spool
-from forebay.wire.protocol import PROTOCOL_VERSION_KEY
 
 __all__ = [
     "INTERNAL_ERROR",
@@ -41,6 +40,7 @@ __all__ = [
     "dump_size",
     "find_response_id",
     "get_meta",
+    "get_params",
     "is_unambiguous",
     "make_error_message",
     "make_id_key",
@@ -50,8 +50,9 @@ __all__ = [
     "open_span",
     "parse",
     "parse_lazy",
-    "protocol_version",
     "read_bytes",
+    "replace_id",
+    "replace_result",
     "replace_values",
     "split_batch",
     "to_text",
@@ -170,6 +171,12 @@ class LazyJSON(SerializedJSON):
     def parse(self, **limits: int) -> Any:
         """Parse the value with `parse_lazy`."""
         return parse_lazy(self._source, self.start, self.end, **limits)
+
+    def open_object(self) -> dict[str, Any]:
+        """Return the members of a large object. Only its `_meta` is parsed further."""
+        members: dict[str, Any] = self.parse(max_container_bytes=len(self), max_depth=1)
+        meta = members.get("_meta")
+        return {**members, "_meta": meta.parse()} if isinstance(meta, LazyJSON) else members
 
     def to_object(self) -> Any:
         """Return the whole value as Python objects. Raises `RecursionError` if it is nested too deeply."""
@@ -487,6 +494,22 @@ def open_span(value: object) -> Iterator[SourceSpan]:
         yield spool.path, 0, spool.size
 
 
+def replace_id(raw: Message, request_id: object) -> Message:
+    """Return a message with another id."""
+    return replace_values(raw, {("id",): dump(request_id)})
+
+
+def replace_result(raw: Message, message: Mapping[str, Any], original: object) -> Message:
+    """Return the bytes of a message whose result has replaced another one, `original`."""
+    result = message["result"]
+    if not isinstance(original, dict) or not isinstance(result, dict):
+        return dump_message(message)
+    if any(name not in result or result[name] is not value for name, value in original.items()):
+        return dump_message(message)
+    added = {name: value for name, value in result.items() if name not in original}
+    return replace_values(raw, {("id",): dump(message["id"])}, {("result",): dump(added)[1:-1]})
+
+
 def find_response_id(raw: Message, head_tail: HeadTail) -> object:
     """Return the id of a response that is not JSON, or `None` if it is not found or the message is a request."""
     with contextlib.suppress(InvalidJSON):
@@ -558,13 +581,13 @@ def to_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def get_params(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the params of a message; none if they are no object, or too large to parse."""
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
 def get_meta(params: object) -> dict[str, Any]:
     """Return the `_meta` of a request's params."""
     meta = params.get("_meta") if isinstance(params, dict) else None
     return meta if isinstance(meta, dict) else {}
-
-
-def protocol_version(params: object) -> str | None:
-    """Return the protocol version in the `_meta` of a request, as sent since `MODERN_VERSION`; `None` if missing."""
-    version = get_meta(params).get(PROTOCOL_VERSION_KEY)
-    return version if isinstance(version, str) else None

@@ -1,7 +1,11 @@
 """Versions of MCP, and the rules that differ between them."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from forebay.wire.errors import RequestFailed
+from forebay.wire.messages import INVALID_PARAMS, INVALID_REQUEST, LazyJSON, as_lazy, dump, get_meta
 
 __all__ = [
     "ACKNOWLEDGED_METHOD",
@@ -14,6 +18,7 @@ __all__ = [
     "INPUT_METHODS",
     "LEGACY_VERSION",
     "LIST_CHANGED_KEYS",
+    "LIST_METHODS",
     "LOG_LEVELS",
     "LOG_LEVEL_KEY",
     "LOG_METHOD",
@@ -32,14 +37,21 @@ __all__ = [
     "TOOLS_CHANGED_METHOD",
     "UNSUPPORTED_VERSION",
     "UPDATED_METHOD",
+    "Fault",
     "PageCursors",
     "PageLinks",
     "add_result_fields",
+    "check_input_request",
+    "check_request",
+    "find_envelope_fault",
+    "find_version_fault",
     "get_client_name",
     "get_required_capability",
     "is_modern",
+    "matches_template",
     "next_cursor",
     "normalize_capabilities",
+    "protocol_version",
     "supports_request",
 ]
 
@@ -118,6 +130,13 @@ CLIENT_NOTIFICATIONS = frozenset(
 )
 """Methods of the notifications that a client may send, in any version."""
 
+LIST_METHODS = {
+    "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("resourceTemplates", "resources"),
+    "prompts/list": ("prompts", "prompts"),
+}
+"""The result key of each list method, and the capability of servers that have such a list."""
+
 MAX_LIST_PAGES = 1000
 """Maximum number of pages of a list to request."""
 
@@ -129,6 +148,47 @@ MAX_LIST_ITEMS = 10_000
 
 _CACHEABLE_METHODS = {"tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 """Methods whose results must state how long they may be cached, since `MODERN_VERSION`."""
+
+
+Fault = tuple[int, str, object]
+"""Code, message and data of an error."""
+
+
+def check_request(message: Mapping[str, Any]) -> None:
+    """Raise `RequestFailed` if a message is not a request of JSON-RPC 2.0."""
+    request_id, params = message["id"], message.get("params")
+    is_valid_id = isinstance(request_id, str | int | float | LazyJSON) and not isinstance(request_id, bool)
+    is_valid = message.get("jsonrpc") == "2.0" and is_valid_id and isinstance(message["method"], str)
+    if not is_valid or not isinstance(params, dict | LazyJSON | None):
+        text = "not a valid JSON-RPC 2.0 request: check jsonrpc, id, method and params"
+        raise RequestFailed(INVALID_REQUEST, text)
+    if isinstance(params, dict) and not isinstance(params.get("_meta"), dict | LazyJSON | None):
+        raise RequestFailed(INVALID_PARAMS, "params._meta must be an object if present")
+
+
+def find_envelope_fault(meta: Mapping[str, Any]) -> Fault | None:
+    """Return what is wrong with the `_meta` of a request since `MODERN_VERSION`."""
+    missing = [key for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY) if key not in meta]
+    if missing:
+        return INVALID_PARAMS, f"params._meta is missing the required envelope key(s): {', '.join(missing)}", None
+    version = meta[PROTOCOL_VERSION_KEY]
+    if not isinstance(version, str):
+        return INVALID_PARAMS, "the protocol-version envelope value must be a string", None
+    return find_version_fault(version)
+
+
+def find_version_fault(version: str) -> Fault | None:
+    """Return the error for a request of another version than `MODERN_VERSION`."""
+    if version == MODERN_VERSION:
+        return None
+    data = {"supported": [MODERN_VERSION], "requested": version}
+    return UNSUPPORTED_VERSION, "Unsupported protocol version", data
+
+
+def protocol_version(params: object) -> str | None:
+    """Return the protocol version in the `_meta` of a request, as sent since `MODERN_VERSION`; `None` if missing."""
+    version = get_meta(params).get(PROTOCOL_VERSION_KEY)
+    return version if isinstance(version, str) else None
 
 
 def is_modern(version: str) -> bool:
@@ -225,6 +285,22 @@ class PageLinks:
         return next_page in earlier
 
 
+def matches_template(template: str, uri: str) -> bool:
+    """Return whether a URI matches a template whose variables stand for any text."""
+    prefix, *later_literals = re.split(r"\{[^{}]*\}", template)
+    if not later_literals or not uri.startswith(prefix):
+        return False
+    *literals, suffix = later_literals
+    position = len(prefix)
+    # Variables stand for any text, so the first occurrence of each literal is enough, without backtracking.
+    for literal in literals:
+        start = uri.find(literal, position)
+        if start < 0:
+            return False
+        position = start + len(literal)
+    return uri.endswith(suffix) and len(uri) - len(suffix) >= position
+
+
 _CAPABILITY_MODES = {"elicitation": ("form", "url"), "sampling": ("context", "tools"), "roots": ()}
 """Capabilities that concern requests of servers, and what a client may declare in each of them."""
 
@@ -264,3 +340,21 @@ def supports_request(capabilities: object, method: str, params: Mapping[str, Any
     if method == "sampling/createMessage" and ("tools" in params or "toolChoice" in params):
         return "tools" in declared
     return True
+
+
+_INPUT_PARAMS = {
+    "elicitation/create": {"message": "string", "requestedSchema": "object"},
+    "elicitation/create by URL": {"message": "string", "url": "string", "elicitationId": "string"},
+    "sampling/createMessage": {"messages": "array", "maxTokens": "number"},
+}
+"""Required params of the requests that a server may send to its client, and their types."""
+
+
+def check_input_request(method: str, params: Mapping[str, Any]) -> None:
+    """Raise `RequestFailed` if a server's request lacks what 2026-07-28 requires, so that no client could answer it."""
+    by_url = " by URL" if params.get("mode") == "url" else ""
+    for name, expected in _INPUT_PARAMS.get(method + by_url, {}).items():
+        value = as_lazy(dump(params.get(name)))
+        if not getattr(value, f"is_{expected}"):
+            article = "an" if expected in ("array", "object") else "a"
+            raise RequestFailed(INVALID_PARAMS, f"{method}: params.{name} must be {article} {expected}")

@@ -29,7 +29,7 @@ def test_unfinished_messages_are_bounded_in_bytes(tmp_path: Path, monkeypatch: p
     for _ in range(16):
         upstream.wait_ready()
         upstream.send(b"x" * (1 << 20))
-    with pytest.raises(UpstreamFailed, match="ask again in a while"):
+    with pytest.raises(UpstreamFailed, match="retry later"):
         upstream.wait_ready()
     upstream._finish(b"x" * (1 << 20))
     upstream.wait_ready()

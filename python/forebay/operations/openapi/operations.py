@@ -39,6 +39,7 @@ from forebay.operations.openapi.transport import (
 )
 from forebay.operations.spec import CallContext, OperationSpec
 from forebay.operations.validation import Schema, has_rules
+from forebay.telemetry import inject_context
 
 __all__ = ["HTTPCall", "Include", "OperationDescription", "read_operations"]
 
@@ -315,6 +316,9 @@ class HTTPCall:
             headers["Cookie"] = merge_cookies("; ".join(cookies), headers.get("Cookie", ""))
         if content_type is not None:
             headers["Content-Type"] = content_type
+        context: dict[str, str] = {}
+        inject_context(context)
+        headers.update(context)
         url = f"{operation.base_url}{path}" + (f"?{query}" if query else "")
         return new_request(self._client, operation.method, url, headers, content)
 

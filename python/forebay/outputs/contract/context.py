@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from forebay.outputs.contract.limits import ResponseLimits
-    from forebay.store import Store
+    from forebay.store import RemoteAddress, Store
     from forebay.store.redaction import PayloadRedaction
 
 __all__ = ["ResponseContext", "find_context", "is_in_tool_call", "record_failure", "record_response"]
@@ -115,13 +115,13 @@ def record_response(response: str) -> None:
 
 
 def _open_default_store() -> "Store":
-    from forebay.store import resolve_root
+    from forebay.store import resolve_address
 
-    return _open_cached(resolve_root(None))
+    return _open_cached(resolve_address(None))
 
 
 @functools.cache
-def _open_cached(root: "Path") -> "Store":
+def _open_cached(address: "Path | RemoteAddress") -> "Store":
     from forebay.store import open_store
 
-    return open_store(root)
+    return open_store(address)

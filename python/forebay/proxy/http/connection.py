@@ -25,7 +25,8 @@ from forebay.proxy.http.client import (
 from forebay.proxy.http.urls import URL
 from forebay.wire.framing import Message
 from forebay.wire.http_bodies import ACCEPT_ENCODING
-from forebay.wire.messages import make_id_key, protocol_version
+from forebay.wire.messages import make_id_key
+from forebay.wire.protocol import protocol_version
 
 __all__ = ["Endpoint", "OutgoingMessage", "OutgoingRequests", "is_same_server"]
 

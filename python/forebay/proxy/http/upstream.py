@@ -112,7 +112,7 @@ class HttpUpstream:
         """Queue a message; later failures become error responses. Raises `UpstreamFailed` after `close`."""
         with self._lock:
             if self._is_closed:
-                raise UpstreamFailed("the gateway is about to end; ask again when it is back")
+                raise UpstreamFailed("the gateway is about to end; retry when it is back")
             self._capacity.add(count_memory_bytes(raw))
             self._send_queue.append(raw)
             if self._is_dispatch_scheduled or self._loop is None:
@@ -128,7 +128,7 @@ class HttpUpstream:
     def wait_ready(self) -> None:
         """Wait while too many messages are unfinished. Raises `UpstreamFailed` on timeout."""
         if not self._capacity.wait_for_room(_READY_TIMEOUT_SECONDS):
-            raise UpstreamFailed("the server has not answered what it was sent before; ask again in a while")
+            raise UpstreamFailed("the server reads too slowly: earlier messages are still queued; retry later")
 
     def _finish(self, raw: Message) -> None:
         self._capacity.release(count_memory_bytes(raw))
@@ -245,7 +245,7 @@ class HttpUpstream:
         message.task = None
         if task.cancelled():
             # Nobody waits for it, or the gateway ends.
-            self._relay.fail_request(message.id, UpstreamFailed("the gateway is about to end; ask again later"))
+            self._relay.fail_request(message.id, UpstreamFailed("the gateway is about to end; retry later"))
 
     def _start_listening(self, message: OutgoingMessage) -> None:
         if self._listener_count >= _MAX_LISTENERS:
@@ -315,7 +315,7 @@ class HttpUpstream:
         session = self._session
         if not await self._try_exchange(message, session):
             if is_retry:
-                raise UpstreamFailed("the server forgets its sessions at once; ask again in a while")
+                raise UpstreamFailed("the server forgets its sessions at once; retry later")
             await self._renew_session(session)
             # The new session has not asked what a response to the lost one answers.
             if not message.is_response:
@@ -357,7 +357,7 @@ class HttpUpstream:
                 with contextlib.closing(await self._endpoint.open("POST", url, headers, message.raw)) as response:
                     yield response
         except TimeoutError:
-            text = f"the server did not accept it within {_ACCEPT_TIMEOUT_SECONDS:g} s; ask again in a while"
+            text = f"the server did not accept it within {_ACCEPT_TIMEOUT_SECONDS:g} s; retry later"
             raise UpstreamFailed(text) from None
 
     async def _initialize_legacy(self, message: OutgoingMessage, error: HttpStatusError) -> None:

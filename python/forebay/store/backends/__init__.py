@@ -1,28 +1,76 @@
-"""The interface of a storage backend."""
+"""The interface of a storage backend: objects by handle, accounts of their bytes, a log and counts."""
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
 
-__all__ = ["TOTAL_COUNTER", "Backend", "Blob", "Count", "Counters", "Upload"]
+from forebay.errors import StoreFull
+from forebay.store.backends.count_rows import CountKey
+from forebay.store.entries import Entry
 
-TOTAL_COUNTER = "total"
-"""Name of the counter of all stored bytes; the other counters belong to principals."""
+__all__ = [
+    "TOTAL_ACCOUNT",
+    "AccountFull",
+    "Backend",
+    "Blob",
+    "CountTable",
+    "LineLog",
+    "Listed",
+    "ObjectTooLarge",
+    "Recount",
+    "Upload",
+    "has_room",
+    "name_account",
+]
+
+TOTAL_ACCOUNT = "total"
+"""Name of the account of all stored bytes; the other accounts belong to principals."""
 
 
-class Count(NamedTuple):
-    """The value of a counter."""
+def name_account(principal: str) -> str:
+    """Return the name of a principal's account: a hash, because the principal may not be a valid file name."""
+    return "p-" + hashlib.blake2b(principal.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
-    used_bytes: int
-    position: int
-    """Bytes that were ever added to or removed from the whole store, as of the last such change of this counter."""
+
+class AccountFull(Exception):
+    """An account has no room for an object, or the objects were not counted yet."""
+
+    def __init__(self, usage: dict[str, int]) -> None:
+        super().__init__(usage)
+        self.usage = usage
+        """The stored bytes of the accounts; see `Backend.usage`."""
+
+
+class ObjectTooLarge(StoreFull):
+    """An object is larger than anything that the store can hold, however empty it is."""
+
+
+def has_room(usage: Mapping[str, int], size: int, limits: Mapping[str, int | None]) -> bool:
+    """Return whether all accounts have room for `size` more bytes; none has before the first recount."""
+    return TOTAL_ACCOUNT in usage and all(
+        limit is None or usage.get(name, 0) + size <= limit for name, limit in limits.items()
+    )
+
+
+class Listed(NamedTuple):
+    """An object in a listing."""
+
+    handle: str
+    entry: Entry | None = None
+    """What the backend knows of the object without opening it."""
 
 
 class Blob(Protocol):
-    """An object that is open for reading."""
+    """An object that is open for reading.
+
+    A remote backend makes its request at the first read: there is none for an object of a known version that is never
+    read. A read of an object that was deleted or replaced meanwhile raises `HandleNotFound`, unless the backend keeps
+    deleted objects readable.
+    """
 
     @property
     def size(self) -> int: ...
@@ -34,6 +82,12 @@ class Blob(Protocol):
 
     def read(self, start: int, length: int) -> bytes:
         """Read a range. The result is shorter than `length` only at the end of the object."""
+
+    def read_ahead(self) -> None:
+        """Expect that all of the object will be read in order: a remote backend then reads it in large pieces."""
+
+    def check(self) -> None:
+        """Raise `HandleNotFound` if the object is gone, unless a read has shown that it is not."""
 
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -47,26 +101,54 @@ class Upload(Protocol):
     def read(self, start: int, length: int) -> bytes:
         """Read a range of what was written."""
 
-    def commit(self, extension: str) -> None:
-        """Make the object visible atomically. `extension` is for people who look at the files."""
+    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:
+        """Make the object visible and add its size to the accounts in `limits`: both or neither.
+
+        Raises `AccountFull` if an account would exceed its limit; the commit can be repeated then. `extension` is for
+        people who look at files, and `entry` for backends that keep an index.
+        """
 
     def abort(self) -> None:
         """Discard the object; does nothing after a commit."""
 
 
-class Counters(Protocol):
-    """Counts shared by all users of a store."""
+class Recount(Protocol):
+    """A count of all objects, which may change meanwhile, that then corrects the accounts."""
 
-    def get(self, name: str) -> Count | None:
-        """Return a counter, or `None` if it is not set."""
+    def add(self, principal: str | None, size: int) -> None:
+        """Count an object."""
 
-    def set(self, name: str, count: Count) -> None: ...
-    def names(self) -> Iterator[str]:
-        """Return the names of the counters that are set."""
+    def apply(self) -> Iterator[None]:
+        """Correct the accounts, some at each step of the iteration."""
+
+
+class LineLog(Protocol):
+    """Lines of text that all users of a store append to, of which old ones are removed."""
+
+    def append(self, line: bytes) -> None:
+        """Append a line, which ends with a line break."""
+
+    def read_backward(self) -> Iterator[bytes]:
+        """Return the lines, newest first. A crash may have left incomplete ones."""
+
+    def close(self) -> None: ...
+
+
+class CountTable(Protocol):
+    """Counts of tool calls by day, which all users of a store add to."""
+
+    def add(self, day: str, rows: Mapping[CountKey, Sequence[int]]) -> None:
+        """Add to the counts of a day."""
+
+    def read(self) -> Iterator[tuple[str, dict[CountKey, list[int]]]]:
+        """Return the days and their counts, newest first."""
 
 
 class Backend(Protocol):
-    """Storage of objects by handle.
+    """Storage of objects by handle, and accounts of how many bytes are stored, in total and by principal.
+
+    An object and its accounts change together. After a crash the accounts may be too high until the next recount, but
+    they are never too low.
 
     Methods raise `StoreUnavailable` or `StoreFull`, and `KeyError` for an unknown handle.
     """
@@ -75,24 +157,46 @@ class Backend(Protocol):
     def folder(self) -> Path | None:
         """The folder of the objects; `None` if they are not files."""
 
+    @property
+    def expires_by_handle(self) -> bool:
+        """Whether objects are removed once the lifetime class of their handle is over, whatever their expiry."""
+
+    @property
+    def log(self) -> LineLog: ...
+    @property
+    def call_counts(self) -> CountTable: ...
+    def check(self) -> None:
+        """Raise `StoreUnavailable` if the storage does not answer."""
+
     def create(self, handle: str) -> Upload: ...
-    def open(self, handle: str) -> Blob: ...
-    def list(self) -> Iterator[str]:
-        """Iterate over the handles of all objects, in bounded memory.
+    def open(self, handle: str, version: object = None) -> Blob:
+        """Open an object. With a version that the caller knows, a remote backend makes no request."""
+
+    def is_committed(self, handle: str, version: object) -> bool:
+        """Return whether an object that can be opened will stay. That of a killed writer may be removed later."""
+
+    def list(self) -> Iterator[Listed]:
+        """Iterate over all objects, in bounded memory.
 
         Objects may be added and deleted meanwhile; every other object is listed once.
         """
 
-    def delete(self, handle: str) -> bool:
-        """Delete an object and return whether it existed."""
+    def delete(self, handle: str, size: int, accounts: Collection[str]) -> bool:
+        """Delete an object, subtract its size from accounts, and return whether the object existed."""
+
+    def usage(self, accounts: Collection[str] | None = None) -> dict[str, int]:
+        """Return the stored bytes of these accounts, or of all.
+
+        Accounts of 0 bytes may be missing. That of all bytes is missing only before the first recount.
+        """
+
+    def begin_recount(self) -> Recount:
+        """Begin to count all objects."""
 
     def remove_leftovers(self) -> int:
         """Remove the unfinished objects of crashed writers, and return their number."""
 
     def lock(self, *, wait: bool) -> AbstractContextManager[bool]:
         """Hold the store's lock and yield true. Without `wait`, yield false if another process holds the lock."""
-
-    def counters(self) -> AbstractContextManager[Counters]:
-        """Hold the lock of the counters, so that objects and counters change together."""
 
     def close(self) -> None: ...

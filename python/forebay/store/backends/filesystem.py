@@ -17,6 +17,7 @@ from forebay.errors import ForebayError, StoreFull, StoreUnavailable
 from forebay.store.threads import fork_safe_lock
 
 __all__ = [
+    "READ_FLAGS",
     "SAFE_OPEN_FLAGS",
     "Folders",
     "close_quietly",
@@ -24,6 +25,7 @@ __all__ = [
     "ignore_missing",
     "iter_file_names",
     "list_names",
+    "open_locked",
     "translate_os_errors",
     "unlock",
 ]
@@ -34,6 +36,7 @@ _DAY_PATTERN = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 # O_NONBLOCK, because opening a pipe that someone planted would block.
 SAFE_OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -186,6 +189,20 @@ def unlock(fd: int) -> bool:
         close_quietly(fd)
         return False
     return True
+
+
+def open_locked(name: str, flags: int, folder_fd: int) -> int:
+    """Open and lock a file, and return its descriptor. If the file is removed before it is locked, try again."""
+    while True:
+        fd = os.open(name, flags, 0o600, dir_fd=folder_fd)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if ensure_private(fd).st_nlink:
+                return fd
+        except BaseException:
+            close_quietly(fd)
+            raise
+        close_quietly(fd)
 
 
 def list_names(folder_fd: int) -> list[str]:

@@ -9,150 +9,38 @@ import fcntl
 import os
 import re
 import stat
-import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from typing_extensions import Buffer
 
-from forebay.store.backends import TOTAL_COUNTER, Count
+from forebay.store.backends import Listed
 from forebay.store.backends.filesystem import (
+    READ_FLAGS,
     SAFE_OPEN_FLAGS,
     Folders,
     close_quietly,
-    ensure_private,
     ignore_missing,
     iter_file_names,
     list_names,
+    open_locked,
     translate_os_errors,
     unlock,
 )
+from forebay.store.backends.local_accounts import LocalAccounts, LocalRecount
+from forebay.store.backends.local_counts import LocalCountTable
+from forebay.store.backends.local_log import LocalLog
+from forebay.store.entries import Entry
 from forebay.store.handles import format_date, is_handle
 from forebay.store.payload import EXTENSIONS
-from forebay.store.threads import fork_safe_lock
 
-__all__ = ["LocalBackend", "LocalCounters", "open_locked"]
+__all__ = ["LocalBackend"]
 
 _FILE_PATTERN = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
 _MAX_WRITEV_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFE_OPEN_FLAGS
-_READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
-_COUNT_FORMAT = struct.Struct("<qq")
-_USED_BYTES_FORMAT = struct.Struct("<q")
-_MAX_COUNT = 1 << 62
-_COUNTER_PATTERN = re.compile(rf"{TOTAL_COUNTER}|p-[0-9a-f]{{32}}")
-_WRITE_FLAGS = os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS
-
-
-class LocalCounters:
-    """The counters of a root, to be read and set only inside `hold`.
-
-    The file of `TOTAL_COUNTER` stays open, so that the next holder can release a lock that an interrupted
-    holder left behind. The other files are opened for each access, because there may be many principals.
-    """
-
-    def __init__(self, folders: Folders) -> None:
-        self._folders = folders
-        self._lock = fork_safe_lock()
-        self._folder_fd = -1
-        self._total_fd = -1
-        self._opened_pid = 0
-
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[Self]:
-        """Hold the lock of the counters against other threads and processes."""
-        with self._lock:
-            try:
-                with translate_os_errors:
-                    self._folders.retry(self._acquire)
-                yield self
-            finally:
-                if self._total_fd >= 0 and not unlock(self._total_fd):
-                    self._total_fd = self._folder_fd = -1
-
-    def _acquire(self) -> None:
-        folder_fd = self._folders.get_fd(".usage", create=True)
-        # A descriptor from before a fork shares its lock with the parent, so a child opens its own.
-        if folder_fd == self._folder_fd and self._opened_pid == os.getpid():
-            fcntl.flock(self._total_fd, fcntl.LOCK_EX)
-            if os.fstat(self._total_fd).st_nlink:
-                return
-        self._close()
-        self._total_fd = open_locked(TOTAL_COUNTER, _WRITE_FLAGS, folder_fd)
-        self._folder_fd, self._opened_pid = folder_fd, os.getpid()
-
-    def get(self, name: str) -> Count | None:
-        """Return a counter, or `None` if it is not set or is 0."""
-        with translate_os_errors, ignore_missing:
-            if name == TOTAL_COUNTER:
-                return _read_count(self._total_fd)
-            fd = os.open(name, _READ_FLAGS, dir_fd=self._folder_fd)
-            try:
-                return _read_count(fd)
-            finally:
-                close_quietly(fd)
-        return None
-
-    def set(self, name: str, count: Count) -> None:
-        """Set a counter. A principal's counter that becomes 0 is removed."""
-        with translate_os_errors:
-            if name == TOTAL_COUNTER:
-                os.pwrite(self._total_fd, _COUNT_FORMAT.pack(*count), 0)
-            elif count.used_bytes:
-                fd = os.open(name, _WRITE_FLAGS, 0o600, dir_fd=self._folder_fd)
-                try:
-                    ensure_private(fd)
-                    os.pwrite(fd, _COUNT_FORMAT.pack(*count), 0)
-                finally:
-                    close_quietly(fd)
-            else:
-                with ignore_missing:
-                    os.unlink(name, dir_fd=self._folder_fd)
-
-    def names(self) -> Iterator[str]:
-        """Return the names of the counters that are set."""
-        with translate_os_errors:
-            return filter(_COUNTER_PATTERN.fullmatch, list_names(self._folder_fd))
-
-    def close(self) -> None:
-        """Close the file of `TOTAL_COUNTER`."""
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        fd, self._total_fd, self._folder_fd = self._total_fd, -1, -1
-        if fd >= 0:
-            close_quietly(fd)
-
-
-def open_locked(name: str, flags: int, folder_fd: int) -> int:
-    """Open and lock a file, and return its descriptor. If the file is removed before it is locked, try again."""
-    while True:
-        fd = os.open(name, flags, 0o600, dir_fd=folder_fd)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            if ensure_private(fd).st_nlink:
-                return fd
-        except BaseException:
-            close_quietly(fd)
-            raise
-        close_quietly(fd)
-
-
-def _read_count(fd: int) -> Count | None:
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        return None
-    stored = os.pread(fd, _COUNT_FORMAT.size, 0)
-    if len(stored) == _USED_BYTES_FORMAT.size:
-        # Written by a version that kept no position.
-        stored += _USED_BYTES_FORMAT.pack(0)
-    if len(stored) != _COUNT_FORMAT.size:
-        return None
-    count = Count(*_COUNT_FORMAT.unpack(stored))
-    # Other values are damaged: adding to them could exceed what the file can hold.
-    return count if all(0 <= value < _MAX_COUNT for value in count) else None
 
 
 class LocalBackend:
@@ -161,29 +49,38 @@ class LocalBackend:
     With `is_durable`, a committed object survives a power cut.
     """
 
+    expires_by_handle = False
+
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time, is_durable: bool = False) -> None:
         with translate_os_errors:
             self.folders = Folders(root, is_durable=is_durable)
         self.clock = clock
         self.is_durable = is_durable
-        self._counters = LocalCounters(self.folders)
+        self.accounts = LocalAccounts(self.folders)
+        self.log = LocalLog(self.folders, clock)
+        self.call_counts = LocalCountTable(self.folders)
 
     @property
     def folder(self) -> Path:
         return self.folders.root
 
+    def check(self) -> None:
+        with translate_os_errors:
+            self.folders.refresh()
+            os.stat(".", dir_fd=self.folders.root_fd)
+
     def create(self, handle: str) -> "LocalUpload":
         with translate_os_errors:
             return self.folders.retry(lambda: LocalUpload(self, handle))
 
-    def open(self, handle: str) -> "LocalBlob":
+    def open(self, handle: str, version: object = None) -> "LocalBlob":  # noqa: ARG002 - an open file has one
         with translate_os_errors:
-            version = self.folders.version
+            folders_version = self.folders.version
             blob = self._find(handle)
             if blob is None:
                 # Another process may have added a day folder since the last refresh, and stored the object there.
                 self.folders.refresh()
-                if self.folders.version != version:
+                if self.folders.version != folders_version:
                     blob = self._find(handle)
         if blob is None:
             raise KeyError(handle)
@@ -195,10 +92,13 @@ class LocalBackend:
                 folder_fd = self.folders.get_fd(day)
                 for extension in EXTENSIONS:
                     with ignore_missing:
-                        return LocalBlob(os.open(f"{handle}.{extension}.zst", _READ_FLAGS, dir_fd=folder_fd))
+                        return LocalBlob(os.open(f"{handle}.{extension}.zst", READ_FLAGS, dir_fd=folder_fd))
         return None
 
-    def list(self) -> Iterator[str]:
+    def is_committed(self, handle: str, version: object) -> bool:  # noqa: ARG002 - a commit is one step
+        return True
+
+    def list(self) -> Iterator[Listed]:
         with translate_os_errors:
             self.folders.refresh()
             for day in self.folders.days:
@@ -206,9 +106,12 @@ class LocalBackend:
                     for name in iter_file_names(self.folders.get_fd(day)):
                         file = _FILE_PATTERN.fullmatch(name)
                         if file and is_handle(file[1]):
-                            yield file[1]
+                            yield Listed(file[1])
 
-    def delete(self, handle: str) -> bool:
+    def delete(self, handle: str, size: int, accounts: Collection[str]) -> bool:
+        return self.accounts.release(size, accounts, lambda: self._remove(handle))
+
+    def _remove(self, handle: str) -> bool:
         with translate_os_errors:
             self.folders.refresh()
             for day in self.folders.days:
@@ -219,6 +122,12 @@ class LocalBackend:
                             os.unlink(f"{handle}.{extension}.zst", dir_fd=folder_fd)
                             return True
         return False
+
+    def usage(self, accounts: Collection[str] | None = None) -> dict[str, int]:
+        return self.accounts.read(accounts)
+
+    def begin_recount(self) -> LocalRecount:
+        return self.accounts.begin_recount()
 
     def remove_leftovers(self) -> int:
         """Remove the files of crashed writers, and empty day folders; return the number of files."""
@@ -252,11 +161,9 @@ class LocalBackend:
             if fd >= 0 and unlock(fd):
                 close_quietly(fd)
 
-    def counters(self) -> contextlib.AbstractContextManager[LocalCounters]:
-        return self._counters.hold()
-
     def close(self) -> None:
-        self._counters.close()
+        self.log.close()
+        self.accounts.close()
         self.folders.close()
 
 
@@ -268,22 +175,30 @@ class LocalUpload:
         self._handle = handle
         self._folder_fd = backend.folders.get_fd(".partial", create=True)
         # Before the file is locked, a sweep may remove it as an orphan; `open_locked` then creates it again.
-        self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
+        try:
+            self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
+        except FileExistsError:
+            # What is written under a handle that is not new, such as a sidecar, may be left by a killed writer.
+            if not _remove_orphan(handle, self._folder_fd):
+                raise
+            self._fd = open_locked(handle, _CREATE_FLAGS, self._folder_fd)
+        self._size = 0
 
     def write(self, parts: Sequence[Buffer]) -> None:
         with translate_os_errors:
             for i in range(0, len(parts), _MAX_WRITEV_PARTS):
                 batch = parts[i : i + _MAX_WRITEV_PARTS]
-                written = os.writev(self._fd, batch)
-                if written < sum([memoryview(part).nbytes for part in batch]):
+                written, size = os.writev(self._fd, batch), sum([memoryview(part).nbytes for part in batch])
+                self._size += size
+                if written < size:
                     # A nearly full disk stores only a part of the data; writing the remaining part raises the error.
                     _write_all(self._fd, memoryview(b"".join(batch))[written:])
 
     def read(self, start: int, length: int) -> bytes:
         return _read_range(self._fd, start, length)
 
-    def commit(self, extension: str) -> None:
-        with translate_os_errors:
+    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:  # noqa: ARG002 - no index
+        with self._backend.accounts.reserve(self._size, limits), translate_os_errors:
             if self._backend.is_durable:
                 os.fsync(self._fd)
             # Retried, because a sweep at midnight may have removed today's folder while it was empty.
@@ -358,6 +273,12 @@ class LocalBlob:
     def read(self, start: int, length: int) -> bytes:
         return _read_range(self._fd, start, length)
 
+    def read_ahead(self) -> None:
+        """Do nothing: the system reads ahead."""
+
+    def check(self) -> None:
+        """Do nothing: a deleted file stays readable while it is open."""
+
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
@@ -373,7 +294,7 @@ class LocalBlob:
 def _remove_orphan(name: str, folder_fd: int) -> bool:
     """Remove a file that nobody has locked: its writer is dead. Return whether the file was removed."""
     try:
-        fd = os.open(name, _READ_FLAGS, dir_fd=folder_fd)
+        fd = os.open(name, READ_FLAGS, dir_fd=folder_fd)
     except OSError:
         # Either the file was committed in the meantime, or it is something else, such as a link that someone planted.
         return False

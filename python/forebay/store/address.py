@@ -1,0 +1,78 @@
+"""Where a store is: a folder, or the URL of a bucket or a Redis server."""
+
+import dataclasses
+import os
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from forebay.arguments import check_text, short_repr
+from forebay.errors import InvalidArgument, StoreUnavailable
+
+__all__ = ["OBJECT_STORE_SCHEMES", "REDIS_SCHEMES", "RemoteAddress", "resolve_address"]
+
+OBJECT_STORE_SCHEMES = ("s3", "gs", "az")
+REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RemoteAddress:
+    """The URL of a store on other machines. Its text has no credentials."""
+
+    url: str = dataclasses.field(repr=False)
+
+    @property
+    def parts(self) -> SplitResult:
+        return urlsplit(self.url)
+
+    def __str__(self) -> str:
+        parts = self.parts
+        netloc = parts.netloc.rpartition("@")[2]
+        return parts._replace(netloc=f"***@{netloc}" if "@" in parts.netloc else netloc, query="").geturl()
+
+
+def resolve_address(url: str | os.PathLike[str] | RemoteAddress | None) -> Path | RemoteAddress:
+    """Return where `open_store` finds the store for this argument."""
+    if isinstance(url, RemoteAddress):
+        return url
+    if isinstance(url, os.PathLike):
+        path = os.fsdecode(url)
+        _check_path(path)
+        return Path(path).absolute()
+    # An empty variable counts as unset.
+    url = url if url is not None else os.environ.get("FOREBAY_STORE") or None
+    if url is None:
+        home = os.environ.get("FOREBAY_HOME")
+        if home:
+            try:
+                return Path(home).expanduser().absolute()
+            except RuntimeError as error:
+                raise StoreUnavailable(f"FOREBAY_HOME={home} leads nowhere: {error}") from None
+        import platformdirs
+
+        return platformdirs.user_data_path("forebay", appauthor=False)
+    check_text("the address of a store", url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme in (*OBJECT_STORE_SCHEMES, *REDIS_SCHEMES) and parts.netloc:
+        return RemoteAddress(url)
+    path = unquote(parts.path)
+    is_file = parts.scheme == "file" and parts.netloc in ("", "localhost") and path.startswith("/")
+    if not is_file or parts.query or parts.fragment or "\0" in path:
+        hint = f"; did you mean {Path(url).as_uri()}?" if url.startswith("/") and "\0" not in url else ""
+        raise InvalidArgument(
+            "a store is file:///path, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or redis://host, "
+            f"or nothing for the default, not {url!r}{hint}"
+        )
+    return Path(path)
+
+
+def _check_path(path: str) -> None:
+    """Raise `InvalidArgument` for a path that the system cannot have."""
+    try:
+        is_valid = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        is_valid = False
+    if not is_valid:
+        raise InvalidArgument(f"no folder can have the path {short_repr(path)}; pass another one")
