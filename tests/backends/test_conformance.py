@@ -229,6 +229,21 @@ def test_payloads_expire(address: str, clock: Clock) -> None:
         assert_exact(store)
 
 
+def test_replicas_sweep_in_turn(address: str, clock: Clock) -> None:
+    with (
+        opened(address, clock=clock, sweep_interval=300) as one,
+        opened(address, clock=clock, sweep_interval=300) as other,
+    ):
+        one.put(b"payload", ttl=100)
+        clock.now += 10
+        is_local = one.folder is not None
+        assert one._sweeper.sweep_if_due()
+        assert other._sweeper.sweep_if_due() == one._sweeper.sweep_if_due() == is_local
+        clock.now += 241
+        assert other._sweeper.sweep_if_due()
+        assert one._sweeper.sweep_if_due() == is_local
+
+
 # Quotas
 
 

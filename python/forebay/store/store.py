@@ -56,10 +56,10 @@ class Store:
         self._quota = Quota(backend, options.quota_bytes, options.principal_quota_bytes)
         self._catalog = Catalog(backend, options.clock)
         self._match_cache = MatchCache()
-        self._sweeper = Sweeper(backend, self._catalog, self._quota, self.journal, options)
+        self.mailbox = Mailbox(backend, self._quota, options.clock)
+        self._sweeper = Sweeper(backend, self._catalog, self._quota, self.journal, self.mailbox, options)
         self._writer = PayloadWriter(backend, self._quota, self.journal, options, self._sweeper)
         self.sidecars = Sidecars(backend, self._catalog, self._quota)
-        self.mailbox = Mailbox(backend, self._quota, options.clock)
         self._refusals = (0, 0)
 
     def check(self) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import math
 import os
+import random
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from forebay.store.entries import Entry, EntryTable
 from forebay.store.eviction import Candidate, EvictionOrder
 from forebay.store.handles import is_sidecar_handle
 from forebay.store.journal import Journal
+from forebay.store.mailbox import Mailbox
 from forebay.store.options import Options
 from forebay.store.quota import Quota
 from forebay.store.sidecars import delete_sidecar
@@ -41,6 +43,12 @@ _MIN_SECONDS_BETWEEN_LISTINGS = 1.0
 
 _MAX_LISTING_SHARE = 0.1
 """Maximum share of the time that puts spend on listing a large store while there are payloads to evict."""
+
+_SWEEP_KEY = "sweep"
+"""Key of the message that a sweep leaves for other processes."""
+
+_DUE_SHARE = 0.8
+"""Share of the interval between sweeps after which the next one is due."""
 
 _MAX_NEW_CANDIDATES = 1000
 """Maximum number of newly stored payloads to remember until the next eviction. A listing finds the others."""
@@ -77,8 +85,17 @@ class _Pass:
 class Sweeper:
     """Sweeper of a store: removes expired payloads, on demand and in the background, in any number of processes."""
 
-    def __init__(self, backend: Backend, catalog: Catalog, quota: Quota, journal: Journal, options: Options) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        catalog: Catalog,
+        quota: Quota,
+        journal: Journal,
+        mailbox: Mailbox,
+        options: Options,
+    ) -> None:
         self._backend = backend
+        self._mailbox = mailbox
         self._catalog = catalog
         self._quota = quota
         self._journal = journal
@@ -121,16 +138,26 @@ class Sweeper:
 
     def _run_in_background(self) -> None:
         last_error = ""
-        while not self._wake.wait(min(self._options.sweep_interval, threading.TIMEOUT_MAX)):
+        # Not all replicas at once.
+        while not self._wake.wait(min(self._options.sweep_interval * random.uniform(0.9, 1.1), threading.TIMEOUT_MAX)):  # noqa: S311
             try:
-                # Not waiting: if another process is sweeping, this one need not.
-                self._sweep(wait=False)
+                self.sweep_if_due()
                 last_error = ""
             except ForebayError as error:
                 # Logged once, not every time: a store may be read-only for this process.
                 if str(error) != last_error:
                     last_error = str(error)
                     _log.warning("forebay: a sweep failed: %s", error)
+
+    def sweep_if_due(self) -> bool:
+        """Sweep, unless another process does, or has done it lately; return whether this one did."""
+        # On one machine a sweep costs little. Replicas would list the same objects again and again.
+        if self._backend.folder is None and self._mailbox.read(_SWEEP_KEY) is not None:
+            return False
+        is_done = self._sweep(wait=False) is not None
+        if is_done and self._backend.folder is None:
+            self._mailbox.post(_SWEEP_KEY, b"", self._options.sweep_interval * _DUE_SHARE)
+        return is_done
 
     def stop(self) -> None:
         """Stop the background sweep and wait for its end."""
