@@ -83,7 +83,7 @@ def test_a_full_pool_of_busy_tenants_refuses_others(tmp_path: Path) -> None:
             ann = _pid(port, "ann")
             error = _error(connect_as(port, MODERN, "bob"), "state")
             assert error["code"] == -32000
-            assert "try again" in error["message"]
+            assert "retry later" in error["message"]
             assert "max_connections" in error["message"]
             assert _pid(port, "ann") == ann
         bob = connect_as(port, MODERN, "bob")

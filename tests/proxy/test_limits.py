@@ -55,7 +55,7 @@ def test_a_client_s_open_requests_are_limited_in_number(gateway: Gateway) -> Non
         gateway.receive_from_client(id=number, method="prompts/list")
     assert len(gateway.server.received) == 4096
     assert [answer["id"] for answer in gateway.client.received] == [*range(4096, 5000)]
-    assert "wait for some of the answers" in gateway.client.received[0]["error"]["message"]
+    assert "retry later" in gateway.client.received[0]["error"]["message"]
     gateway.receive_from_server(id=7, result={})
     gateway.receive_from_client(id="next", method="prompts/list")
     assert gateway.server.received[-1]["id"] == "next"

@@ -125,6 +125,11 @@ class ServerConnection:
         self._make_upstream = make_upstream
         self._prefers_handshake = prefers_handshake
         self._client_capabilities = client_capabilities
+        self._initialize_params = {
+            "protocolVersion": LEGACY_VERSION,
+            "capabilities": client_capabilities,
+            "clientInfo": SERVER_INFO,
+        }
         self.loop = asyncio.get_running_loop()
         self._upstream: StdioUpstream | HttpUpstream | None = None
         self._serve_task: asyncio.Task[None] | None = None
@@ -246,13 +251,8 @@ class ServerConnection:
             await asyncio.gather(*attempts, return_exceptions=True)
 
     async def _initialize(self) -> None:
-        params = {
-            "protocolVersion": LEGACY_VERSION,
-            "capabilities": self._client_capabilities,
-            "clientInfo": SERVER_INFO,
-        }
         self.is_modern, self.receiver.negotiated_version = False, None
-        result = await self.request("initialize", params)
+        result = await self.request("initialize", self._initialize_params)
         self._check_capabilities(result)
         self.is_modern, self.initialize_result = False, result
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -364,12 +364,7 @@ class ServerConnection:
     async def replay_session(self, send: Callable[[Message], None]) -> None:
         """Repeat the handshake and what followed to a server that has lost its session. `send` may block."""
         if not self.is_modern and self.receiver.negotiated_version is not None:
-            params = {
-                "protocolVersion": LEGACY_VERSION,
-                "capabilities": self._client_capabilities,
-                "clientInfo": SERVER_INFO,
-            }
-            message = await self._replay_request(send, "initialize", params)
+            message = await self._replay_request(send, "initialize", self._initialize_params)
             if "result" not in message:
                 raise UpstreamFailed("the server refused what it was asked")
             if isinstance(message["result"], dict):
