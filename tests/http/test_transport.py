@@ -152,6 +152,15 @@ def test_a_client_gets_only_what_it_accepts(era: str, server: HttpServer) -> Non
     assert client.call("text", accept="image/png").status == 406
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_without_an_accept_header_gets_json(era: str, server: HttpServer) -> None:
+    message, headers = Client(server, era)._make("tools/call", {"name": "text", "arguments": {}}, "")
+    sent = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    del sent["accept"]
+    answer = server.request("POST", "/mcp", json.dumps(message).encode(), sent)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+
+
 @pytest.mark.parametrize(
     "lines",
     [["application/json", "text/event-stream"], ["text/event-stream", "application/json"], ["x/y", "*/*", "x/z"]],

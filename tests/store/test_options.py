@@ -6,6 +6,7 @@ from typing import Any
 import forebay
 import pytest
 from forebay import InvalidArgument
+from forebay.store.address import mask_address, resolve_address
 from stores import noise, payload_files, store_at, whole
 
 
@@ -109,3 +110,34 @@ def test_a_path_opens_a_store_and_the_error_for_a_path_as_url_has_the_url(tmp_pa
         assert whole(same, store.put(b"payload").output_handle) == b"payload"
     with pytest.raises(InvalidArgument, match="did you mean file:///"):
         forebay.open_store(str(tmp_path / "store"))
+
+
+HIDDEN = "hunter22"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"redis://u:{HIDDEN}@host:1/0?prefix=a", "redis://***@host:1/0?prefix=a"),
+        (f"redis://u:x/{HIDDEN}@host/0", "redis://***@host/0"),
+        (f"redis://u:x?{HIDDEN}@host/0", "redis://***@host/0"),
+        (f"redis://u:x#{HIDDEN}@host/0", "redis://***@host/0"),
+        (f"redis://u:x@{HIDDEN}@host/0", "redis://***@host/0"),
+        (f"redis:u:{HIDDEN}@host", "***@host"),
+        (f"redis//u:{HIDDEN}@host", "***@host"),
+        (f"s3s://k:{HIDDEN}@bucket/x", "s3s://***@bucket/x"),
+        (f"file://k:{HIDDEN}@host/x", "file://***@host/x"),
+        (f"s3://bucket/x?{HIDDEN}", "s3://bucket/x"),
+        (f"s3://bucket/x?secret={HIDDEN}&region=r", "s3://bucket/x?region=r"),
+        (f"s3://bucket/x#{HIDDEN}", "s3://bucket/x"),
+        ("s3://bucket/x?endpoint=http://host:1", "s3://bucket/x?endpoint=http://host:1"),
+        ("file:///home/ann@host/store", "file:///home/ann@host/store"),
+    ],
+)
+def test_an_address_is_shown_without_credentials(url: str, shown: str) -> None:
+    assert mask_address(url) == shown
+    try:
+        text = str(resolve_address(url))
+    except InvalidArgument as error:
+        text = str(error)
+    assert HIDDEN not in text

@@ -392,7 +392,11 @@ def _mask_option(option: Option, value: _OptionValue) -> Any:
         return dict.fromkeys(value.value, MASK)
     if _has_variable(value.raw_value):
         return value.raw_value
-    return mask_url(value.value) if option.name in ("url", "store") else value.value
+    if option.name == "store":
+        from forebay.store import mask_address
+
+        return mask_address(value.value)
+    return mask_url(value.value) if option.name == "url" else value.value
 
 
 def _has_variable(raw_value: Any) -> bool:

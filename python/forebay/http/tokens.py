@@ -97,7 +97,9 @@ class TokenFile:
         except (OSError, UnicodeDecodeError) as error:
             # The message of a decoding error would show bytes of the file.
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise InvalidArgument(f"tokens cannot be read from {self._path}: {reason}; check the file") from None
+            raise InvalidArgument(
+                f"tokens cannot be read from {self._path}: {reason}; `forebay token NAME` prints a line for it"
+            ) from None
         return {digest: AccessToken(name, self._scopes) for digest, name in parse_token_lines(text, self._path)}
 
     def _check_status(self, status: os.stat_result) -> None:

@@ -247,7 +247,7 @@ class Transport:
         if exchange.method != "POST":
             await exchange.respond(405, b"", [(b"allow", b"POST")])
             return
-        accepts = parse_accept(exchange.headers.get(b"accept", b""))
+        accepts = parse_accept(exchange.headers.get(b"accept", b"*/*"))
         if not any(accepts):
             await exchange.respond(406)
             return
@@ -333,7 +333,7 @@ class Transport:
 
     async def _read_post(self, exchange: HTTPExchange) -> tuple[Any, bytes, tuple[bool, bool]] | None:
         """Return the message of a request, its bytes, and what the client accepts; `None` if it was refused."""
-        accepts = parse_accept(exchange.headers.get(b"accept", b""))
+        accepts = parse_accept(exchange.headers.get(b"accept", b"*/*"))
         if not any(accepts):
             text = "Not Acceptable: Client must accept both application/json and text/event-stream"
             await _respond_error(exchange, 406, INVALID_REQUEST, text)
@@ -477,7 +477,7 @@ class Transport:
         return response
 
     async def _handle_get(self, exchange: HTTPExchange, session: _HTTPSession | None, version: bytes) -> None:
-        if not parse_accept(exchange.headers.get(b"accept", b""))[1]:
+        if not parse_accept(exchange.headers.get(b"accept", b"*/*"))[1]:
             await _respond_error(exchange, 406, INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream")
             return
         if session is None:

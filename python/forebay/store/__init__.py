@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidArgument
-from forebay.store.address import REDIS_SCHEMES, RemoteAddress, resolve_address
+from forebay.store.address import REDIS_SCHEMES, RemoteAddress, mask_address, resolve_address
 from forebay.store.backends import Backend
 from forebay.store.backends.local import LocalBackend
 from forebay.store.catalog import StoredOutput
@@ -25,6 +25,7 @@ __all__ = [
     "Store",
     "StoredOutput",
     "SweepReport",
+    "mask_address",
     "open_store",
     "resolve_address",
 ]

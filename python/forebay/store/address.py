@@ -1,6 +1,7 @@
 """Where a store is: a folder, or the URL of a bucket or a Redis server."""
 
 import dataclasses
+import itertools
 import os
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -8,10 +9,17 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from forebay.arguments import check_text, short_repr
 from forebay.errors import InvalidArgument, StoreUnavailable
 
-__all__ = ["OBJECT_STORE_SCHEMES", "REDIS_SCHEMES", "RemoteAddress", "resolve_address"]
+__all__ = ["OBJECT_STORE_SCHEMES", "REDIS_SCHEMES", "RemoteAddress", "mask_address", "resolve_address"]
 
 OBJECT_STORE_SCHEMES = ("s3", "gs", "az")
-REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
+REDIS_SCHEMES = tuple(
+    f"{server}{encrypted}{topology}"
+    for server, topology in itertools.product(("redis", "valkey"), ("", "+cluster", "+sentinel"))
+    for encrypted in ("", "s")
+)
+
+_SHOWN_PARAMETERS = ("prefix", "endpoint", "region")
+"""Parameters of an address that tell stores apart, and are no secrets."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,9 +33,22 @@ class RemoteAddress:
         return urlsplit(self.url)
 
     def __str__(self) -> str:
-        parts = self.parts
-        netloc = parts.netloc.rpartition("@")[2]
-        return parts._replace(netloc=f"***@{netloc}" if "@" in parts.netloc else netloc, query="").geturl()
+        return mask_address(self.url)
+
+
+def mask_address(url: str) -> str:
+    """Return an address without what may be a credential, even if the address is not valid.
+
+    That is everything before the last `@`, because a password may have characters that should be escaped, and all of
+    the query but a few harmless parameters.
+    """
+    if url.startswith(("file:///", "/")):
+        return url
+    head, at, rest = url.rpartition("@")
+    rest, _, query = rest.partition("#")[0].partition("?")
+    shown = "&".join(pair for pair in query.split("&") if pair.partition("=")[0] in _SHOWN_PARAMETERS)
+    scheme, separator, _ = head.partition("://")
+    return f"{scheme + separator if separator else ''}{'***@' if at else ''}{rest}{f'?{shown}' if shown else ''}"
 
 
 def resolve_address(url: str | os.PathLike[str] | RemoteAddress | None) -> Path | RemoteAddress:
@@ -63,7 +84,7 @@ def resolve_address(url: str | os.PathLike[str] | RemoteAddress | None) -> Path 
         hint = f"; did you mean {Path(url).as_uri()}?" if url.startswith("/") and "\0" not in url else ""
         raise InvalidArgument(
             "a store is file:///path, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or redis://host, "
-            f"or nothing for the default, not {url!r}{hint}"
+            f"or nothing for the default, not {mask_address(url)!r}{hint}"
         )
     return Path(path)
 

@@ -83,7 +83,7 @@ def _read_parameters(address: RemoteAddress, scheme: str) -> dict[str, str]:
     unknown = sorted(values.keys() - known.keys())
     if unknown or address.parts.fragment:
         raise InvalidArgument(
-            f"{address} may have the parameters {', '.join(known)}, not {', '.join(unknown) or 'a fragment'}; "
+            f"{address} may have the parameters {', '.join(known)}, and no others and no fragment; "
             "everything else comes from the environment"
         )
     return values

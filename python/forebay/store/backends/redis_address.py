@@ -67,7 +67,7 @@ def parse_redis_address(address: RemoteAddress) -> RedisAddress:
     Raises `InvalidArgument`.
     """
     parts = address.parts
-    scheme, _, topology = parts.scheme.partition("+")
+    scheme, _, topology = parts.scheme.replace("valkey", "redis").partition("+")
     if topology not in ("", "cluster", "sentinel"):
         raise _make_error(address, f"there is no {parts.scheme}")
     kind: Literal["server", "cluster", "sentinel"] = topology or "server"  # type: ignore[assignment]
@@ -141,7 +141,7 @@ def _parse_credentials(userinfo: str) -> dict[str, str]:
 
 def _make_error(address: RemoteAddress, reason: str) -> InvalidArgument:
     return InvalidArgument(
-        f"{address} is not the address of a store: {reason}. "
+        f"{address} is not the address of a store: {reason} (in a password, write / ? # @ % as %2F %3F %23 %40 %25). "
         "An address is redis://HOST:PORT/DATABASE?prefix=NAME, rediss://… for TLS, redis+cluster://HOST:PORT,HOST:PORT "
         "or redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DATABASE"
     )

@@ -144,8 +144,9 @@ class RedisClient:
 
     def _translate(self, error: Exception) -> ForebayError:
         text = str(error)
-        for secret in (*self.address.credentials.values(), *self.address.sentinel_credentials.values()):
-            text = text.replace(secret, "***")
+        for credentials in (self.address.credentials, self.address.sentinel_credentials):
+            if "password" in credentials:
+                text = text.replace(credentials["password"], "***")
         if isinstance(error, redis.exceptions.OutOfMemoryError) or _FULL_REPLY in text:
             return StoreFull(
                 f"Redis at {self.address} has no memory left for this; delete what is no longer needed, wait until it "
