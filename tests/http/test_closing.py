@@ -148,7 +148,7 @@ def test_a_connection_with_a_token_outlives_those_without(small: HttpServer) -> 
             connection.request("GET", "/mcp", None, {"authorization": f"Bearer {ALICE}"})
             response = connection.getresponse()
             response.read()
-            assert response.status == 406
+            assert response.status == 400
             with contextlib.ExitStack() as opened:
                 hold(small, opened, 5 * MAX_CONNECTIONS, b"")
 
