@@ -39,13 +39,13 @@ def test_addresses_open(url: str) -> None:
     [
         ("s3://key:secret-word@bucket/p", "credentials come from the environment"),
         ("s3://bucket:9000/p", "endpoint"),
-        ("s3://bucket/p?secret_access_key=secret-word", "the parameters endpoint, region, not secret_access_key"),
+        ("s3://bucket/p?secret_access_key=secret-word", "the parameters endpoint, region, and no others"),
         ("s3://bucket/p?endpoint=http://example.org", "has no TLS: use https://, or set AWS_ALLOW_HTTP=true"),
         ("s3://bucket/p?endpoint=https://me:secret-word@example.org", "must be https://host"),
         ("s3://bucket/p?endpoint=ftp://example.org", "must be https://host"),
         ("s3://bucket/p?endpoint=http://[bad", "must be https://host"),
         ("s3://bucket/a//b", "cannot be opened"),
-        ("s3://bucket/p#fragment", "not a fragment"),
+        ("s3://bucket/p#fragment", "and no fragment"),
         ("az://container/p", "cannot be opened"),
     ],
 )
