@@ -34,7 +34,7 @@ from forebay.store.search import Mode, SearchPage, SearchRequest, search_payload
 from forebay.store.sidecars import Sidecars, delete_sidecar
 from forebay.store.sweep import Sweeper, SweepReport
 from forebay.store.where import MatchCache, encode_conditions
-from forebay.telemetry import start_span
+from forebay.telemetry import is_active, start_span
 
 __all__ = ["Store"]
 
@@ -519,5 +519,5 @@ class _Reading:
 
 
 def _trace(name: str, handle: object) -> contextlib.AbstractContextManager[object]:
-    # A model may send any value.
-    return start_span(name, {"forebay.handle": handle if is_handle(handle) else None})
+    # A model may send any value. It is only looked at if somebody collects spans, because this runs for each page.
+    return start_span(name, {"forebay.handle": handle} if is_active() and is_handle(handle) else None)
