@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from forebay.errors import InvalidArgument
+from forebay.proxy.client_writer import ClientWriter
 from forebay.proxy.inbox import Inbox, measure
 from forebay.proxy.message_queue import MessageQueue
-from forebay.proxy.stdio import ClientWriter
 from forebay.wire.framing import Line, LineReader, LostMessage, Message, create_spool
 from forebay.wire.messages import (
     INTERNAL_ERROR,
