@@ -200,7 +200,8 @@ def test_what_is_damaged_in_the_target_is_replaced(stores: tuple[Store, Store]) 
     handles = [source.put(noise(200_000, number), principal="ann").output_handle for number in range(3)]
     source.mirror_to(target)
     data = stored_bytes(target, handles[0])
-    replace(target, handles[0], data[:-70] + bytes(10) + data[-60:])
+    # Inverted: some of these bytes are zero.
+    replace(target, handles[0], data[:-70] + bytes(each ^ 0xFF for each in data[-70:-60]) + data[-60:])
     replace(target, handles[1], b"")
     assert source.mirror_to(target).copied == 2
     assert_same(source, target)
