@@ -261,7 +261,7 @@ def _count_reads(stored_bytes: float) -> float:
 
 
 def forecast_sweeps(load: Load, latency: Latency) -> Sweeps:
-    """Return the sweeps. One process at a time sweeps; whoever comes meanwhile goes away."""
+    """Return the sweeps. One process sweeps at a time; a process that finds another sweeping skips its turn."""
     if load.sweepers == 0:
         return Sweeps(0.0, 0.0, 0.0, 0.0)
     sweepers = load.sweepers or load.replicas

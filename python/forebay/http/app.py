@@ -212,7 +212,7 @@ class App:
     async def _refuse_caller(self, exchange: HTTPExchange) -> None:
         if _get_bearer(exchange):
             self._log_refusal(exchange, "its token is not valid")
-            text = "this token is not valid, or has expired; ask whoever runs this server for a new one"
+            text = "this token is not valid, or has expired; ask the operator of this server for a new one"
             await self._refuse_token(exchange, 401, "invalid_token", text)
             return
         self._log_refusal(exchange, "it has no token")
