@@ -33,7 +33,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-fast test-versions lint bench scale conformance peers clients eval wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-minio test-fast test-versions lint bench scale conformance peers clients eval wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ test-versions: wheel $(VENV)/.group-test $(VENV)/.group-lint ## Install the whee
 
 test-backends: $(BUILT) $(VENV)/.group-test $(SERVERS)/.installed ## Test stores on S3 and Redis, and replicas behind load balancers
 	TEST_SERVERS=$(abspath $(SERVERS)) TEST_BACKENDS=redis,redis_cluster,s3,replicas \
+		$(BIN)/python -m pytest -q -n logical --dist loadfile tests/backends
+
+test-minio: $(BUILT) $(VENV)/.group-test $(SERVERS)/.minio ## Test stores on MinIO, and its lifecycle rules (the build of MinIO takes minutes)
+	TEST_SERVERS=$(abspath $(SERVERS)) TEST_BACKENDS=minio \
 		$(BIN)/python -m pytest -q -n logical --dist loadfile tests/backends
 
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
@@ -161,4 +165,11 @@ $(SERVERS)/.installed: Makefile
 	for name in redis-server haproxy nginx; do \
 		PATH="$$PATH:/usr/sbin" command -v $$name >/dev/null || { apt-get update -qq && apt-get install -y -qq $$name; } || exit 1; \
 	done
+	touch $@
+
+$(SERVERS)/.minio: Makefile
+	GOBIN=$(abspath $(SERVERS)) go install github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
+	$(PYTHON) -m venv $(SERVERS)/aws-cli
+	$(SERVERS)/aws-cli/bin/python -m pip install --quiet awscli
+	ln -sf aws-cli/bin/aws $(SERVERS)/aws
 	touch $@

@@ -9,13 +9,13 @@ import pytest
 from forebay import Options
 from forebay.store.backends.read_cache import PIECE_BYTES
 from redis_server import RedisServer, get_cluster_url, redis_cluster, redis_server
-from s3_server import S3Server, s3_server
+from s3_server import S3Server, minio_server, s3_server
 
 REMOTE_BACKENDS = [name for name in os.environ.get("TEST_BACKENDS", "").split(",") if name]
 STORES = ["local", *(name for name in REMOTE_BACKENDS if name != "replicas")]
 
 # Without their servers, `make test` has the tests of local files only; `make test-backends` has all.
-collect_ignore = [name for name in ("redis", "s3", "replicas") if name not in REMOTE_BACKENDS]
+collect_ignore = [name for name in ("redis", "s3", "minio", "replicas") if name not in REMOTE_BACKENDS]
 
 
 @pytest.fixture(params=[*STORES, *(f"{name} with a cache" for name in STORES[1:])])
@@ -82,3 +82,14 @@ def shared_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture
 def s3_address(shared_s3: S3Server) -> str:
     return shared_s3.url(f"conformance-{next(_prefixes)}")
+
+
+@pytest.fixture(scope="session")
+def shared_minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with minio_server(tmp_path_factory.mktemp("minio")) as server:
+        yield server
+
+
+@pytest.fixture
+def minio_address(shared_minio: S3Server) -> str:
+    return shared_minio.url(f"conformance-{next(_prefixes)}")

@@ -1,4 +1,4 @@
-"""An S3 server on loopback, and proxies in front of it that count, cut or delay."""
+"""S3 servers on loopback, and proxies in front of them that count, cut or delay."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,16 +53,30 @@ class S3Server(NamedTuple):
         return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
 
-@contextlib.contextmanager
-def s3_server(folder: Path, port: int | None = None) -> Iterator[S3Server]:
+def s3_server(folder: Path, port: int | None = None) -> contextlib.AbstractContextManager[S3Server]:
     """Start versitygw with a bucket, and set the credentials in the environment."""
-    binary = find_binary("versitygw")
-    (folder / BUCKET).mkdir(parents=True, exist_ok=True)
     port = port or free_port()
     access, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-    command = [binary, "--port", f"127.0.0.1:{port}", "--access", access, "--secret", secret]
+    options = ["--port", f"127.0.0.1:{port}", "--access", access, "--secret", secret, "--quiet", "--keep-alive"]
+    return _run_server([find_binary("versitygw"), *options, "posix", str(folder)], folder, port)
+
+
+def minio_server(folder: Path) -> contextlib.AbstractContextManager[S3Server]:
+    """Start MinIO with a bucket, and set the credentials in the environment."""
+    port = free_port()
+    user, password = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+    command = [find_binary("minio"), "server", "--quiet", "--address", f"127.0.0.1:{port}", str(folder)]
+    return _run_server(command, folder, port, {"MINIO_ROOT_USER": user, "MINIO_ROOT_PASSWORD": password})
+
+
+@contextlib.contextmanager
+def _run_server(
+    command: list[str], folder: Path, port: int, variables: Mapping[str, str] | None = None
+) -> Iterator[S3Server]:
+    """Run a server whose buckets are the folders in a folder."""
+    (folder / BUCKET).mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen(
-        [*command, "--quiet", "--keep-alive", "posix", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **(variables or {})}
     )
     try:
         wait_until(lambda: is_listening(port), seconds=30)
