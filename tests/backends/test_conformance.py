@@ -24,6 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import Clock, events, noise
 
+BUCKETS = ("s3:", "gs:", "az:")
+
 RECORDS = [
     {"id": number, "name": f"n{number % 7}", "total": number * 1.5, "note": "é" * (number % 50)}
     for number in range(3000)
@@ -457,9 +459,9 @@ def test_a_forked_child_opens_the_store_itself_or_gets_an_error(address: str) ->
                     os._exit(0 if json.loads(own.fetch(handle, limit=1).content) == RECORDS[:1] else 1)
             except StoreUnavailable as error:
                 # The library for buckets cannot be used after a fork.
-                os._exit(0 if address.startswith("s3:") and "fork" in str(error) else 3)
+                os._exit(0 if address.startswith(BUCKETS) and "fork" in str(error) else 3)
             finally:
                 os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
-        assert len(listed(store)) == (1 if address.startswith("s3:") else 2)
+        assert len(listed(store)) == (1 if address.startswith(BUCKETS) else 2)
         assert json.loads(store.fetch(handle, limit=1).content) == RECORDS[:1]

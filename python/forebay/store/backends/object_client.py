@@ -114,13 +114,21 @@ class ObjectClient:
             result = self._library.get(self._short, key, options={"range": {"suffix": length}})
             return _to_state(result.meta), bytes(result.bytes())
 
-        try:
-            return self._repeat(read)
-        except Absent:
-            return None
-        except EmptyObject:
-            state = self.head(key)
-            return None if state is None else (state, b"")
+        for _ in range(_MAX_READ_ATTEMPTS):
+            try:
+                return self._repeat(read)
+            except Absent:
+                return None
+            except EmptyObject:
+                state = self.head(key)
+                return None if state is None else (state, b"")
+            except Conflict:
+                # The object was replaced between the two requests: read the new one.
+                continue
+        raise self._make_contention_error(key)
+
+    def _make_contention_error(self, key: str) -> StoreUnavailable:
+        return StoreUnavailable(f"the store {self._address} has too many writers of {key!r}; call again")
 
     def read_all(self, key: str) -> tuple[ObjectState, bytes] | None:
         """Return the state and the content of an object, or `None` if there is none.
@@ -147,7 +155,7 @@ class ObjectClient:
                 # Encrypted objects, for example, have other tags.
                 self._has_hash_tags = False
                 return found
-        raise StoreUnavailable(f"the store {self._address} has too many writers of {key!r}; call again")
+        raise self._make_contention_error(key)
 
     def read_range(self, key: str, state: ObjectState, start: int, end: int) -> bytes | None:
         """Return a range of an object, or `None` if this version of it is gone."""
