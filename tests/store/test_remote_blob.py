@@ -48,7 +48,7 @@ def test_reads_return_the_bytes_of_the_object(
 ) -> None:
     remote = Remote(bytes(number % 251 for number in range(size)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remote_blob, "PIECE_BYTES", piece_bytes)
+        patch.setattr(remote_blob, "READ_AHEAD_BYTES", piece_bytes)
         blob = remote.open(min(tail_bytes, size))
         position = 0
         for kind, start, length in reads:
@@ -60,7 +60,7 @@ def test_reads_return_the_bytes_of_the_object(
 
 
 def test_an_object_that_is_read_in_order_is_fetched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_blob, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(remote_blob, "READ_AHEAD_BYTES", 1000)
     for tail_bytes, hint, expected in ((0, False, 3 + 10), (300, True, 10), (0, True, 10)):
         remote = Remote(bytes(10_000))
         blob = remote.open(tail_bytes)

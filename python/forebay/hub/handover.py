@@ -1,8 +1,8 @@
-"""Paused calls that are continued at another replica: the store carries the answers there, and the response back.
+"""Paused calls that another replica continues: the store carries the client's answers and the server's response.
 
-A call that waits for its client (2026-07-28) runs in one process, whose server waits for the answer. A load balancer
-may send the client's answer to another one. The first process offers the call under its `requestState`, and looks for
-answers; the other one claims the offer, posts the answers, and waits for the outcome.
+A call that waits for its client (2026-07-28) runs in one process, whose server waits for the answers. A load balancer
+may send the client's answers to another process. The first process offers the call under its `requestState`, and looks
+for answers; the other process takes the offer, posts the answers, and waits for the outcome.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ __all__ = ["Handover"]
 _log = logging.getLogger("forebay")
 
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 0.5
-"""Interval between looks for a message: short at first, because many answers come soon."""
+"""Interval of polling for a message: short at first, because many answers come soon."""
 
 _PICKUP_SECONDS = 10.0
-"""How long answers may lie. After that the process that offered the call is gone."""
+"""How long posted answers may wait until the process of the call is taken to be gone."""
 
 _RESPONSE, _QUESTIONS, _FAILURE = b"r", b"q", b"f"
 """The first byte of an outcome."""
 
 
 class Handover:
-    """The calls of this process that others may continue, and those of others that this one continues."""
+    """Lets other processes continue paused calls of this process, and continues theirs."""
 
     def __init__(self, mailbox: Mailbox, paused_calls: PausedCalls, timeout: float) -> None:
         self._mailbox = mailbox
@@ -53,10 +53,10 @@ class Handover:
     async def _offer(self, state: str, call: PausableCall) -> None:
         """Let other processes continue a paused call, until it continues here or is cancelled.
 
-        The offer is there before the client gets the state.
+        Return once the offer is stored: the client gets the state only after that.
         """
         try:
-            await self._post(f"offer/{state}", _describe(call.principal, call.capabilities, call.request))
+            await self._post(f"offer/{state}", _make_digest(call.principal, call.capabilities, call.request))
         except ForebayError as error:
             _log.warning("forebay: only this replica can continue a paused call: %s", error)
             return
@@ -68,17 +68,17 @@ class Handover:
         try:
             answers = await self._poll(f"answers/{state}", self._timeout, lambda: self._paused_calls.is_paused(state))
             if answers is None:
-                # It was continued here, or has ended.
+                # The call was continued here, or has ended.
                 await asyncio.to_thread(self._mailbox.take, f"offer/{state}")
                 return
             if not self._paused_calls.claim(state):
                 return
             call.resume(None, _parse_answers(answers))
-            await self._post(f"outcome/{state}", await self._get_outcome(call))
+            await self._post(f"outcome/{state}", await self._wait_for_outcome(call))
         except ForebayError as error:
             _log.warning("forebay: a paused call cannot be continued at another replica: %s", error)
 
-    async def _get_outcome(self, call: PausableCall) -> bytes:
+    async def _wait_for_outcome(self, call: PausableCall) -> bytes:
         try:
             outcome = await self._paused_calls.wait(call)
         except (RequestFailed, ForebayError) as error:
@@ -98,7 +98,7 @@ class Handover:
         """
         state, answers = request.params.get("requestState"), read_answers(request.params)
         offer = await asyncio.to_thread(self._mailbox.read, f"offer/{state}") if isinstance(state, str) else None
-        if offer is None or offer != _describe(principal, capabilities, request):
+        if offer is None or offer != _make_digest(principal, capabilities, request):
             return None
         if await asyncio.to_thread(self._mailbox.take, f"offer/{state}") is None:
             return None
@@ -106,7 +106,7 @@ class Handover:
         outcome = await self._poll(f"outcome/{state}", _PICKUP_SECONDS)
         if outcome is None:
             if await asyncio.to_thread(self._mailbox.take, f"answers/{state}") is not None:
-                # Nobody has picked them up: the process of the call is gone.
+                # Nobody has taken the answers: the process of the call is gone.
                 return None
             outcome = await self._poll(f"outcome/{state}", self._timeout)
         if outcome is None:
@@ -117,7 +117,7 @@ class Handover:
         await asyncio.to_thread(self._mailbox.post, key, content, self._timeout)
 
     async def _poll(self, key: str, seconds: float, goes_on: Callable[[], bool] = lambda: True) -> bytes | None:
-        """Return a message as soon as it is there; `None` after a time, or once `goes_on` returns false."""
+        """Take and return a message, or `None` if none comes in time or `goes_on` returns false."""
         loop = asyncio.get_running_loop()
         deadline, interval = loop.time() + seconds, _MIN_POLL_SECONDS
         while goes_on() and loop.time() < deadline:
@@ -135,10 +135,10 @@ class Handover:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _describe(principal: str | None, capabilities: Mapping[str, Any], request: "Request") -> bytes:
+def _make_digest(principal: str | None, capabilities: Mapping[str, Any], request: "Request") -> bytes:
     """Return a digest of what a request and its repetition with answers have in common."""
     described = dump([principal, dict(capabilities), request.pending.method, select_repeated(request.params)])
-    # What is nested too deeply must have its members in the same order.
+    # Members are sorted, except in JSON that is nested too deeply.
     with contextlib.suppress(ValueError, RecursionError):
         described = orjson.dumps(orjson.loads(described), option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(described).digest()

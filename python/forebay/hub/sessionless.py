@@ -1,4 +1,4 @@
-"""Clients of versions with sessions (up to 2025-11-25) that get none, so that any replica can answer them."""
+"""Clients up to 2025-11-25 that are served without a session, so that any replica can answer them."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -13,11 +13,11 @@ from forebay.wire.protocol import HANDSHAKE_VERSIONS, LEGACY_VERSION
 
 __all__ = ["SessionlessTenant"]
 
-_METHODS_OF_SESSIONS = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+_SESSION_METHODS = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 
 
 class SessionlessTenant(StatelessTenant):
-    """All clients of one principal that send each request on its own. Servers cannot ask them, nor notify them."""
+    """All clients of one principal, without sessions. Servers can neither ask nor notify them."""
 
     async def _handle(self, message: dict[str, Any], raw: Message, reply: Any) -> Message:
         if message["method"] == "initialize":
@@ -27,19 +27,21 @@ class SessionlessTenant(StatelessTenant):
             return self._respond_first(message, version, {"protocolVersion": version, "serverInfo": SERVER_INFO})
         if message["method"] == "ping":
             return make_result_message(message["id"], {})
+        # Not `super()`, which handles the methods of 2026-07-28.
         return await Tenant._handle(self, message, raw, reply)
 
     def _describe_servers(self) -> dict[str, Any]:
-        described = super()._describe_servers()
-        offered = {name: value for name, value in described["capabilities"].items() if name != "logging"}
-        kept = {name: _without_notifications(value) for name, value in offered.items()}
-        return {**described, "capabilities": kept}
+        fields = super()._describe_servers()
+        capabilities = {
+            name: _remove_notifications(value) for name, value in fields["capabilities"].items() if name != "logging"
+        }
+        return {**fields, "capabilities": capabilities}
 
     def _list_tools(self, _meta: Mapping[str, Any]) -> list[LazyJSON]:
         return self.routes.list_tools(is_legacy=True)
 
     async def _dispatch(self, method: str, request: Request) -> Message:
-        if method in _METHODS_OF_SESSIONS:
+        if method in _SESSION_METHODS:
             text = f"{method} needs a session, and this gateway runs without (--stateless)"
             raise RequestFailed(METHOD_NOT_FOUND, text, method)
         return await Tenant._dispatch(self, method, request)
@@ -53,7 +55,7 @@ class SessionlessTenant(StatelessTenant):
         return cast("Message", response)
 
 
-def _without_notifications(capability: object) -> object:
+def _remove_notifications(capability: object) -> object:
     if not isinstance(capability, dict):
         return capability
     return {name: value for name, value in capability.items() if name not in ("listChanged", "subscribe")}

@@ -1,7 +1,7 @@
-"""Messages between processes that use one store, each under a key that both know.
+"""Messages between processes that use one store, each under a key that both processes know.
 
-A message is an object of the backend, as a sidecar is: it counts in the quotas, expires, and goes first if a full store
-makes room. So a message may get lost, and who waits for one must not wait for ever.
+A message is an object of the backend, as a sidecar is: it counts in the quotas, expires, and is evicted first if a full
+store makes room. So a message may get lost, and a process that waits for one needs a timeout.
 """
 
 import io
@@ -17,6 +17,8 @@ from forebay.store.sidecars import delete_hidden, write_hidden
 __all__ = ["Mailbox"]
 
 _LIFETIME_CLASS = 2
+"""The lifetime class of all messages, which is part of their handles: a day."""
+
 _MAX_TTL_SECONDS = LIFETIMES[_LIFETIME_CLASS] or 0
 
 

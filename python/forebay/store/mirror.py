@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Literal
 
 from forebay.errors import ForebayError, HandleCorrupt, HandleNotFound, StoreFull, StoreUnavailable
 from forebay.store.backends import Backend, Blob, ObjectTooLarge, Upload
@@ -31,7 +32,7 @@ class CannotMirror(ForebayError):
 
 @dataclasses.dataclass(slots=True)
 class MirrorReport:
-    """What a mirror has done."""
+    """Numbers of payloads, and bytes."""
 
     copied: int = 0
     skipped: int = 0
@@ -39,15 +40,15 @@ class MirrorReport:
     expired: int = 0
     failed: int = 0
     bytes: int = 0
-    """Bytes that were written, as they are stored. While it runs, those of unfinished payloads are included."""
+    """Written bytes, as they are stored. While the mirror runs, those of unfinished payloads are included."""
 
 
 class _Stopped(Exception):
-    """Ends the copy of a payload after another one has failed for a reason that concerns all."""
+    """Ends the copy of a payload because the whole run was stopped."""
 
 
 class Mirror:
-    """One run that copies what the target does not have. It can be repeated after a kill."""
+    """A run that copies the payloads that the target lacks. It can be repeated after a kill."""
 
     def __init__(
         self,
@@ -85,12 +86,12 @@ class Mirror:
         waiting: deque[Future[None]] = deque()
         with ThreadPoolExecutor(_THREADS, "forebay-mirror") as pool:
             try:
-                for handle, known in self._source.list():
+                for handle, entry in self._source.list():
                     if self._is_stopped:
                         break
                     if is_sidecar_handle(handle):
                         continue
-                    if known is not None and known.expires_at <= self._clock():
+                    if entry is not None and entry.expires_at <= self._clock():
                         self._count("expired")
                         continue
                     waiting.append(pool.submit(self._mirror, handle))
@@ -107,7 +108,7 @@ class Mirror:
         return self._report
 
     def _mirror(self, handle: str) -> None:
-        """Mirror a payload, unless that was stopped."""
+        """Mirror a payload, unless the run was stopped."""
         with self._lock:
             # A folder that changes may list a name twice.
             if self._is_stopped or handle in self._in_flight:
@@ -140,7 +141,7 @@ class Mirror:
                 self._progress(dataclasses.replace(self._report))
 
     def _mirror_payload(self, handle: str) -> None:
-        # A payload that is deleted meanwhile is not counted: it is as if it had been deleted before.
+        # A payload that is deleted meanwhile is not counted, like one that was deleted before.
         try:
             opened = self._source.open(handle)
         except KeyError:
@@ -160,15 +161,15 @@ class Mirror:
             self._copy(handle, blob, footer, entry, is_replacing=found == "damaged")
             self._count("copied")
 
-    def _compare(self, handle: str, blob: Blob, footer: Footer) -> str:
-        """Return whether the target's object is the `same`, `missing` or `damaged`.
+    def _compare(self, handle: str, blob: Blob, footer: Footer) -> Literal["same", "missing", "damaged"]:
+        """Return how the target's object compares to the one in the source.
 
         The footer has the handle, the time of creation and the checksum of every frame, so equal footers are enough.
         """
-        own = blob.read(footer.start, blob.size - footer.start)
+        footer_bytes = blob.read(footer.start, blob.size - footer.start)
         try:
             with self._target.open(handle) as other:
-                if other.size == blob.size and other.read(footer.start, len(own)) == own:
+                if other.size == blob.size and other.read(footer.start, len(footer_bytes)) == footer_bytes:
                     return "same" if self._target.is_committed(handle, other.version) else "missing"
                 read_footer(other)
         except (KeyError, HandleNotFound):
@@ -200,7 +201,7 @@ class Mirror:
                 raise StoreFull(shortage)
 
     def _sweep_once(self) -> None:
-        """Remove what has expired in the target, and count again what is stored: a killed run may have left both."""
+        """Sweep the target, once: a killed run may have left unfinished objects, and accounts that are too high."""
         with self._sweep_lock:
             if not self._is_swept:
                 self._sweep()
@@ -245,6 +246,6 @@ class Mirror:
                 self._sweep_once()
                 self._quota.commit(upload, entry, extension)
         except StoreUnavailable:
-            # An answer that was lost, or another mirror that was faster.
+            # The answer was lost, or another mirror was faster.
             if self._compare(handle, blob, footer) != "same":
                 raise

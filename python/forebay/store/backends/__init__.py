@@ -46,7 +46,7 @@ class AccountFull(Exception):
 
 
 class ObjectTooLarge(StoreFull):
-    """An object is larger than anything that the store can hold, however empty it is."""
+    """An object does not fit even into an empty store."""
 
 
 def has_room(usage: Mapping[str, int], size: int, limits: Mapping[str, int | None]) -> bool:
@@ -61,15 +61,15 @@ class Listed(NamedTuple):
 
     handle: str
     entry: Entry | None = None
-    """What the backend knows of the object without opening it."""
+    """The object's metadata, if the backend knows it without opening the object."""
 
 
 class Blob(Protocol):
     """An object that is open for reading.
 
-    A remote backend makes its request at the first read: there is none for an object of a known version that is never
-    read. A read of an object that was deleted or replaced meanwhile raises `HandleNotFound`, unless the backend keeps
-    deleted objects readable.
+    A remote backend that opens an object of a known version makes no request before the first read. If the object was
+    deleted or replaced since it was opened, a read raises `HandleNotFound`, unless the backend keeps deleted objects
+    readable.
     """
 
     @property
@@ -84,10 +84,10 @@ class Blob(Protocol):
         """Read a range. The result is shorter than `length` only at the end of the object."""
 
     def read_ahead(self) -> None:
-        """Expect that all of the object will be read in order: a remote backend then reads it in large pieces."""
+        """Announce that the whole object will be read in order: a remote backend then reads it in large pieces."""
 
     def check(self) -> None:
-        """Raise `HandleNotFound` if the object is gone, unless a read has shown that it is not."""
+        """Raise `HandleNotFound` if the object is gone, unless a read has already shown that it exists."""
 
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -113,17 +113,17 @@ class Upload(Protocol):
 
 
 class Recount(Protocol):
-    """A count of all objects, which may change meanwhile, that then corrects the accounts."""
+    """A count of all objects that then corrects the accounts. Objects may change while they are counted."""
 
     def add(self, principal: str | None, size: int) -> None:
         """Count an object."""
 
     def apply(self) -> Iterator[None]:
-        """Correct the accounts, some at each step of the iteration."""
+        """Correct the accounts, a few at each step of the iteration."""
 
 
 class LineLog(Protocol):
-    """Lines of text that all users of a store append to, of which old ones are removed."""
+    """Lines of text that all processes of a store append to. The oldest lines are removed over time."""
 
     def append(self, line: bytes) -> None:
         """Append a line, which ends with a line break."""
@@ -135,7 +135,7 @@ class LineLog(Protocol):
 
 
 class CountTable(Protocol):
-    """Counts of tool calls by day, which all users of a store add to."""
+    """Counts of tool calls by day, which all processes of a store add to."""
 
     def add(self, day: str, rows: Mapping[CountKey, Sequence[int]]) -> None:
         """Add to the counts of a day."""
@@ -159,7 +159,7 @@ class Backend(Protocol):
 
     @property
     def expires_by_handle(self) -> bool:
-        """Whether objects are removed once the lifetime class of their handle is over, whatever their expiry."""
+        """Whether objects are removed at the end of their handle's lifetime class, even if they expire later."""
 
     @property
     def log(self) -> LineLog: ...
@@ -173,7 +173,7 @@ class Backend(Protocol):
         """Open an object. With a version that the caller knows, a remote backend makes no request."""
 
     def is_committed(self, handle: str, version: object) -> bool:
-        """Return whether an object that can be opened will stay. That of a killed writer may be removed later."""
+        """Return whether an open object will stay. If its writer was killed too early, a sweep removes it later."""
 
     def list(self) -> Iterator[Listed]:
         """Iterate over all objects, in bounded memory.
@@ -187,7 +187,7 @@ class Backend(Protocol):
     def usage(self, accounts: Collection[str] | None = None) -> dict[str, int]:
         """Return the stored bytes of these accounts, or of all.
 
-        Accounts of 0 bytes may be missing. That of all bytes is missing only before the first recount.
+        Accounts of 0 bytes may be missing. `TOTAL_ACCOUNT` is missing only before the first recount.
         """
 
     def begin_recount(self) -> Recount:

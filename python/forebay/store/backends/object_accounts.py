@@ -1,7 +1,7 @@
 """Accounts of stored bytes in a bucket, whose limits all replicas together never exceed.
 
-A replica takes a slice of an account from the ledger, and its uploads spend the slice without a request. What it does
-not spend goes back after a while, and what it deletes goes back soon.
+A replica takes a slice of an account from the ledger, and its uploads spend the slice without a request. It soon
+returns the bytes of objects that it deletes, and returns unspent bytes when it has been idle for a while.
 """
 
 import contextlib
@@ -23,20 +23,22 @@ from forebay.store.threads import fork_safe_lock
 __all__ = ["ObjectAccounts", "Reservation"]
 
 _SLICES_PER_LIMIT = 256
-"""A slice is at most this part of a limit, shared by all replicas: so other replicas can use 99 % of a quota."""
+"""A slice is at most a limit divided by this and by the replicas, so that others can use 99 % of a quota."""
 
 _UNLIMITED_SLICE_BYTES = 4 << 20
 
 _LEASE_SECONDS = 300.0
-"""How long slices may be spent without a heartbeat."""
+"""How long a replica may spend its slices after its last heartbeat."""
 
 _DEAD_SECONDS = 900.0
-"""How long after its last heartbeat a replica is dropped. The clocks of replicas may differ by the rest."""
+"""How long after its last heartbeat a replica is dropped. Clocks may differ by this minus `_LEASE_SECONDS`."""
 
 _MAX_VIEW_SECONDS = 1.0
-"""How old the ledger may be that tells an unfinished upload whether it will fit."""
+"""Maximum age of the ledger that `usage` returns while an upload is open, without reading it again."""
 
 _MAX_POSITION_SECONDS = 5.0
+"""Maximum age of the position that `get_position` returns without reading the ledger again."""
+
 _MAX_ATTEMPTS = 200
 
 
@@ -47,15 +49,17 @@ class ObjectAccounts:
         self._file = LedgerFile(client, is_empty, self._note_ledger)
         self._replica = secrets.token_hex(6)
         self._heartbeat = Heartbeat(self._beat)
-        # Guards what follows. Taken inside the lock of the file, and never held during a request.
+        # Guards the fields below. Acquired inside the lock of the file, and never held during a request.
         self._lock = fork_safe_lock()
         self._unspent: Counter[str] = Counter()
         self._in_flight: Counter[str] = Counter()
         self._kept: list[tuple[float, list[str], int]] = []
+        """Uploads with an unknown outcome: their time, accounts and size."""
         self._deleted: Counter[tuple[str, int]] = Counter()
+        """Bytes to be subtracted, by account and by position of the ledger at the deletion."""
         self._ledger_id = ""
         self._epoch = 0
-        """Incremented when another process has dropped what this replica was granted."""
+        """Incremented when another process has dropped this replica, and so its slices."""
         self._lease_end = 0.0
         self._has_spent = False
         self._open_uploads = 0
@@ -69,7 +73,7 @@ class ObjectAccounts:
         """Return the bytes of accounts, including the slices of other replicas; nothing before the first recount."""
         with self._file.lock():
             last = self._file.get_last()
-            # An upload asks again and again.
+            # An open upload asks repeatedly.
             is_recent = self._open_uploads and self._file.age_seconds < _MAX_VIEW_SECONDS
             ledger = last[0] if last is not None and is_recent else self._file.read()
             if ledger is None:
@@ -79,7 +83,7 @@ class ObjectAccounts:
         return {name: size for name, size in usage.items() if names is None or name in names}
 
     def _adjust(self, ledger: Ledger) -> Counter[str]:
-        """Return the usage without the bytes that this replica has not spent, or will return."""
+        """Return the usage without the bytes that this replica has not spent or is about to return."""
         for (name, position), size in self._deleted.items():
             ledger.release_deleted(name, size, position)
         usage = ledger.usage()
@@ -101,7 +105,7 @@ class ObjectAccounts:
             self._give_back(reservation)
             raise
         except BaseException:
-            # Nobody knows whether the object was written.
+            # An interrupted block may have written the object.
             reservation.keep()
             raise
         finally:
@@ -109,35 +113,31 @@ class ObjectAccounts:
 
     def take(self, reservation: "Reservation") -> None:
         """Take the bytes of a reservation from the slices of this replica."""
-        with self._lock:
-            is_taken = self._take_unspent(reservation)
-        if not is_taken:
+        if not self._try_to_take(reservation):
             with self._file.lock():
-                # Another thread may have taken a slice meanwhile, or may spend what this one takes.
+                # Another thread may refill the slices first, or spend what this one has refilled.
                 while not self._try_to_take(reservation):
                     self._refill(reservation)
         self._heartbeat.start()
 
     def _try_to_take(self, reservation: "Reservation") -> bool:
         with self._lock:
-            return self._take_unspent(reservation)
-
-    def _take_unspent(self, reservation: "Reservation") -> bool:
-        # An empty object needs no bytes, but a ledger.
-        is_ready = self._has_lease() if reservation.size else self._file.position is not None
-        if not is_ready or any(self._unspent[name] < reservation.size for name in reservation.limits):
-            return False
-        for name in reservation.limits:
-            self._unspent[name] -= reservation.size
-            self._in_flight[name] += reservation.size
-        reservation.epoch = self._epoch
-        self._has_spent = True
-        return True
+            # An empty object needs no slice, but there must be a ledger.
+            is_ready = self._has_lease() if reservation.size else self._file.position is not None
+            if not is_ready or any(self._unspent[name] < reservation.size for name in reservation.limits):
+                return False
+            for name in reservation.limits:
+                self._unspent[name] -= reservation.size
+                self._in_flight[name] += reservation.size
+            reservation.epoch = self._epoch
+            self._has_spent = True
+            return True
 
     def _has_lease(self) -> bool:
         return _now() < self._lease_end
 
     def _refill(self, reservation: "Reservation") -> None:
+        """Take slices from the ledger for the accounts that have too few unspent bytes."""
         granted: Counter[str] = Counter()
 
         def grant(ledger: Ledger) -> None:
@@ -173,7 +173,7 @@ class ObjectAccounts:
                 self._in_flight.subtract(dict.fromkeys(reservation.limits, reservation.size))
 
     def keep(self, reservation: "Reservation") -> None:
-        """Count the bytes of an object whose upload has an unknown outcome."""
+        """Keep a recount from freeing the bytes of an upload with an unknown outcome: the object may appear later."""
         with self._lock:
             self._kept.append((_now(), list(reservation.limits), reservation.size))
 
@@ -189,7 +189,7 @@ class ObjectAccounts:
 
     def get_position(self) -> int | None:
         """Return the position of the ledger, to be passed to `release`; `None` if nothing was counted yet."""
-        # After a recount that this replica has not seen, what it deletes would not be subtracted.
+        # With a position from before the last recount, the size of the object would not be subtracted.
         if self._file.position is None or self._file.age_seconds > _MAX_POSITION_SECONDS:
             with self._file.lock():
                 self._file.read()
@@ -205,7 +205,7 @@ class ObjectAccounts:
         self._heartbeat.start(soon=True)
 
     def read_ledger(self, *, drops_dead: bool = False) -> Ledger | None:
-        """Return the ledger. With `drops_dead`, for a recount, the slices in it are brought up to date first."""
+        """Return the ledger. A recount uses `drops_dead`: drop dead replicas, and bring the slices up to date first."""
         with self._file.lock():
             ledger = self._file.read()
             # What this replica has spent since its last update must not be taken for unspent.
@@ -216,7 +216,7 @@ class ObjectAccounts:
             return ledger
 
     def correct(self, change: Callable[[Ledger], bool]) -> None:
-        """Write the ledger if the function returns that it has changed it."""
+        """Apply `change` to the ledger, and write the ledger if `change` returns true."""
         with self._file.lock():
             ledger = self._file.read()
             if ledger is not None and change(ledger):
@@ -231,7 +231,7 @@ class ObjectAccounts:
         with self._lock:
             is_known = ledger is not None and ledger.id == self._ledger_id and self._replica in ledger.replicas
             if self._lease_end and not is_known:
-                # Dropped by a recount, or the ledger was removed: others may spend what this replica was granted.
+                # A recount has dropped this replica, or the ledger was removed: others may spend its slices.
                 self._epoch += 1
                 self._unspent.clear()
                 self._in_flight.clear()
@@ -276,14 +276,12 @@ class ObjectAccounts:
                 is_written = self._file.write(ledger, version)
             except OutcomeUnknown:
                 with self._lock:
-                    # They may have been subtracted.
-                    self._deleted.subtract(settled)
-                    self._deleted = +self._deleted
+                    # A second subtraction would make the accounts too low.
+                    self._deleted -= settled
                 raise
             if is_written:
                 with self._lock:
-                    self._deleted.subtract(settled)
-                    self._deleted = +self._deleted
+                    self._deleted -= settled
                     self._lease_end = began_at + _LEASE_SECONDS if slices else 0.0
                     self._unspent.update(granted or {})
                 return True
@@ -295,7 +293,7 @@ class ObjectAccounts:
         with self._lock:
             is_idle = is_regular and not self._has_spent and not self._open_uploads
             self._has_spent = self._has_spent and not is_regular
-        # If that fails, the next call will do it.
+        # What fails now is repeated by the next heartbeat.
         with contextlib.suppress(ForebayError):
             self._return_bytes(also_unspent=is_idle)
         with self._lock:
@@ -359,6 +357,6 @@ class Reservation:
 
 
 def _now() -> float:
-    """Return the time since the system started, which includes the time it was suspended."""
+    """Return the seconds since the system started, including those in which it was suspended."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)

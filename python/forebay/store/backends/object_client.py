@@ -34,17 +34,17 @@ _RETRY_DELAYS = (0.05, 0.2, 0.5)
 _LONG_RETRIES: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=8)}
 
 _PROBE_SECONDS = 1.0
-"""How often a long request is interrupted by the question whether the server still answers."""
+"""How often the caller of a long request checks whether the server still answers."""
 
 _MAX_SHORT_BYTES = 256 << 10
 """Maximum size of an object that is written by a short request."""
 
-_LISTED_AT_ONCE = 1000
+_LIST_PAGE_OBJECTS = 1000
 _MAX_REPLACE_ATTEMPTS = 5
 _MAX_READ_ATTEMPTS = 50
 
 COMPARED_BYTES = 64 << 10
-"""Bytes at the end of an object that tell whether it is the one that was written."""
+"""How many bytes at the end of an object are compared, to find out whether it is the one that was written."""
 
 _T = TypeVar("_T")
 
@@ -72,15 +72,15 @@ CREATE: Final = Version(None, None)
 
 
 class ObjectClient:
-    """A bucket, of which the keys below a prefix are used. The methods may be called from any thread."""
+    """The objects below a prefix of a bucket. The methods may be called from any thread."""
 
     def __init__(self, address: RemoteAddress) -> None:
         settings = make_settings(address)
         self.bucket = settings.bucket
         self._address = str(address)
-        # Before anything of the library is used.
+        # Before the first use of the library.
         self._check_process()
-        # Without retries: whether a conditional write was repeated decides what its answer means.
+        # Without retries by the library: a conditional write that was sent twice may conflict with itself.
         self._short = settings.open(
             {"connect_timeout": _CONNECT_TIMEOUT, "read_timeout": _READ_TIMEOUT, "timeout": _SHORT_REQUEST_TIMEOUT},
             {"max_retries": 0, "retry_timeout": timedelta(seconds=1)},
@@ -104,7 +104,7 @@ class ObjectClient:
             )
 
     def read_tail(self, key: str, length: int) -> tuple[ObjectState, bytes] | None:
-        """Return the state of an object and its last bytes, or `None` if there is none."""
+        """Return the state of an object and its last bytes, or `None` if it does not exist."""
 
         def read() -> tuple[ObjectState, bytes]:
             if not self._has_suffixes:
@@ -131,7 +131,7 @@ class ObjectClient:
         return StoreUnavailable(f"the store {self._address} has too many writers of {key!r}; call again")
 
     def read_all(self, key: str) -> tuple[ObjectState, bytes] | None:
-        """Return the state and the content of an object, or `None` if there is none.
+        """Return the state and the content of an object, or `None` if it does not exist.
 
         Some servers return the content of one version with the tag of another, if the object is replaced meanwhile.
         A tag that is not the hash of the content is believed only if a second read returns the same.
@@ -169,7 +169,7 @@ class ObjectClient:
         return bytes(self._library.get(self._short, key, options=options).bytes())
 
     def head(self, key: str) -> ObjectState | None:
-        """Return the state of an object, or `None` if there is none.
+        """Return the state of an object, or `None` if it does not exist.
 
         Some servers mix the states of two versions, if the object is replaced meanwhile.
         """
@@ -179,7 +179,7 @@ class ObjectClient:
             return None
 
     def put(self, key: str, parts: Sequence[bytes], condition: Version) -> Version:
-        """Write an object and return its version. Raises `Conflict` if it does not fulfil the condition.
+        """Write an object and return its version. Raises `Conflict` if the object there does not match the condition.
 
         Raises `OutcomeUnknown` if the write may have happened or may still happen.
         """
@@ -206,7 +206,7 @@ class ObjectClient:
             future = start_in_thread(lambda: self._repeat(put, note_sent), daemon=True)
             return self.wait(future)
         except Conflict:
-            # An attempt whose answer was lost may have written the object that is in the way now.
+            # An attempt whose answer was lost may have written the object that the write conflicts with.
             written = self.find_written(key, size, parts) if was_sent else None
             if written is None:
                 raise
@@ -218,9 +218,9 @@ class ObjectClient:
             raise OutcomeUnknown(str(error)) if was_sent or is_under_way else error from None
 
     def replace(self, key: str, parts: Sequence[bytes], version: Version | None) -> Version:
-        """Write an object that only this process writes, and of which `version` was written last.
+        """Write an object that only this process writes; `version` is the last one that it wrote.
 
-        With a condition, because a request that was delayed on its way would bring back an older content.
+        The write is conditional, because otherwise a delayed earlier request could bring back older content.
         """
         condition = version or CREATE
         for _ in range(_MAX_REPLACE_ATTEMPTS):
@@ -240,9 +240,10 @@ class ObjectClient:
                 break
             end = part + end
         found = self.read_tail(key, max(1, length))
-        return (
-            found[0] if found is not None and found[0].size == size and found[1] == end[len(end) - length :] else None
-        )
+        if found is None:
+            return None
+        state, tail = found
+        return state if state.size == size and tail == end[len(end) - length :] else None
 
     def put_stream(self, key: str, chunks: Iterator[bytes], *, chunk_bytes: int, max_in_flight: int) -> Version:
         """Write an object of any size in parts, which are removed if `chunks` raises."""
@@ -271,10 +272,11 @@ class ObjectClient:
             except TimeoutError:
                 if future.done():
                     return future.result()
+                # The key does not matter: this raises if the server does not answer.
                 self.head("accounts")
 
     def delete(self, key: str) -> None:
-        """Delete an object, if there is one."""
+        """Delete an object, if it exists."""
         with contextlib.suppress(Absent):
             self._repeat(lambda: self._library.delete(self._short, key))
 
@@ -283,11 +285,10 @@ class ObjectClient:
         last: str | None = None
 
         def begin() -> tuple[Iterator[Any], Any]:
-            pages = iter(self._library.list(self._short, prefix, offset=last, chunk_size=_LISTED_AT_ONCE))
+            pages = iter(self._library.list(self._short, prefix, offset=last, chunk_size=_LIST_PAGE_OBJECTS))
             return pages, next(pages, None)
 
-        is_complete = False
-        while not is_complete:
+        while True:
             pages, page = self._repeat(begin)
             while page is not None:
                 for meta in page:
@@ -299,10 +300,10 @@ class ObjectClient:
                     failure = translate(error, self._address, self.bucket)
                     if not isinstance(failure, Temporary):
                         raise failure from None
-                    # Begin again behind the last key.
+                    # Begin again after the last key.
                     break
             else:
-                is_complete = True
+                return
 
     def _repeat(self, request: Callable[[], _T], on_temporary: Callable[[Temporary], None] | None = None) -> _T:
         """Make a request, and again after an error that may pass, until it takes too long."""

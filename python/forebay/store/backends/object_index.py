@@ -3,8 +3,8 @@
 Each replica appends a line for every object that it commits, to segments `index/<class>/<day>/<time>-<replica>`. The
 index may be wrong: it lacks the last objects of a killed writer, and has objects that were deleted since.
 
-It has no sidecars and no messages. These are replaced under the same handle, perhaps by one of the same size, and then
-an old line would be taken for the new object. They are few, and sweeps read their footers.
+It has no lines for sidecars and messages: an object of the same size may replace them under the same handle, and would
+be taken for the object of the old line. They are few, so sweeps read their footers.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _MAX_READERS = 4
 _DAY_SECONDS = 86400
 
 _MARGIN_SECONDS = 86400.0
-"""How long lines are of use after their objects have expired: for this time nobody may have swept."""
+"""How long lines are kept after their objects have expired: the next sweep may come so late."""
 
 _MAX_SIZE = 1 << 62
 
@@ -53,7 +53,7 @@ class ObjectIndex:
         self._entries = EntryTable()
         self._lock = fork_safe_lock()
         self._read_states: dict[str, tuple[str | None, int]] = {}
-        """What was read of the segments: their tags and sizes."""
+        """The tag and size of each segment when it was read."""
 
     def add(self, handle: str, entry: Entry) -> None:
         """Add an object that was committed. This makes no request, and never fails."""
@@ -62,8 +62,8 @@ class ObjectIndex:
             self._writers[get_lifetime_class(handle)].append(orjson.dumps(values) + b"\n")
 
     def read(self, now: float) -> int:
-        """Read what is new, before the objects are listed. Return a number to be passed to the other methods."""
-        # Lines that cannot be written now are written later; until then, footers tell the same.
+        """Read new lines, before the objects are listed. Return a number that the other methods need."""
+        # Lines that cannot be written now are written later; until then, sweeps read the footers.
         with contextlib.suppress(ForebayError):
             self._flush()
         with self._lock:
@@ -74,7 +74,7 @@ class ObjectIndex:
             def read_segment(key: str) -> None:
                 segment = self._client.read_all(key)
                 for handle, entry in _parse_lines(b"" if segment is None else segment[1]):
-                    # Without the others, the memory does not depend on what was stored long ago.
+                    # Old lines are skipped, so that they take no memory.
                     if entry.expires_at + _MARGIN_SECONDS > now:
                         self._entries.add(handle, entry, listing)
                 self._read_states[key] = _identify(found[key])
@@ -85,7 +85,7 @@ class ObjectIndex:
         return listing
 
     def find(self, handle: str, size: int, listing: int) -> Entry | None:
-        """Return the entry of an object that is listed with this size, or `None` if it is not known."""
+        """Return the entry of an object that is listed with this size, or `None` if the index lacks it."""
         entry, _ = self._entries.see(handle, listing)
         return entry if entry is not None and entry.size == size else None
 
@@ -105,7 +105,7 @@ class ObjectIndex:
 
     def close(self) -> None:
         """Write the lines in memory. If that fails, they are lost."""
-        # If the server is away, one attempt is enough.
+        # If the server is away, one attempt is enough: the writers below drop their lines.
         with contextlib.suppress(ForebayError):
             self._flush()
         for writer in self._writers:
@@ -118,7 +118,7 @@ def _make_folder(lifetime: int) -> str:
 
 
 def _get_end(key: str) -> float:
-    """Return when the last object of a segment expires; infinity if never, or if the key is not that of a segment."""
+    """Return when the last object of a segment expires; infinity if never, or if the key is no segment's."""
     try:
         _, number, day, _ = key.split("/")
         lifetime = LIFETIMES[int(number)]
@@ -133,7 +133,7 @@ def _identify(state: ObjectState) -> tuple[str | None, int]:
 
 
 def _parse_lines(data: bytes) -> Iterator[tuple[str, Entry]]:
-    """Return what the lines of a segment say, without those that are damaged."""
+    """Return the handles and entries in the lines of a segment, without damaged lines."""
     for line in data.splitlines():
         with contextlib.suppress(ValueError, TypeError):
             handle, created_at, expires_at, size, principal = orjson.loads(line)

@@ -27,7 +27,7 @@ class Account:
     changed_at: int = 0
     """The ledger's position at the last grant or release."""
     lowered_at: int = 0
-    """The ledger's position when a recount lowered the account. What was deleted before is not subtracted again."""
+    """The ledger's position when it got the account or a recount lowered it. Earlier deletions are not subtracted."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -36,22 +36,22 @@ class Replica:
 
     seen_at: float
     slices: dict[str, int]
-    """Upper bounds of the granted bytes of each account that are not spent yet."""
+    """Upper bounds of the granted bytes that are not spent yet, by account."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecountStart:
-    """What a recount must know of the ledger at its beginning."""
+    """The state of the ledger when a recount starts."""
 
     ledger_id: str
     position: int
     unspent: Mapping[str, int]
-    """Granted bytes of each account that objects may take although the recount does not list them."""
+    """Unspent bytes by account: the recount may not list the objects that are paid for with them."""
 
 
 @dataclasses.dataclass(slots=True)
 class Ledger:
-    """All accounts. `position` grows by every byte that is granted or released, so it tells what changed since when."""
+    """All accounts. Each grant or release adds its bytes to `position`, which so bounds what was granted since."""
 
     id: str
     position: int = 1
@@ -61,7 +61,7 @@ class Ledger:
     @classmethod
     def create(cls, sums: Mapping[str, int]) -> "Ledger":
         """Return a ledger of counted objects, which no replica has used yet."""
-        accounts = {name: Account(size) for name, size in sums.items() if size or name == TOTAL_ACCOUNT}
+        accounts = {name: Account(size) for name, size in sums.items() if size}
         accounts.setdefault(TOTAL_ACCOUNT, Account())
         return cls(secrets.token_hex(8), accounts=accounts)
 
@@ -112,7 +112,7 @@ class Ledger:
         account.changed_at = self.position
 
     def release(self, name: str, size: int) -> None:
-        """Subtract bytes that were not spent, or that a deleted object took."""
+        """Subtract bytes that were not spent, or those of a deleted object."""
         self.position += size
         account = self.accounts.get(name)
         if account is not None:
@@ -126,7 +126,7 @@ class Ledger:
             self.release(name, size)
 
     def drop_replicas(self, max_age_seconds: float) -> bool:
-        """Drop replicas that were not seen for a time. The next recount frees what they have not spent."""
+        """Drop replicas without a recent heartbeat. The next recount frees what they have not spent."""
         limit = time.time() - max_age_seconds
         dead = [name for name, replica in self.replicas.items() if replica.seen_at < limit]
         for name in dead:
@@ -134,7 +134,7 @@ class Ledger:
         return bool(dead)
 
     def start_recount(self) -> RecountStart:
-        """Return what `apply_recount` needs to know of the ledger before the objects are listed."""
+        """Return the state that `apply_recount` needs. Call this before the objects are listed."""
         unspent: Counter[str] = Counter()
         for replica in self.replicas.values():
             unspent.update(replica.slices)
@@ -148,7 +148,6 @@ class Ledger:
         """
         if self.id != start.ledger_id or self.position < start.position:
             return False
-        before = self.accounts | {}
         moved = self.position - start.position
         corrections: dict[str, int] = {}
         for name in {*self.accounts, *sums}:
@@ -166,6 +165,7 @@ class Ledger:
                 account.lowered_at = self.position
             account.used_bytes = used_bytes
         in_use = {name for replica in self.replicas.values() for name in replica.slices} | {TOTAL_ACCOUNT}
-        for name in [name for name, account in self.accounts.items() if not account.used_bytes and name not in in_use]:
+        unused = [name for name, account in self.accounts.items() if not account.used_bytes and name not in in_use]
+        for name in unused:
             del self.accounts[name]
-        return bool(corrections) or len(before) != len(self.accounts)
+        return bool(corrections or unused)

@@ -1,13 +1,12 @@
 """Uploads to a bucket: one conditional request, or for large objects a multipart upload in bounded memory."""
 
 import bisect
+import concurrent.futures
 import contextlib
 import os
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
 
@@ -18,9 +17,6 @@ from forebay.store.backends.object_errors import Conflict, OutcomeUnknown
 from forebay.store.backends.object_index import ObjectIndex
 from forebay.store.entries import Entry
 from forebay.store.threads import start_in_thread
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 __all__ = ["ObjectUpload"]
 
@@ -34,7 +30,7 @@ _ABORT_SECONDS = 6.0
 
 
 class ObjectUpload:
-    """An object being written, which is kept in memory, or from a certain size on in a temporary file."""
+    """An object being written: in memory, or in a temporary file if it is large."""
 
     def __init__(
         self, client: ObjectClient, accounts: ObjectAccounts, index: ObjectIndex, handle: str, key: str
@@ -52,7 +48,7 @@ class ObjectUpload:
         accounts.note_upload(+1)
 
     def write(self, parts: Sequence[Buffer]) -> None:
-        # Copies what may change before the commit.
+        # Copy buffers that the caller may change before the commit.
         data = [part if type(part) is bytes else bytes(part) for part in parts]
         if self._multipart is not None:
             self._multipart.write(data)
@@ -79,7 +75,7 @@ class ObjectUpload:
         ]
         return b"".join(found)
 
-    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:  # noqa: ARG002 - keys have none
+    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:  # noqa: ARG002 - keys have no extension
         with self._accounts.reserve(self._size, limits) as reservation:
             try:
                 self._put()
@@ -89,7 +85,7 @@ class ObjectUpload:
                 raise
             except Conflict:
                 raise StoreUnavailable(f"an object {self._handle!r} exists in the store already; call again") from None
-            # If the reservation was dropped meanwhile and there is no room now, the object must not stay.
+            # If a recount has dropped the reservation and there is no room now, the object must not stay.
             reservation.settle(lambda: self._client.delete(self._key))
         self._index.add(self._handle, entry)
         self._end()
@@ -118,10 +114,10 @@ class _Aborted(Exception):
 
 
 class _MultipartUpload:
-    """A multipart upload by a thread, which reads the parts from an unlinked temporary file as they are complete.
+    """A multipart upload by a thread, which reads each complete part from an unlinked temporary file.
 
-    It cannot be conditional, because the library has no conditional completion. Handles are random, so that nothing is
-    overwritten; a sidecar may be overwritten by the same sidecar of another process.
+    It cannot be conditional, because the library has no conditional completion. Handles are random, so no payload is
+    overwritten; another process may overwrite a sidecar with the same sidecar.
     """
 
     def __init__(self, client: ObjectClient, key: str) -> None:
@@ -129,10 +125,10 @@ class _MultipartUpload:
         self._key = key
         self._changed = threading.Condition()
         self._written = 0
-        self._is_complete = self._is_aborted = self._is_read = False
+        self._is_complete = self._is_aborted = self._is_fully_read = False
         with _translate_file_errors():
             self._file = tempfile.TemporaryFile(prefix="forebay-")  # noqa: SIM115 - closed by `close`
-        self._future: Future[Version] = start_in_thread(self._run, daemon=True)
+        self._future: concurrent.futures.Future[Version] = start_in_thread(self._run, daemon=True)
 
     def _run(self) -> Version:
         return self._client.put_stream(
@@ -149,14 +145,14 @@ class _MultipartUpload:
                     raise _Aborted
                 length = min(_PART_BYTES, self._written - start)
                 if not length:
-                    self._is_read = True
+                    self._is_fully_read = True
                     return
             yield self.read(start, length)
             start += length
 
     def write(self, parts: Sequence[bytes]) -> None:
         if self._future.done():
-            # It has failed: nothing else ends it before all is written.
+            # It has failed: before `finish`, nothing else ends it.
             self._future.result()
         size = 0
         with _translate_file_errors():
@@ -174,7 +170,7 @@ class _MultipartUpload:
             return os.pread(self._file.fileno(), length, start)
 
     def finish(self, size: int) -> Version:
-        """Complete the upload. A completion whose answer was lost is found by what it has written."""
+        """Complete the upload. If the answer is lost, the end of the object tells whether it was completed."""
         with self._changed:
             self._is_complete = True
             self._changed.notify_all()
@@ -183,8 +179,8 @@ class _MultipartUpload:
         except StoreUnavailable as error:
             with self._changed:
                 self._is_aborted = True
-                if not self._is_read:
-                    # The upload is completed only after all chunks were read.
+                if not self._is_fully_read:
+                    # The library completes an upload only after it has read all chunks.
                     raise StoreUnavailable(str(error)) from None
             length = min(size, COMPARED_BYTES)
             written = self._client.find_written(self._key, size, [self.read(size - length, length)])
@@ -196,19 +192,17 @@ class _MultipartUpload:
         with self._changed:
             self._is_aborted = True
             self._changed.notify_all()
-        deadline = time.monotonic() + _ABORT_SECONDS
-        while not self._future.done() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        concurrent.futures.wait([self._future], _ABORT_SECONDS)
 
     def close(self) -> None:
-        # While the thread may read from the file, its descriptor must not be used again for another one.
+        # While the thread may read, the file stays open: another file could get its descriptor.
         if self._future.done():
             self._file.close()
 
 
 @contextlib.contextmanager
 def _translate_file_errors() -> Iterator[None]:
-    """Translate errors of the temporary file."""
+    """Raise `StoreFull` for errors of the temporary file."""
     try:
         yield
     except OSError as error:

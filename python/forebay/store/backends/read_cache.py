@@ -1,8 +1,8 @@
-"""A cache on local disk of what was read from a remote backend.
+"""A cache on local disk of the pieces that were read from a remote backend.
 
-The cache is one file without a name: nothing is left of it after a kill. It is divided into slots of one piece each,
-which are found by the handle and the version of their object. Their checksums are in memory, so whatever becomes of the
-file, a wrong byte is noticed, and the piece is read from the backend again.
+The cache is one file without a name: nothing is left of it after a kill. The file is divided into slots of one piece
+each. A table in memory has the checksum of each piece: whatever happens to the file, a wrong byte is noticed, and the
+piece is read from the backend again.
 """
 
 import itertools
@@ -23,7 +23,7 @@ __all__ = ["PIECE_BYTES", "CachedBackend", "ReadCache"]
 _log = logging.getLogger("forebay")
 
 PIECE_BYTES = 256 << 10
-"""Size of a piece. A page reads at least one, where it would read one frame, of which most are much smaller."""
+"""Size of a piece. A page then reads at least one piece instead of one frame; most frames are much smaller."""
 
 _Key: TypeAlias = tuple[str, object, int]
 """The handle and the version of an object, and the number of the piece in it."""
@@ -36,7 +36,7 @@ class _Slot(NamedTuple):
 
 
 class ReadCache:
-    """Pieces of objects in a file. The least recently used ones make room for others."""
+    """Pieces of objects in a file. The least recently used pieces make room for others."""
 
     def __init__(self, max_bytes: float, folder: str | os.PathLike[str] | None = None) -> None:
         self._max_slots = int(max_bytes // PIECE_BYTES)
@@ -52,7 +52,7 @@ class ReadCache:
 
     @property
     def max_bytes(self) -> int:
-        """The size that the file has at most."""
+        """The maximum size of the file."""
         return self._max_slots * PIECE_BYTES
 
     def _start(self) -> None:
@@ -63,7 +63,7 @@ class ReadCache:
         self._file: IO[bytes] | None = tempfile.TemporaryFile(prefix="forebay-", buffering=0, dir=self._folder)  # noqa: SIM115
 
     def get(self, key: _Key) -> bytes | None:
-        """Return a piece, or `None` if it is not there or was damaged."""
+        """Return a piece, or `None` if the cache lacks it or the file was damaged."""
         with self._lock:
             slot = self._slots.get(key)
             if slot is None or self._file is None or self._pid != os.getpid():
@@ -83,7 +83,7 @@ class ReadCache:
         return None
 
     def put(self, key: _Key, data: bytes) -> None:
-        """Add a piece, unless the disk is full: then the cache is off from now on."""
+        """Add a piece. After an error of the disk, such as a full one, the cache is off."""
         digest = checksum(data)
         with self._lock:
             try:
@@ -128,7 +128,7 @@ class _RemoteBackend(Backend, Protocol):
 
 
 class CachedBackend:
-    """A remote backend of which reads go through a cache."""
+    """A remote backend whose reads go through a cache."""
 
     def __init__(self, backend: _RemoteBackend, cache: ReadCache) -> None:
         self._backend = backend
@@ -156,13 +156,13 @@ class CachedBackend:
 
 
 class CachedBlob:
-    """An object that is open for reading. The backend is asked at least once whether the object is still there."""
+    """An object that is open for reading. At least one request checks that the backend still has it."""
 
     def __init__(self, blob: RemoteBlob, handle: str, cache: ReadCache) -> None:
         self._blob = blob
         self._handle = handle
         self._cache = cache
-        self._is_kept = True
+        self._fills_cache = True
         # Frames are smaller than pieces: reads in order need the same piece several times.
         self._last: tuple[int, bytes] = (-1, b"")
         self.size = blob.size
@@ -180,7 +180,7 @@ class CachedBlob:
             if is_missing:
                 indexes = [*group]
                 pieces[indexes[0] : indexes[-1] + 1] = self._fetch(first + indexes[0], len(indexes))
-        # A read of the backend has shown that the object is there; otherwise this asks.
+        # This makes a request only if all pieces came from the cache.
         self._blob.check()
         found = [piece for piece in pieces if piece is not None]
         self._last = last, found[-1]
@@ -194,22 +194,22 @@ class CachedBlob:
     def _fetch(self, first: int, count: int) -> list[bytes]:
         data = self._blob.read(first * PIECE_BYTES, count * PIECE_BYTES)
         pieces = [data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES)]
-        if self._is_kept:
+        if self._fills_cache:
             for number, piece in enumerate(pieces, first):
                 self._cache.put((self._handle, self.version, number), piece)
         return pieces
 
     def read_ahead(self) -> None:
-        """Read in large pieces from now on. All of a large object would only push others out of the cache."""
-        self._is_kept = self.size <= self._cache.max_bytes
+        """Read in large requests from now on. An object larger than the cache is not added to it."""
+        self._fills_cache = self.size <= self._cache.max_bytes
         self._blob.read_ahead()
 
     def check(self) -> None:
-        """Raise `HandleNotFound` if the object is gone, unless a read has shown that it is not."""
+        """Raise `HandleNotFound` if the object is gone, unless a read has already shown that it exists."""
         self._blob.check()
 
     def close(self) -> None:
-        """Drop what was kept in memory."""
+        """Drop the pieces in memory."""
         self._last = (-1, b"")
         self._blob.close()
 

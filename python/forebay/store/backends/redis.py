@@ -44,7 +44,7 @@ _HEADER = struct.Struct("<II16sd")
 """A skippable frame of zstd: magic number, length of the rest, id of the upload, time of the upload."""
 
 _ID = slice(8, 24)
-"""Where the id is in the header."""
+"""The position of the upload's id in the header."""
 
 _TAIL_BYTES = 128 << 10
 """How much of the end of an object is read when it is opened."""
@@ -53,7 +53,7 @@ _WRITE_BYTES = 1 << 20
 """How much is written in one request. More would not be faster, and other clients of the server wait for it."""
 
 _GRACE_SECONDS = 600
-"""How long objects stay after their expiry. Readers check that exactly; meanwhile a sweep records it."""
+"""How long Redis keeps expired objects, so that a sweep can record their expiry. Readers check the exact time."""
 
 _MAX_UPLOAD_SECONDS = 366 * 24 * 3600
 """How long an upload stays at most if no sweep removes it."""
@@ -99,7 +99,7 @@ class RedisBackend:
 
         def fetch(start: int, length: int) -> bytes:
             first = _HEADER.size + start
-            # The header comes last: if it is the one that is expected, the range was of the same object.
+            # The header is read after the range: if it is unchanged, the range is of the same object.
             data, found = self.client.pipeline([("GETRANGE", key, first, first + length - 1), _get_header(key)])
             if found != header or len(data) != length:
                 raise make_not_found_error(handle)
@@ -118,7 +118,7 @@ class RedisBackend:
             header, length, tail, header_after = self.client.pipeline(commands)
             if len(header) < _HEADER.size:
                 raise KeyError(handle)
-            # Otherwise the object was replaced meanwhile.
+            # They differ if the object was replaced meanwhile.
             if header == header_after:
                 size = length - _HEADER.size
                 return header, size, tail[max(0, len(tail) - size) :]
@@ -127,7 +127,7 @@ class RedisBackend:
     def is_committed(self, handle: str, version: object) -> bool:
         if not self.client.is_cluster or not isinstance(version, tuple):
             return True
-        # The object and its record in the index are on different nodes.
+        # The object and its record in the index are on different nodes, so the record may be missing.
         header, _ = version
         record = f"{handle}:{header[_ID].hex()}"
         return bool(self.client.call("ZRANGEBYLEX", self.keys.index, f"[{record}:", f"({record};", "LIMIT", 0, 1))
@@ -150,8 +150,8 @@ class RedisBackend:
         token = secrets.token_hex(8)
         if not self.client.is_cluster:
             return bool(self.client.run(DELETE, [self.keys.get_once(token), *keys, key], [handle]))
-        # That of this object, and not of another one that is stored under the handle meanwhile. If this process is
-        # killed before the record is removed, the next listing does it.
+        # Find the record first: later, it could be that of another object under the same handle. If this process is
+        # killed before it removes the record, the next listing does that.
         records = self.client.call("ZRANGEBYLEX", self.keys.index, f"[{handle}:", f"({handle};")
         was_stored = self.client.run(DELETE_OBJECT, [self.keys.get_object_once(handle, token), key])
         if records:
@@ -169,6 +169,7 @@ class RedisBackend:
         seconds, microseconds = self.client.call("TIME")
         dead = self.client.call("ZRANGEBYSCORE", self.keys.uploads, "-inf", int(seconds) + int(microseconds) / 1e6)
         for member in dead:
+            # The name of an upload, or the record of an object that was reserved in a cluster.
             handle, upload_id, *rest = member.decode().split(":", 2)
             self.client.call("UNLINK", self.keys.get_upload(handle, upload_id))
             if rest:
@@ -177,7 +178,7 @@ class RedisBackend:
         return len(dead)
 
     def _remove_unsettled(self, handle: str, upload_id: str) -> None:
-        """Remove an object that is not in the index, because its writer was killed before."""
+        """Remove an object whose writer was killed before it added the record to the index."""
         key = self.keys.get_object(handle)
         header = self.client.call(*_get_header(key))
         if header[_ID] == bytes.fromhex(upload_id):
@@ -197,7 +198,7 @@ def _check_eviction_policy(client: RedisClient) -> None:
     try:
         infos = client.call_everywhere("INFO", "memory")
     except StoreUnavailable:
-        # The user may not be allowed to ask: the server has just answered another request.
+        # The server has just answered another request, so this user may not be allowed to ask.
         return
     for info in infos:
         policy = info.get("maxmemory_policy", "noeviction")
@@ -214,7 +215,7 @@ def _get_header(key: str) -> tuple[str, str, int, int]:
 
 
 class RedisUpload:
-    """A string under a key of its own, which is renamed when it is committed."""
+    """An object being written: a string under a key of its own, which the commit renames."""
 
     def __init__(self, backend: RedisBackend, handle: str) -> None:
         self._backend = backend
@@ -223,8 +224,8 @@ class RedisUpload:
         self._name = f"{handle}:{self._id}"
         self._key = backend.keys.get_upload(handle, self._id)
         self._header = _HEADER.pack(_SKIPPABLE_MAGIC, _HEADER.size - 8, bytes.fromhex(self._id), backend.clock())
-        # A writer that was killed leaves the upload to the next sweep. Without any, it stays as long as its payload
-        # could have stayed; if it expired sooner, `volatile-ttl` would evict it before any payload.
+        # A sweep removes the upload of a killed writer. Without a sweep, it expires when its payload would have expired
+        # at the latest: if it expired sooner, `volatile-ttl` would evict it before any payload.
         lifetime = LIFETIMES[get_lifetime_class(handle)] or _MAX_UPLOAD_SECONDS
         self._upload_milliseconds = (min(lifetime, _MAX_UPLOAD_SECONDS) + _GRACE_SECONDS) * 1000
         self._buffer = bytearray(self._header)
@@ -254,7 +255,7 @@ class RedisUpload:
             self._backend.leases.register_upload(self._name)
         start, end = self._written, self._length
         with memoryview(self._buffer) as data:
-            # At an offset, so that writing it twice does no harm.
+            # SETRANGE at an offset, because the request may be sent twice.
             commands = [
                 ("STRLEN", self._key),
                 ("SETRANGE", self._key, start, data),
@@ -280,34 +281,31 @@ class RedisUpload:
         self._flush()
         record = Record.make(self._handle, self._id, entry, limits)
         milliseconds = int((max(0, entry.expires_at - self._backend.clock()) + _GRACE_SECONDS) * 1000)
-        moved = [self._header, self._length, milliseconds]
+        move_arguments = [self._header, self._length, milliseconds]
         limit_arguments = ["" if value is None else value for pair in limits.items() for value in pair]
         commit = self._commit_in_cluster if self._backend.client.is_cluster else self._commit_on_server
-        commit(record.text, moved, limit_arguments)
+        commit(record.text, move_arguments, limit_arguments)
         self._is_done = True
         self._backend.leases.end_upload(self._name)
 
-    def _commit_on_server(self, record: str, moved: Sequence[Any], limits: Sequence[Any]) -> None:
+    def _commit_on_server(self, record: str, move_arguments: Sequence[Any], limits: Sequence[Any]) -> None:
         keys = self._backend.keys
-        names = [
-            self._key,
-            keys.get_object(self._handle),
-            *(keys.index, keys.usage, keys.added, keys.uploads),
-        ]
-        self._check_reply(self._backend.client.run(PUBLISH, names, [record, self._handle, self._name, *moved, *limits]))
+        names = [self._key, keys.get_object(self._handle), keys.index, keys.usage, keys.added, keys.uploads]
+        arguments = [record, self._handle, self._name, *move_arguments, *limits]
+        self._check_reply(self._backend.client.run(PUBLISH, names, arguments))
 
-    def _commit_in_cluster(self, record: str, moved: Sequence[Any], limits: Sequence[Any]) -> None:
-        """Count the object, make it visible, and add it to the index: these are on different nodes.
+    def _commit_in_cluster(self, record: str, move_arguments: Sequence[Any], limits: Sequence[Any]) -> None:
+        """Count the object, make it visible, and add it to the index: these steps are on different nodes.
 
-        If this process is killed meanwhile, a sweep gives back what was counted.
+        If this process is killed between them, a sweep gives back the bytes that were counted.
         """
         keys, client = self._backend.keys, self._backend.client
-        reserve_keys = [keys.index, keys.usage, keys.added, keys.uploads]
-        reserved = [record, self._handle, self._name, UPLOAD_SECONDS, *limits]
-        self._check_reply(client.run(RESERVE, reserve_keys, reserved))
+        names = [keys.index, keys.usage, keys.added, keys.uploads]
+        arguments = [record, self._handle, self._name, UPLOAD_SECONDS, *limits]
+        self._check_reply(client.run(RESERVE, names, arguments))
         self._backend.leases.end_upload(self._name)
         self._is_reserved = True
-        if not client.run(MOVE, [self._key, keys.get_object(self._handle)], moved):
+        if not client.run(MOVE, [self._key, keys.get_object(self._handle)], move_arguments):
             raise self._make_lost_error()
         if not client.run(SETTLE, [keys.index, keys.usage, keys.uploads], [record, self._handle]):
             raise self._make_lost_error()
@@ -331,10 +329,10 @@ class RedisUpload:
             return
         self._is_done = True
         self._backend.leases.end_upload(self._name)
-        # What is counted already may have become visible: a sweep finds out.
+        # A reserved object may be visible already: a sweep finds out.
         if self._is_registered and not self._is_reserved:
             client, keys = self._backend.client, self._backend.keys
-            # A sweep removes what cannot be removed now.
+            # If the server is away, a sweep removes the upload later.
             with contextlib.suppress(ForebayError):
                 client.pipeline([("UNLINK", self._key)], is_urgent=False)
                 client.run(END_UPLOAD, [keys.usage, keys.uploads], [self._name], is_urgent=False)

@@ -28,19 +28,19 @@ _T = TypeVar("_T")
 MAX_STRING_BYTES = 512 << 20
 """Maximum size of a string in Redis."""
 
-# Together they bound a request to 7 seconds. The first attempt may fail just before the time for retries is over, and
-# the last one has to connect again; in a cluster, after it has asked for the nodes.
+# Together these bound a request to 7 seconds. The last attempt may begin just before the time for retries is over, and
+# has to connect again; in a cluster, after it has asked for the nodes.
 _CONNECT_SECONDS = 1.0
 _ANSWER_SECONDS = 2.0
 _TOPOLOGY_SECONDS = 0.4
-"""How long a sentinel, or a node that is asked for the others, may take. There are more of them."""
+"""How long a sentinel, or a node that is asked for the others, may take. If it fails, another one is asked."""
 
 _RETRY_SECONDS = 2.5
-"""How long a request is tried again. Losing all connections at once, as when a server restarts, must not show."""
+"""How long a request is retried: callers must not notice that a server restarts and all connections are lost."""
 
 _FIRST_PAUSE_SECONDS = 0.02
 _MAX_CONNECTIONS = 4096
-"""One connection for each thread that has a request; the library allows 100."""
+"""Each thread with a request in flight has a connection. The library would allow 100."""
 
 _TRANSIENT_ERRORS = (
     redis.exceptions.ReadOnlyError,
@@ -64,7 +64,7 @@ class Script:
 
 
 class _OneServer:
-    """Connections to a server, which Sentinel may name anew."""
+    """Connections to one server; with Sentinel, to the current master."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -121,9 +121,10 @@ class RedisClient:
         return self.send(lambda servers: _raise_errors(servers.execute_everywhere(command)))
 
     def send(self, request: "Callable[[_Servers], _T]", *, is_urgent: bool = True) -> _T:
-        """Return the result of a function of the servers. Raises `StoreFull` or `StoreUnavailable`.
+        """Call `request` with the servers, again after errors that may pass, and return its result.
 
-        A request that is not urgent is tried once, and only if the last one was answered.
+        Raises `StoreFull` or `StoreUnavailable`. A request that is not urgent is tried once, and only if the server has
+        answered the last one.
         """
         if not is_urgent and not self._is_reachable:
             raise StoreUnavailable(f"Redis at {self.address} did not answer the last request")
@@ -210,17 +211,17 @@ def _is_transient(error: Exception) -> bool:
 
 
 def _connect(address: RedisAddress) -> _Servers:
-    """Return the servers of an address. They are connected to when they are needed."""
+    """Return the servers of an address. The first request opens a connection."""
     options: dict[str, Any] = {
         "socket_keepalive": True,
-        # Version 3 of the protocol has nothing that is needed here, and takes more requests to connect.
+        # Version 3 of the protocol has nothing that forebay needs, and takes more requests to connect.
         "protocol": 2,
-        # Not by the library: `send` retries.
+        # `send` retries, and not the library.
         "retry": Retry(NoBackoff(), 0),
         **({"ssl": True} if address.is_encrypted else {}),
         **{name: value for name, value in address.options.items() if name.startswith("ssl_")},
     }
-    hasty = {"socket_connect_timeout": _TOPOLOGY_SECONDS, "socket_timeout": _TOPOLOGY_SECONDS}
+    hasty_timeouts = {"socket_connect_timeout": _TOPOLOGY_SECONDS, "socket_timeout": _TOPOLOGY_SECONDS}
     timeouts = {"socket_connect_timeout": _CONNECT_SECONDS, "socket_timeout": _ANSWER_SECONDS}
     data_options = {
         **options,
@@ -233,11 +234,11 @@ def _connect(address: RedisAddress) -> _Servers:
     if address.topology == "cluster":
 
         def connect(host: str, port: int, *, is_hasty: bool = False) -> Any:
-            return redis.Redis(host, port, **{**data_options, **(hasty if is_hasty else {})})
+            return redis.Redis(host, port, **{**data_options, **(hasty_timeouts if is_hasty else {})})
 
         return ClusterNodes(address.hosts, connect)
     if address.topology == "sentinel":
-        sentinel_options = {**options, **hasty, **address.sentinel_credentials}
+        sentinel_options = {**options, **hasty_timeouts, **address.sentinel_credentials}
         sentinel: Any = Sentinel(address.hosts, sentinel_kwargs=sentinel_options, **data_options)  # type: ignore[no-untyped-call]
         return _OneServer(sentinel.master_for(address.master))
     ((host, port),) = address.hosts

@@ -1,11 +1,11 @@
 """Lua scripts that change objects, the index and the accounts together.
 
 A record of the index is `handle:id:size:created_at:expires_at:accounts:principal`. The id is that of the upload, so
-that a script whose answer was lost finds out that it has run before. Records are members of a sorted set with one
+that a script that is sent again after a lost answer sees that it has run. Records are members of a sorted set with one
 score, which Redis keeps in the order of their bytes.
 
-The first write of a script that must also run while the server has no memory left is one that frees memory: Redis then
-allows the others.
+Some scripts must run even while the server has no memory left. Their first write is one that frees memory: Redis then
+allows the other writes.
 """
 
 from forebay.store.backends.redis_client import Script
@@ -158,7 +158,7 @@ remove_record(index, usage, old)
 redis.call('ZADD', index, 0, record)
 return 1
 """)
-"""Move a record from `uploads` to the index. Returns 0 if a sweep took the upload for that of a dead writer."""
+"""Move a record from `uploads` to the index. Returns 0 if a sweep took the writer for dead."""
 
 END_UPLOAD = _make_script("""
 local usage, uploads = unpack(KEYS)
@@ -179,7 +179,7 @@ local function finish(result)
   return result
 end
 """
-"""Beginning of a script that a repeated request must not run twice. `KEYS[1]` is a key of the request alone."""
+"""Start of a script that runs once even if the request is sent again. `KEYS[1]` keeps the result."""
 
 DELETE = _make_script(
     _ONCE
@@ -190,10 +190,10 @@ local had_record = remove_record(index, usage, find_record(index, ARGV[1]))
 return finish((was_stored or had_record) and 1 or 0)
 """
 )
-"""Delete an object. Returns 1 if it existed; an object that Redis has evicted existed until now."""
+"""Delete an object. Returns 1 if it existed; an evicted object exists as long as its record."""
 
 DELETE_OBJECT = _make_script(_ONCE + "return finish(redis.call('UNLINK', KEYS[2]))")
-"""Delete an object in a cluster, and return 1 if it existed: of several processes, one has deleted it."""
+"""Delete an object in a cluster, and return 1 if it existed. Of several processes, only one gets 1."""
 
 FORGET_RECORDS = _make_script("""
 local index, usage = unpack(KEYS)
@@ -216,12 +216,12 @@ for i = 2, #ARGV, 2 do
 end
 return 1
 """)
-"""Lower accounts to the sum of what was counted and of all that was added since the count began."""
+"""Lower accounts to the counted bytes plus all bytes that were added since the count began."""
 
 RENEW_UPLOADS = _make_script("""
 local uploads = KEYS[1]
 local seconds, is_new = ARGV[1], ARGV[2]
--- The first write, and one that frees memory.
+-- The first write must be one that frees memory.
 redis.call('ZREM', uploads, '')
 for _, member in ipairs(unpack_from(3)) do
   if is_new == '1' or redis.call('ZSCORE', uploads, member) then
@@ -229,7 +229,7 @@ for _, member in ipairs(unpack_from(3)) do
   end
 end
 """)
-"""Register uploads, or put off when they count as those of a dead writer. A sweep may have removed some."""
+"""Register new uploads, or renew those that no sweep has removed."""
 
 ACQUIRE_LOCK = _make_script("""
 local lock, token, seconds = KEYS[1], ARGV[1], ARGV[2]
@@ -240,7 +240,7 @@ redis.call('UNLINK', lock)
 redis.call('SET', lock, token .. ' ' .. string.format('%.3f', now() + seconds))
 return 1
 """)
-"""Acquire the lock, or hold it longer. The key has no expiry of its own, because Redis may evict keys that have one."""
+"""Acquire the lock, or extend it. The key has no expiry of its own, because Redis may evict keys that have one."""
 
 RELEASE_LOCK = _make_script("""
 local held = redis.call('GET', KEYS[1])

@@ -5,20 +5,20 @@ from typing import Self
 
 from forebay.store.threads import fork_safe_lock
 
-__all__ = ["PIECE_BYTES", "RemoteBlob"]
+__all__ = ["READ_AHEAD_BYTES", "RemoteBlob"]
 
-PIECE_BYTES = 8 << 20
-"""Size of a read when all of an object is read in order."""
+READ_AHEAD_BYTES = 8 << 20
+"""Size of a request when an object is read in order."""
 
 _MIN_CONTINUATIONS = 2
-"""How many reads must continue where the last one ended until the next one reads ahead."""
+"""How many reads in a row must continue the one before until the blob reads ahead."""
 
 
 class RemoteBlob:
-    """An object of which ranges are fetched. Its end, which the caller already has, and the last range are kept.
+    """An object that is fetched in ranges. The last range stays in memory, as does the tail that `open` has read.
 
-    `fetch` returns exactly the range of a start and a length, or raises `HandleNotFound`; `check` raises it for an
-    object that is gone.
+    `fetch` returns exactly the range with a start and a length. It raises `HandleNotFound` if the object is gone, as
+    `check` does.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RemoteBlob:
 
     @property
     def tail_start(self) -> int:
-        """Where the end begins that is in memory."""
+        """Where the tail in memory begins."""
         return self.size - len(self._tail)
 
     def read(self, start: int, length: int) -> bytes:
@@ -58,8 +58,9 @@ class RemoteBlob:
         if start >= tail_start:
             return self._tail[start - tail_start : end - tail_start]
         with self._lock:
-            if not self._has(start, min(end, tail_start)):
-                self._fetch_piece(start, min(end, tail_start), tail_start)
+            piece_end = min(end, tail_start)
+            if not self._has(start, piece_end):
+                self._fetch_piece(start, piece_end, tail_start)
             data = self._piece[start - self._piece_start : end - self._piece_start]
         return data if end <= tail_start else data[: tail_start - start] + self._tail[: end - tail_start]
 
@@ -69,12 +70,13 @@ class RemoteBlob:
     def _fetch_piece(self, start: int, end: int, limit: int) -> None:
         """Fetch a range, and more of it, up to `limit`, if the object seems to be read in order."""
         piece_end = self._piece_start + len(self._piece)
-        kept = self._piece[start - self._piece_start :] if self._piece_start < start <= piece_end else b""
-        self._continuations = self._continuations + 1 if self._piece_start < start <= piece_end else 0
+        is_continuation = self._piece_start < start <= piece_end
+        overlap = self._piece[start - self._piece_start :] if is_continuation else b""
+        self._continuations = self._continuations + 1 if is_continuation else 0
+        first = start + len(overlap)
         if self._is_ahead or self._continuations >= _MIN_CONTINUATIONS:
-            end = min(max(end, start + len(kept) + PIECE_BYTES), limit)
-        first = start + len(kept)
-        self._piece_start, self._piece = start, kept + self._fetch(first, end - first)
+            end = min(max(end, first + READ_AHEAD_BYTES), limit)
+        self._piece_start, self._piece = start, overlap + self._fetch(first, end - first)
         self._is_checked = True
 
     def read_ahead(self) -> None:
@@ -82,13 +84,13 @@ class RemoteBlob:
         self._is_ahead = True
 
     def check(self) -> None:
-        """Raise `HandleNotFound` if the object is gone, unless a read has shown that it is not."""
+        """Raise `HandleNotFound` if the object is gone, unless a read has already shown that it exists."""
         if not self._is_checked:
             self._check()
             self._is_checked = True
 
     def close(self) -> None:
-        """Drop what was kept."""
+        """Drop the ranges in memory."""
         self._tail = self._piece = b""
 
     def __enter__(self) -> Self:
