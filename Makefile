@@ -33,7 +33,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-minio test-fast test-versions lint bench scale conformance peers clients eval wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-providers test-fast test-versions lint bench scale conformance peers clients eval wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,8 +56,8 @@ test-backends: $(BUILT) $(VENV)/.group-test $(SERVERS)/.installed ## Test stores
 	TEST_SERVERS=$(abspath $(SERVERS)) TEST_BACKENDS=redis,redis_cluster,s3,replicas \
 		$(BIN)/python -m pytest -q -n logical --dist loadfile tests/backends
 
-test-minio: $(BUILT) $(VENV)/.group-test $(SERVERS)/.minio ## Test stores on MinIO, and its lifecycle rules (the build of MinIO takes minutes)
-	TEST_SERVERS=$(abspath $(SERVERS)) TEST_BACKENDS=minio \
+test-providers: $(BUILT) $(VENV)/.group-test $(SERVERS)/.providers ## Test stores on MinIO and on Azure's emulator (their installation takes minutes)
+	TEST_SERVERS=$(abspath $(SERVERS)) TEST_BACKENDS=minio,azure \
 		$(BIN)/python -m pytest -q -n logical --dist loadfile tests/backends
 
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
@@ -167,9 +167,14 @@ $(SERVERS)/.installed: Makefile
 	done
 	touch $@
 
-$(SERVERS)/.minio: Makefile
+$(SERVERS)/.providers: Makefile $(NODE)/.installed
 	GOBIN=$(abspath $(SERVERS)) go install github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 	$(PYTHON) -m venv $(SERVERS)/aws-cli
 	$(SERVERS)/aws-cli/bin/python -m pip install --quiet awscli
 	ln -sf aws-cli/bin/aws $(SERVERS)/aws
+	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(SERVERS) \
+		--no-audit --no-fund --loglevel=error azurite@3.35.0
+	printf '#!/bin/sh\nexec %s %s "$$@"\n' $(abspath $(NODE)/wheel/bin/node) \
+		$(abspath $(SERVERS)/node_modules/azurite/dist/src/blob/main.js) > $(SERVERS)/azurite-blob
+	chmod +x $(SERVERS)/azurite-blob
 	touch $@

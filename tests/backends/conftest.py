@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from azure_server import ACCOUNT, CONTAINER, azure_server
 from forebay import Options
 from forebay.store.backends.read_cache import PIECE_BYTES
 from redis_server import RedisServer, get_cluster_url, redis_cluster, redis_server
@@ -93,3 +94,14 @@ def shared_minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]
 @pytest.fixture
 def minio_address(shared_minio: S3Server) -> str:
     return shared_minio.url(f"conformance-{next(_prefixes)}")
+
+
+@pytest.fixture(scope="session")
+def shared_azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with azure_server(tmp_path_factory.mktemp("azure")) as url:
+        yield url
+
+
+@pytest.fixture
+def azure_address(shared_azure: str) -> str:
+    return f"az://{CONTAINER}/conformance-{next(_prefixes)}?account={ACCOUNT}&endpoint={shared_azure}"
