@@ -122,9 +122,7 @@ def report_python() -> str:
 
     def run(*arguments: str) -> str:
         command = [sys.executable, "-m", "coverage", *arguments]
-        return subprocess.run(
-            command, env=environment, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
+        return subprocess.run(command, env=environment, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
     run("combine", "--append", "--quiet", str(OUTPUT / "data"))
     (OUTPUT / "python.txt").write_text(run("report", "--show-missing", "--sort=miss"), encoding="utf-8")
@@ -141,7 +139,9 @@ def report_python() -> str:
 def report_rust(profdata: str, cov: str) -> Iterable[str]:
     """Write the reports of Rust's lines, and yield lines that sum them up."""
     merged = PROFILES / "all.profdata"
-    subprocess.run([profdata, "merge", "--sparse", f"--output={merged}", *map(str, PROFILES.glob("*.profraw"))], check=True)
+    subprocess.run(
+        [profdata, "merge", "--sparse", f"--output={merged}", *map(str, PROFILES.glob("*.profraw"))], check=True
+    )
     programs = [*(CARGO / "debug/deps").glob("forebay_core-*"), *(CARGO / "debug/deps").glob("allocation-*")]
     objects = [str(path) for path in programs if not path.suffix]
     objects.append(str((LINKED / "forebay" / "_core.abi3.so").resolve()))
