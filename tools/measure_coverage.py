@@ -36,7 +36,9 @@ NOT_MEASURED = r"/registry/|/rustc/|/rust/core/(src/.*tests\.rs|tests/.*)$"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure which lines of Python and Rust the tests run.")
-    parser.add_argument("tests", nargs="*", help="arguments of pytest: adds these tests to the earlier measurement")
+    parser.add_argument(
+        "tests", nargs=argparse.REMAINDER, help="arguments of pytest: adds these tests to the measurement"
+    )
     tests = parser.parse_args().tests
     tools = find_llvm_tools()
     if not tests:
@@ -124,7 +126,8 @@ def report_python() -> str:
         command = [sys.executable, "-m", "coverage", *arguments]
         return subprocess.run(command, env=environment, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
-    run("combine", "--append", "--quiet", str(OUTPUT / "data"))
+    if any((OUTPUT / "data").glob(".coverage.*")):
+        run("combine", "--append", "--quiet", str(OUTPUT / "data"))
     (OUTPUT / "python.txt").write_text(run("report", "--show-missing", "--sort=miss"), encoding="utf-8")
     run("html", "--quiet", "--directory", str(OUTPUT / "python-html"))
     run("json", "--quiet", "-o", str(OUTPUT / "python.json"))
