@@ -98,7 +98,7 @@ audit: licenses $(VENV)/.group-audit ## Look for known vulnerabilities of crates
 		extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]; \
 		print(*project["dependencies"], *[each for each in extras if not each.startswith("forebay[")], sep="\n")' \
 		> target/requirements.txt
-	$(BIN)/pip-audit --requirement target/requirements.txt
+	$(BIN)/pip-audit --strict --requirement target/requirements.txt
 
 bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a table, results.json, results.svg
 	$(BIN)/python benches/corpus.py $(CORPUS)

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["main"]
+__all__ = ["LINKED", "PACKAGE", "find_llvm_tools", "link_package", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "target" / "coverage"
