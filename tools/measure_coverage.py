@@ -46,8 +46,10 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
     failed = 0 if tests else test_rust()
     link_package(build_extension())
-    folders = [[str(folder)] for folder in sorted((ROOT / "tests").iterdir()) if has_tests(folder)]
-    for arguments in [tests] if tests else folders:
+    # Folder by folder, so that a run that is stopped keeps what it has measured.
+    folders = [folder for folder in sorted((ROOT / "tests").iterdir()) if has_tests(folder)]
+    all_tests = [[str(folder), "-n", "logical", "--dist", "loadfile"] for folder in folders]
+    for arguments in [tests] if tests else all_tests:
         failed |= test_python(arguments)
     summaries = [report_python(), *report_rust(*tools)]
     print("\n".join(summaries))
@@ -56,8 +58,8 @@ def main() -> int:
 
 def find_llvm_tools() -> tuple[str, str]:
     """Return `llvm-profdata` and `llvm-cov` of the toolchain, or of the system in the version of rustc's LLVM."""
-    sysroot = Path(output("rustc", "--print", "sysroot").strip())
-    match = re.search(r"LLVM version: (\d+)", output("rustc", "-vV"))
+    sysroot = Path(read_output("rustc", "--print", "sysroot").strip())
+    match = re.search(r"LLVM version: (\d+)", read_output("rustc", "-vV"))
     version = match[1] if match else ""
     found = []
     for name in ("llvm-profdata", "llvm-cov"):
@@ -69,7 +71,7 @@ def find_llvm_tools() -> tuple[str, str]:
     return found[0], found[1]
 
 
-def output(*command: str) -> str:
+def read_output(*command: str) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
 
 
@@ -86,9 +88,9 @@ def counting() -> dict[str, str]:
 
 
 def test_rust() -> int:
-    # Tests in the documentation cannot be measured with a stable compiler.
+    # Tests in the documentation cannot be measured with a stable compiler. Few random cases run the same lines as many.
     command = ["cargo", "test", "--package", "forebay-core", "--lib", "--tests"]
-    return subprocess.run(command, env=counting(), cwd=ROOT, check=False).returncode
+    return subprocess.run(command, env={"PROPTEST_CASES": "64", **counting()}, cwd=ROOT, check=False).returncode
 
 
 def build_extension() -> Path:
@@ -150,9 +152,9 @@ def report_rust(profdata: str, cov: str) -> Iterable[str]:
     objects.append(str((LINKED / "forebay" / "_core.abi3.so").resolve()))
     common = [f"--instr-profile={merged}", f"--ignore-filename-regex={NOT_MEASURED}", objects[0]]
     common += [argument for path in objects[1:] for argument in ("--object", path)]
-    (OUTPUT / "rust.txt").write_text(output(cov, "report", *common), encoding="utf-8")
-    output(cov, "show", "--format=html", f"--output-dir={OUTPUT / 'rust-html'}", *common)
-    totals = json.loads(output(cov, "export", "--summary-only", *common))["data"][0]["totals"]["lines"]
+    (OUTPUT / "rust.txt").write_text(read_output(cov, "report", *common), encoding="utf-8")
+    read_output(cov, "show", "--format=html", f"--output-dir={OUTPUT / 'rust-html'}", *common)
+    totals = json.loads(read_output(cov, "export", "--summary-only", *common))["data"][0]["totals"]["lines"]
     yield f"Rust: {totals['covered']} of {totals['count']} lines ({totals['percent']:.1f} %): {OUTPUT / 'rust.txt'}"
 
 
