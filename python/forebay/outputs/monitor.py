@@ -92,6 +92,11 @@ class Monitor:
             self._limit,
         )
 
+    def get_sent_bytes(self, principal: str | None = None, connection: object = None) -> int:
+        """Return the number of bytes sent to a connection, or to a principal if `connection` is `None`."""
+        with self._lock:
+            return self._get_byte_total(principal, connection).sent_bytes
+
     def _get_byte_total(self, principal: str | None, connection: object) -> _ByteTotal:
         if connection is None:
             return self._get_principal_total(principal)
