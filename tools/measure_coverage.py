@@ -75,14 +75,14 @@ def read_output(*command: str) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
 
 
-def counting() -> dict[str, str]:
-    """Return the environment in which builds get counters and processes write them."""
+def counting(build: str = "tests") -> dict[str, str]:
+    """Return the environment in which builds get counters, and the processes of a build write them."""
     return {
         **os.environ,
         "CARGO_TARGET_DIR": str(CARGO),
         "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
-        # Processes of one build add to one file.
-        "LLVM_PROFILE_FILE": str(PROFILES / "%4m.profraw"),
+        # Processes of one build add to the same four files. Those of another build would complain on stderr.
+        "LLVM_PROFILE_FILE": str(PROFILES / f"{build}-%4m.profraw"),
         "RUSTFLAGS": "-C instrument-coverage",
     }
 
@@ -115,7 +115,8 @@ def has_tests(folder: Path) -> bool:
 def test_python(arguments: Sequence[str]) -> int:
     (OUTPUT / "data").mkdir(parents=True, exist_ok=True)
     path = os.pathsep.join(filter(None, [str(LINKED), os.environ.get("PYTHONPATH")]))
-    environment = counting() | {"PYTHONPATH": path, "COVERAGE_FILE": str(OUTPUT / "data" / ".coverage")}
+    build = str((LINKED / "forebay" / "_core.abi3.so").stat().st_mtime_ns)
+    environment = counting(build) | {"PYTHONPATH": path, "COVERAGE_FILE": str(OUTPUT / "data" / ".coverage")}
     command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
 
