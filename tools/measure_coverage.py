@@ -5,8 +5,8 @@ build, so that a test counts lines of both languages. Processes that tests start
 them or empties their environment. With TESTS only those of Python are run, and their lines are added to the earlier
 measurement, so that a long run can be made in parts; without, all tests of both languages are run.
 
-A test of imports, memory or the depth of the stack may fail because it is measured. So failures are listed, and the exit
-code is 0 all the same: `make test` decides whether the tests pass.
+A test of imports, memory or the depth of the stack may fail because it is measured. So failures are listed, and the
+exit code is 0 all the same: `make test` decides whether the tests pass.
 
 Everything is written to target/coverage/: `python.txt` and `rust.txt` list the files, `python-html/index.html` and
 `rust-html/index.html` show their lines.
@@ -52,9 +52,7 @@ def main() -> int:
     # Folder by folder, so that a run that is stopped keeps what it has measured.
     folders = [folder for folder in sorted((ROOT / "tests").iterdir()) if has_tests(folder)]
     all_tests = [[str(folder), "-n", "logical", "--dist", "loadfile"] for folder in folders]
-    for arguments in [tests] if tests else all_tests:
-        if not test_python(arguments):
-            failed.append(arguments[0])
+    failed += [arguments[0] for arguments in ([tests] if tests else all_tests) if not test_python(arguments)]
     summaries = [report_python(), *report_rust(*tools)]
     if failed:
         print(f"Some tests failed while they were measured: {', '.join(failed)}")
