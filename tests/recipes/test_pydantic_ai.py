@@ -27,9 +27,9 @@ def outputs(tmp_path: Path) -> Iterator[AgentOutputs]:
 
 
 def read_answers(messages: list[ModelMessage]) -> list[Any]:
-    """Return what the tools answered so far."""
+    """Return what the model sees of the tools' results."""
     parts = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
-    return [json.loads(str(part.content)) for part in parts]
+    return [json.loads(part.model_response_str()) for part in parts]
 
 
 def call(tool: str, **arguments: Any) -> ModelResponse:
