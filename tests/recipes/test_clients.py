@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients import known
+from clients.known import CLIENTS as RUN_CLIENTS
 from clients.launch import SERVER, Setup
 from forebay.config.adopt import adopt_servers, restore_servers
 from forebay.config.client_servers import ServerEntry, find_servers, load_client_upstreams
@@ -24,7 +24,7 @@ from running import EXAMPLES, free_port
 from waiting import wait_until
 
 FOLDER = EXAMPLES / "clients"
-FILES = {client.name: path for path in sorted(FOLDER.glob("*/*")) if (client := identify_client(str(path)))}
+FILES = {known.name: path for path in sorted(FOLDER.glob("*/*")) if (known := identify_client(str(path)))}
 PLACEHOLDER = "/path/to/forebay/examples"
 ADDRESS = "127.0.0.1:8000"
 
@@ -89,7 +89,7 @@ def test_the_file_is_what_adopt_writes(client: str) -> None:
 
 def test_the_entry_is_the_one_that_the_run_of_real_clients_uses(tmp_path: Path) -> None:
     compared = set()
-    for number, client in enumerate(known.CLIENTS):
+    for number, client in enumerate(RUN_CLIENTS):
         name = client.name.removesuffix(" with code")
         entry = read_entry(FILES[name], SERVER)
         assert entry is not None

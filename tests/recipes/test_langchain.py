@@ -32,7 +32,7 @@ class ScriptedModel(GenericFakeChatModel):
         super().__init__(messages=iter(()))
         self.messages = script(self)
 
-    def bind_tools(self, tools: Sequence[Any], **_: Any) -> "ScriptedModel":  # type: ignore[override]
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> "ScriptedModel":
         self.definitions = [convert_to_openai_tool(tool)["function"] for tool in tools]
         return self
 
