@@ -91,7 +91,7 @@ def crawl_site(site: str, path: str, max_pages: int) -> list[dict[str, Any]]:
             if urlsplit(url)[:2] == urlsplit(site)[:2] and robots.can_fetch(USER_AGENT, url):
                 pages.append(read_page(client, url, deadline))
                 waiting += [link for link in pages[-1].get("links", []) if link not in known]
-                known.update(waiting)
+                known.update(pages[-1].get("links", []))
     return pages
 
 

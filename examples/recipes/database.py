@@ -23,7 +23,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 MAX_SECONDS = 30.0
 MAX_VALUE_BYTES = 16 << 20
-MAX_RESULT_BYTES = 256 << 20
+MAX_RESULT_BYTES = 128 << 20
 
 READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 """What a statement may do."""
