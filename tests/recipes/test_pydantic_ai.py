@@ -1,6 +1,10 @@
 """The Pydantic AI recipe: an agent gets a descriptor, queries it and answers. A function stands for the model."""
 
+import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +13,9 @@ from typing import Any
 import orjson
 import pytest
 from forebay.adapters.agent import AgentOutputs
-from pydantic_ai import Agent, RunContext
+from pydantic_ai import Agent, AgentRunResult, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, FunctionDef, FunctionModel
 from recipes import pydantic_ai_agent
 
 pytestmark = pytest.mark.slow
@@ -40,6 +44,11 @@ def say(text: str) -> ModelResponse:
     return ModelResponse(parts=[TextPart(text)])
 
 
+def run(agent: Agent[Any, str], respond: FunctionDef, **options: Any) -> AgentRunResult[str]:
+    """Ask the question. `run_sync` would leave its event loop open."""
+    return asyncio.run(agent.run(QUESTION, model=FunctionModel(respond), **options))
+
+
 def test_the_agent_queries_a_large_result(outputs: AgentOutputs) -> None:
     infos: list[AgentInfo] = []
 
@@ -55,7 +64,7 @@ def test_the_agent_queries_a_large_result(outputs: AgentOutputs) -> None:
             case other:
                 return say(f"not understood: {other}")
 
-    result = pydantic_ai_agent.make_agent(outputs).run_sync(QUESTION, model=FunctionModel(respond))
+    result = run(pydantic_ai_agent.make_agent(outputs), respond)
 
     orders = pydantic_ai_agent.list_orders(2026)
     (expected,) = Counter(order["country"] for order in orders if order["status"] == "failed").most_common(1)
@@ -87,7 +96,7 @@ def test_the_agent_reads_errors_and_goes_on(outputs: AgentOutputs) -> None:
             case other:
                 return say(f"not understood: {other}")
 
-    result = pydantic_ai_agent.make_agent(outputs).run_sync(QUESTION, model=FunctionModel(respond))
+    result = run(pydantic_ai_agent.make_agent(outputs), respond)
     assert result.output == "2026-19999"
 
 
@@ -113,4 +122,16 @@ def test_tools_with_a_context_and_async_tools_are_wrapped(outputs: AgentOutputs)
             case other:
                 return say(f"not understood: {other}")
 
-    assert agent.run_sync("Repeat it.", model=FunctionModel(respond), deps="word").output == "20000"
+    assert run(agent, respond, deps="word").output == "20000"
+
+
+def test_the_script_runs(tmp_path: Path) -> None:
+    """The model `test` of Pydantic AI calls every tool once, with values of the right types."""
+    script = [sys.executable, str(Path(pydantic_ai_agent.__file__)), "test", QUESTION]
+    environment = {**os.environ, "FOREBAY_HOME": str(tmp_path)}
+    done = subprocess.run(script, capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    answers = {tool: json.loads(answer) for tool, answer in json.loads(done.stdout).items()}
+    assert answers["list_orders"]["item_count"] == 20_000
+    readers = ("output_fetch", "output_search", "output_query")
+    assert {answers[tool]["error"]["code"] for tool in readers} == {"output_handle_not_found"}
