@@ -6,7 +6,7 @@
 The model gets a descriptor of at most 4 KB for a log of any length. It pages lines with `output_fetch`, finds text
 with `output_search`, and counts parsed lines with `output_query`: `SELECT status, count(*) FROM items GROUP BY 1`.
 
-Only files below the folder are read, also where links lead elsewhere. Patterns are matched in linear time.
+Only files below the folder are read: links that lead out of it are refused. Patterns are matched in linear time.
 """
 
 import argparse
@@ -22,9 +22,8 @@ from fastmcp.exceptions import ToolError
 from forebay.adapters.fastmcp import ForebayMiddleware
 from pydantic import Field
 
-MAX_FILE_BYTES = 256 << 20
+MAX_FILE_BYTES, TAIL_BYTES = 128 << 20, 1 << 20
 MAX_MATCHES = 100_000
-TAIL_BYTES = 1 << 20
 
 COMBINED_FORMAT = (
     r'(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<time>[^\]]+)\] "(?P<method>[^" ]+) (?P<path>[^" ]+)(?: [^"]*)?" '
@@ -56,7 +55,7 @@ def parse_line(line: str, line_format: re.Pattern[str]) -> dict[str, Any]:
     """Return the fields of a line, or its text if it has another format."""
     if (match := line_format.match(line)) is None:
         return {"text": line}
-    is_number = re.compile(r"[0-9]{1,18}").fullmatch
+    is_number = re.compile(r"[0-9]{1,18}").fullmatch  # Columns of numbers can be added up.
     return {key: int(value) if value and is_number(value) else value for key, value in match.groupdict().items()}
 
 
@@ -101,7 +100,8 @@ def make_server(folder: Path, line_format: re.Pattern[str]) -> FastMCP:
     def parse(name: str) -> str:
         """Parse the lines of an access log: host, time, method, path, status, bytes, referrer, agent."""
         lines = to_text(read_log(folder, name)).removesuffix("\n").split("\n")
-        return orjson.dumps([{"line": n, **parse_line(line, line_format)} for n, line in enumerate(lines)]).decode()
+        rows = (orjson.dumps({"line": number, **parse_line(line, line_format)}) for number, line in enumerate(lines))
+        return f"[{b','.join(rows).decode()}]"
 
     return server
 
