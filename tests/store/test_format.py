@@ -1,0 +1,256 @@
+"""Stored files are those of docs/format.md: a reader that knows only the specification and forebay read the same."""
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import make_vectors
+import pytest
+from forebay import ForebayError, HandleCorrupt, Store
+from forebay.store.frames import read_footer, read_verified
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spec_reader import Refused, StoredFile, read_stored_file
+from stores import Clock, decompress, file_of, store_at
+
+VECTORS = Path(__file__).resolve().parents[1] / "vectors"
+INTACT = sorted(path.stem for path in VECTORS.glob("*.zst") if not path.name.startswith("refused-"))
+REFUSED = sorted(path.stem for path in VECTORS.glob("refused-*.zst"))
+
+
+def expected_of(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class BytesSource:
+    """A stored file in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size = data, len(data)
+
+    def read(self, start: int, length: int) -> bytes:
+        return self.data[start : start + length]
+
+    def read_ahead(self) -> None:
+        pass
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store with all intact vectors in it, as another program would put them there."""
+    with store_at(tmp_path, clock=Clock(make_vectors.NOW)) as store:
+        folder = tmp_path / "2027-01-15"
+        folder.mkdir(mode=0o700)
+        for name in INTACT:
+            (folder / f"{expected_of(name)['handle']}.bin.zst").write_bytes((VECTORS / f"{name}.zst").read_bytes())
+        yield store
+
+
+def test_there_is_a_vector_of_each_payload_and_each_damage() -> None:
+    payloads = make_vectors.build_vectors()
+    assert sorted(payloads) == INTACT
+    kinds = [name for name, _, _ in make_vectors.damage((VECTORS / "wrapped.zst").read_bytes())]
+    assert sorted(f"refused-{kind}" for kind in kinds) == REFUSED
+    for name, vector in payloads.items():
+        expected, committed = json.loads(json.dumps(make_vectors.describe(vector))), expected_of(name)
+        # Versions of zlib compress differently; the text is the same.
+        varies = {"handle", *(("payload_sha256", "size_bytes") if name == "gzip" else ())}
+        assert {key: value for key, value in expected.items() if key not in varies} == {
+            key: value for key, value in committed.items() if key not in varies
+        }
+
+
+@pytest.mark.parametrize("name", INTACT)
+def test_the_specification_reads_a_vector(name: str) -> None:
+    expected = expected_of(name)
+    stored = read_stored_file((VECTORS / f"{name}.zst").read_bytes())
+    assert sha256(stored.payload) == expected["payload_sha256"]
+    assert (stored.text is None) == ("text_sha256" not in expected)
+    assert stored.text is None or sha256(stored.text) == expected["text_sha256"]
+    assert {key: stored.meta[key] for key in ("handle", "size_bytes")} == {
+        key: expected[key] for key in ("handle", "size_bytes")
+    }
+    assert (stored.meta["created_at"], stored.meta["expires_at"]) == (make_vectors.NOW, make_vectors.NOW + 3600)
+    assert stored.meta["item_count"] == expected.get("items")
+    assert (None if stored.lines is None else stored.lines.item_count) == expected.get("lines")
+    samples = expected["samples"]
+    for number, item in samples.get("items", {}).items():
+        assert as_json(stored.read_item(int(number))) == item
+    for number, line in samples.get("lines", {}).items():
+        assert stored.read_line(int(number)).decode() == line
+
+
+def as_json(item: object) -> object:
+    return list(item) if isinstance(item, tuple) else item
+
+
+@pytest.mark.parametrize("name", INTACT)
+def test_forebay_reads_a_vector(store: Store, name: str) -> None:
+    expected = expected_of(name)
+    handle = expected["handle"]
+    assert sha256(store.open(handle).read()) == expected["payload_sha256"]
+    stat = store.stat(handle)
+    assert (stat.item_count, stat.size_bytes) == (expected.get("items"), expected["size_bytes"])
+    for number, item in expected["samples"].get("items", {}).items():
+        (found,) = json.loads(store.fetch(handle, offset=int(number), limit=1).content)
+        if stat.mime_type in ("text/csv", "text/tab-separated-values"):
+            found = list(found.values())
+        elif name == "map":
+            found = [found.pop("_key"), found]
+        assert found == item
+    for number, line in expected["samples"].get("lines", {}).items():
+        page = store.fetch(handle, offset=int(number), limit=1, format="lines")
+        assert (page.content, page.total) == (line, expected["lines"])
+
+
+@pytest.mark.parametrize("name", INTACT)
+def test_zstd_reads_a_vector(name: str) -> None:
+    assert sha256(decompress(VECTORS / f"{name}.zst")) == expected_of(name)["payload_sha256"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_everybody_refuses_a_damaged_vector(name: str) -> None:
+    data = (VECTORS / f"{name}.zst").read_bytes()
+    with pytest.raises(Refused):
+        read_stored_file(data)
+    with pytest.raises(HandleCorrupt):
+        read_all(data)
+
+
+def read_all(data: bytes) -> bytes:
+    """Read a stored file with forebay, and check all of it."""
+    source = BytesSource(data)
+    footer = read_footer(source)
+    assert b"".join(read_verified(source, footer)) == data
+    return b"".join(footer.iter_chunks(source))
+
+
+@pytest.mark.parametrize("name", ["array", "tsv", "latin"])
+def test_a_flipped_bit_is_refused_by_both_or_changes_nothing(name: str) -> None:
+    intact = (VECTORS / f"{name}.zst").read_bytes()
+    payload = read_stored_file(intact).payload
+    refused = 0
+    for at in range(len(intact)):
+        flipped = intact[:at] + bytes([intact[at] ^ 1 << at % 8]) + intact[at + 1 :]
+        results: list[bytes | None] = []
+        for read in (lambda data: read_stored_file(data).payload, read_all):
+            try:
+                results.append(read(flipped))
+            except (Refused, ForebayError):
+                results.append(None)
+        assert results in ([None, None], [payload, payload]), at
+        refused += results[0] is None
+    # Only a few bits of a zstd frame mean nothing.
+    assert refused >= len(intact) - 3
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=300),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+
+
+def check_stored(folder: Path, payload: bytes, mime_type: str | None) -> StoredFile:
+    """Put a payload, and return what the specification's reader finds in the file."""
+    with store_at(folder) as store:
+        descriptor = store.put(payload, mime_type=mime_type)
+        path = file_of(folder, descriptor.output_handle)
+        stored = read_stored_file(path.read_bytes())
+        path.unlink()
+    assert stored.payload == payload
+    assert stored.meta["mime_type"] == descriptor.mime_type
+    assert stored.meta["item_count"] == descriptor.item_count
+    return stored
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(JSON_VALUES, min_size=1, max_size=6), st.integers(1, 3000), st.sampled_from([None, 1]), st.booleans())
+def test_arrays_as_the_specification_says(
+    root: Path, values: list[Any], repeat: int, indent: int | None, has_mark: bool
+) -> None:
+    items = [values[n % len(values)] for n in range(repeat)]
+    payload = (b"\xef\xbb\xbf" if has_mark else b"") + json.dumps(items, indent=indent, ensure_ascii=False).encode()
+    stored = check_stored(root, payload, "application/json")
+    assert stored.items is not None
+    assert (stored.items.kind, stored.items.path, stored.items.item_count) == ("array", "", repeat)
+    for number in {0, repeat // 2, repeat - 1}:
+        assert stored.read_item(number) == items[number]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(JSON_VALUES.filter(bool), min_size=2, max_size=6),
+    st.integers(2, 3000),
+    st.sampled_from(["\n", "\r\n", "\n \n"]),
+)
+def test_ndjson_as_the_specification_says(root: Path, values: list[Any], repeat: int, end: str) -> None:
+    items = [{"value": values[n % len(values)]} for n in range(repeat)]
+    payload = end.join(json.dumps(item, ensure_ascii=False) for item in items).encode()
+    stored = check_stored(root, payload, "application/x-ndjson")
+    assert stored.items is not None
+    assert (stored.items.kind, stored.items.path, stored.items.item_count) == ("ndjson", "", repeat)
+    for number in {0, repeat // 2, repeat - 1}:
+        assert stored.read_item(number) == items[number]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=6), st.integers(1, 6000), st.sampled_from([None, "gzip", "utf-16"]))
+def test_lines_as_the_specification_says(root: Path, values: list[str], repeat: int, coding: str | None) -> None:
+    text = "\n".join(["begin", *(values[n % len(values)] for n in range(repeat))])
+    payload = text.encode("utf-16" if coding == "utf-16" else "utf-8")
+    stored = check_stored(root, gzip.compress(payload) if coding == "gzip" else payload, "text/plain")
+    assert stored.content.decode() == text
+    assert (stored.text is None) == (coding is None)
+    lines = [*io.BytesIO(text.encode())]
+    assert stored.lines is not None
+    assert (stored.lines.kind, stored.lines.item_count) == ("lines", len(lines))
+    for number in {0, len(lines) // 2, len(lines) - 1}:
+        assert stored.read_line(number) == lines[number]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(TEXTS, min_size=2, max_size=3), min_size=1, max_size=4), st.integers(1, 3000))
+def test_rows_as_the_specification_says(root: Path, values: list[list[str]], repeat: int) -> None:
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([["a", "b"], *(values[n % len(values)] for n in range(repeat))])
+    payload = table.getvalue().encode()
+    stored = check_stored(root, payload, "text/csv")
+    rows = [row for row in csv.reader(io.StringIO(table.getvalue(), newline="")) if row][1:]
+    assert stored.items is not None
+    assert (stored.items.kind, stored.items.path, stored.items.item_count) == ("csv", "", len(rows))
+    for number in {0, len(rows) // 2, len(rows) - 1}:
+        assert stored.read_item(number) == rows[number]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.dictionaries(st.text(max_size=9), st.fixed_dictionaries({"a": JSON_VALUES, "b": st.integers()}), min_size=8))
+def test_maps_as_the_specification_says(root: Path, entries: dict[str, Any]) -> None:
+    stored = check_stored(root, json.dumps({"by": entries}).encode(), None)
+    assert stored.items is not None
+    assert (stored.items.kind, stored.items.path, stored.items.item_count) == ("map", "/by", len(entries))
+    pairs = [*entries.items()]
+    for number in {0, len(pairs) // 2, len(pairs) - 1}:
+        assert stored.read_item(number) == pairs[number]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.binary(max_size=2000), st.integers(1, 400))
+def test_any_bytes_as_the_specification_says(root: Path, data: bytes, repeat: int) -> None:
+    check_stored(root, data * repeat, None)
