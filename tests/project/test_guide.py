@@ -6,11 +6,15 @@ import re
 import sys
 from pathlib import Path
 
+import jsonschema
 import orjson
 import pytest
 import yaml
 from code_blocks import Block, Transcript, find_blocks, find_forebay_commands, parse_command
 from forebay.config.load import load_settings
+from forebay.outputs.export import ExportRoots
+from forebay.outputs.tools import OutputTools
+from stores import store_at
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -71,7 +75,10 @@ def test_commands_parse(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_commands_are_found() -> None:
-    script = "A=1 forebay put 'a b' | jq . && forebay ls > x  # forebay nothing\nfor x in $(forebay ls --json); do\nforebay rm \\\n  y\n"
+    script = (
+        "A=1 forebay put 'a b' | jq . && forebay ls > x  # forebay nothing\n"
+        "for x in $(forebay ls --json); do\nforebay rm \\\n  y\n"
+    )
     found = find_forebay_commands(Block("page", 1, "sh", script, is_unchecked=False))
     assert found == [["put", "a b"], ["ls"], ["ls", "--json"], ["rm", "y"]]
     assert sum(len(find_forebay_commands(block)) for block in blocks_in("sh", "console")) > 50
@@ -87,6 +94,20 @@ def test_json_is_valid(block: Block) -> None:
             orjson.loads(line)
 
 
+def test_calls_of_tools_have_the_arguments_of_the_tools(tmp_path: Path) -> None:
+    with store_at(tmp_path) as store:
+        roots = ExportRoots([tmp_path], store.folder)
+        tools = OutputTools(store, prefix="", journal=True, export_roots=roots).list_definitions()
+    schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
+    calls = re.findall(r'^\{"name": ".*', "\n".join(block.code for block in blocks_in("json")), re.MULTILINE)
+    checked = 0
+    for call in map(json.loads, calls):
+        if call["name"] in schemas:
+            jsonschema.validate(call["arguments"], {**schemas[call["name"]], "additionalProperties": False})
+            checked += 1
+    assert checked >= 4
+
+
 @pytest.mark.parametrize("block", blocks_in("toml"), ids=str)
 def test_a_configuration_loads(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "forebay.toml"
@@ -96,9 +117,9 @@ def test_a_configuration_loads(block: Block, tmp_path: Path, monkeypatch: pytest
     load_settings("serve", {"config": str(path)}, os.environ)
 
 
-@pytest.mark.parametrize("block", blocks_in("yaml"), ids=str)
-def test_yaml_is_valid(block: Block) -> None:
-    yaml.safe_load(block.code)
+def test_yaml_is_valid() -> None:
+    for block in blocks_in("yaml"):
+        yaml.safe_load(block.code)
 
 
 def test_every_block_is_checked_or_says_why_not() -> None:

@@ -16,7 +16,8 @@ import pytest
 __all__ = ["Block", "Transcript", "find_blocks", "find_forebay_commands", "parse_command"]
 
 _BLOCK = re.compile(
-    r"(?P<before>[^\n]*)\n*^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+    r"(?P<before>[^\n]*)\n*^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
 )
 _UNCHECKED = re.compile(r"\*Not checked: .+\*")
 """The line above a block that no test can check, with the reason."""
@@ -25,6 +26,9 @@ _FILE_NAME = re.compile(r"(?:#|//) (?P<name>[\w.-]+\.(?:py|toml|json))\n")
 """The first line of a block that is a file."""
 
 _HANDLE = re.compile(r"oh_(?:[A-Z2-7]{26}|[A-Z2-7]{12})\b")
+_PROGRESS = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h\s*\x1b\[1A\x1b\[2K", re.DOTALL)
+"""A progress bar, from when the cursor is hidden to when the bar is removed again."""
+
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\b\d\d-\d\d \d\d:\d\d\b")
 
 
@@ -180,7 +184,7 @@ class Transcript:
         finally:
             os.close(screen)
             child.wait()
-        return printed.decode().replace("\r\n", "\n")
+        return _PROGRESS.sub("", printed.decode().replace("\r\n", "\n"))
 
 
 def _normalize(text: str) -> list[str]:
