@@ -39,8 +39,8 @@ def write_llms_files(folder: Path, sections: list[Section], pages: dict[str, str
 
 def _summarize(text: str) -> str:
     """Return the first sentence of a page, without its links."""
-    paragraphs = re.split(r"\n{2,}", text.partition("\n# ")[2] or text)
-    first = next((part for part in paragraphs if re.match(r"[A-Z`\[*]", part) and not part.startswith("# ")), "")
+    _, _, body = text.lstrip().partition("\n")
+    first = next((part for part in re.split(r"\n{2,}", body.strip()) if not part.startswith(("#", "```", "|"))), "")
     plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(first.split()))
     sentence = re.split(r"(?<=[.:])\s", plain, maxsplit=1)[0].rstrip(":.")
     return sentence if len(sentence) <= _MAX_SUMMARY_CHARS else f"{sentence[: _MAX_SUMMARY_CHARS - 1]}…"

@@ -21,7 +21,7 @@ from docs_site.layout import DOCS
 
 __all__: list[str] = []
 
-_RECORDS = 700_000
+_RECORDS = 930_000
 _ROUNDS = 3
 
 
@@ -74,7 +74,7 @@ def _measure_store(folder: Path, data: bytes, add: Callable[[str, str, Callable[
     middle = _RECORDS // 2
 
     def open_store() -> forebay.Store:
-        return forebay.open_store(folder / "store", quota_bytes=None, sweep_interval=0)
+        return forebay.open_store(folder / "store", quota_bytes=None, sweep_interval=0, warn_bytes=1 << 40)
 
     with open_store() as store:
         add("put", "bytes", lambda: handles.append(store.put(data).output_handle))

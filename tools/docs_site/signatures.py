@@ -7,6 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from forebay.store.pages import DEFAULT_MAX_BYTES
+from forebay.store.queries import DEFAULT_TIMEOUT_SECONDS
+
 from docs_site.layout import REPOSITORY
 
 __all__ = ["Definition", "find_definition", "format_definition", "list_members"]
@@ -32,6 +35,10 @@ _FILES = {
     "ForebayMiddleware": "adapters/fastmcp.py",
 }
 """Where public names are defined, beside the functions of the stub."""
+
+
+_CONSTANTS = {"DEFAULT_MAX_BYTES": DEFAULT_MAX_BYTES, "DEFAULT_TIMEOUT_SECONDS": DEFAULT_TIMEOUT_SECONDS}
+"""Names of defaults in signatures, which a reader wants to see as numbers."""
 
 
 class Definition(NamedTuple):
@@ -164,6 +171,8 @@ def _format_function(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method:
 
 def _format_argument(argument: ast.arg, default: ast.expr | None) -> str:
     text = argument.arg
+    if isinstance(default, ast.Name) and default.id in _CONSTANTS:
+        default = ast.Constant(_CONSTANTS[default.id])
     if argument.annotation is not None:
         text += f": {_unparse(argument.annotation)}"
     if default is not None:

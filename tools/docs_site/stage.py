@@ -10,7 +10,7 @@ from docs_site.measured import format_costs
 from docs_site.reference import build_reference
 from docs_site.signatures import format_definition
 
-__all__ = ["SiteError", "collect_pages", "find_title"]
+__all__ = ["SiteError", "collect_pages", "find_title", "rewrite_links"]
 
 _LINK = re.compile(r"(?P<start>\]\()(?P<target>[^()\s]+)(?P<end>\))")
 _FENCE = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2[ ]*$", re.MULTILINE | re.DOTALL)
@@ -29,7 +29,7 @@ def collect_pages() -> dict[str, str]:
     generated = build_reference()
     pages = {}
     for page, path in sources.items():
-        text = _rewrite_links(path.read_text(encoding="utf-8"), path, page, sources, generated)
+        text = rewrite_links(path.read_text(encoding="utf-8"), path, page, sources, generated)
         pages[page] = _expand_comments(text, page)
     return pages | generated
 
@@ -55,7 +55,7 @@ def _expand_comments(text: str, page: str) -> str:
     return _COSTS.sub(lambda match: format_costs(match["verb"]), text)
 
 
-def _rewrite_links(text: str, path: Path, page: str, sources: dict[str, Path], generated: dict[str, str]) -> str:
+def rewrite_links(text: str, path: Path, page: str, sources: dict[str, Path], generated: dict[str, str]) -> str:
     """Make links between files of the repository links between pages of the site, or to the repository."""
     pages = {source.resolve(): name for name, source in sources.items()}
     pages |= {(DOCS / name).resolve(): name for name in generated}
