@@ -1,7 +1,7 @@
 """Measure what calls cost, for the pages of the verbs: `python -m docs_site.measure`, or `make docs-measure`.
 
-Writes `docs/measured.json`. Each time is the best of three, and of calls that read something for the first time each
-of the three has a store of its own. `make bench` compares with other libraries.
+Writes `docs/measured.json`. Each time is the best of five, and of calls that read something for the first time each
+of the five has a store of its own. `make bench` compares with other libraries.
 """
 
 import datetime
@@ -22,7 +22,7 @@ from docs_site.layout import DOCS
 __all__: list[str] = []
 
 _RECORDS = 930_000
-_ROUNDS = 3
+_ROUNDS = 5
 
 
 def _build_payload() -> bytes:
