@@ -63,6 +63,8 @@ def _measure(data: bytes) -> Iterator[tuple[str, str, list[float]]]:
         add("index", "`index_lines`", lambda: forebay.index_lines(data))
         add("index", "`read_items`, 50 in the middle", lambda: forebay.read_items(data, index, _RECORDS // 2, 50))  # noqa: B023
         add("outline", "`forebay.outline`", lambda: forebay.outline(data))
+        operations = [{"op": "replace", "path": "/page", "value": 2}]
+        add("patch", "one `replace`", lambda: forebay.patch(data, operations))  # noqa: B023
         add("truncate", "`forebay.truncate` to 10 KB", lambda: forebay.truncate(data))
         add("project", "`forebay.project`, two fields", lambda: forebay.project(data, ["id", "customer.country"]))
     for (verb, call), seconds in times.items():
@@ -101,6 +103,8 @@ def _measure_store(folder: Path, data: bytes, add: Callable[[str, str, Callable[
         add("search", "its next page", lambda: store.search(handle, "failed", offset=100_000))
         add("search", "a literal that matches 14 times", lambda: store.search(handle, "refund requested"))
         add("search", "an expression, afterwards", lambda: store.search(handle, r"refund.{0,9}requested", regex=True))
+        add("export", "all items to CSV", lambda: _export(store, handle, "csv", None))
+        add("export", "a ninth of the items to NDJSON", lambda: _export(store, handle, "ndjson", {"status": "failed"}))
     with open_store() as store:
         group = "SELECT status, count(*), sum(total) FROM items GROUP BY 1"
         add("query", "the first query of a process", lambda: store.query(handle, group, timeout=60))
@@ -114,6 +118,11 @@ def _measure_store(folder: Path, data: bytes, add: Callable[[str, str, Callable[
             "one of another field",
             lambda: store.query(handle, "SELECT customer.country, count(*) FROM items GROUP BY 1"),
         )
+
+
+def _export(store: forebay.Store, handle: str, kind: str, where: object) -> int:
+    with store.open_export(handle, format=kind, where=where) as export:
+        return sum(len(memoryview(chunk)) for chunk in export.chunks)
 
 
 def _format_time(seconds: float) -> str:

@@ -18,6 +18,8 @@ def _load() -> dict[str, Any]:
 def format_costs(verb: str) -> str:
     """Return a table of what calls of a verb took."""
     measured = _load()
+    if verb == "machine":
+        return f"Times are of {measured['machine']}: the best of several runs. Ratios travel, seconds do not."
     rows = [f"| {row['call']} | {row['time']} |" for row in measured["costs"] if row["verb"] == verb]
     if not rows:
         raise LookupError(f"docs/measured.json has no costs of {verb}; measure them with make docs-measure")
