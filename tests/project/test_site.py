@@ -29,7 +29,7 @@ def test_every_command_and_every_option_is_in_the_reference() -> None:
     commands = re.findall(r"^## `forebay ([a-z-]+)`", pages()["reference/commands.md"], re.MULTILINE)
     assert {"put", "fetch", "query", "wrap", "serve", "adopt", "lint-tools"} <= {*commands}
     options = pages()["reference/options.md"]
-    assert [option.flag for option in OPTIONS.values() if f"| `{option.flag}`" not in options] == []
+    assert [option.flag for option in OPTIONS.values() if f"`{option.flag}`" not in options] == []
 
 
 def test_a_page_of_a_verb_has_a_signature_edges_and_costs() -> None:

@@ -142,22 +142,26 @@ def _build_options() -> Iterator[str]:
     yield "and a variable over the key in the TOML file of `--config`. `forebay config --explain` prints where each "
     yield "value comes from. The options of a store in Python are the fields of [Options](store.md#options).\n\n"
     for title, commands in (
-        ("wrap and serve", ("wrap", "serve")),
-        ("only wrap", ("wrap",)),
-        ("only serve", ("serve",)),
+        ("Of `wrap` and `serve`", ("wrap", "serve")),
+        ("Of `wrap` alone", ("wrap",)),
+        ("Of `serve` alone", ("serve",)),
     ):
-        yield f"## Options of {title}\n\n| key | flag | variable | value | default | |\n|---|---|---|---|---|---|\n"
+        yield f"## {title}\n\n| key, flag, variable | value | |\n|---|---|---|\n"
         yield from map(_format_option, (option for option in OPTIONS.values() if option.commands == commands))
         yield "\n"
 
 
 def _format_option(option: Option) -> str:
-    key = f"`{option.name}`" if option.is_in_file else ""
-    flags = ", ".join(f"`{one.flag}`" for one in (option, *option.aliases))
-    default = f"`{option.default_text}`" if option.default_text else ""
-    # In code, a vertical bar does not end the cell.
-    example = f"`{option.type.metavar}`" if option.type.metavar else ""
-    return f"| {key} | {flags} | `{option.variable}` | {example} | {default} | {_escape_cell(option.help)} |\n"
+    names = [
+        option.name if option.is_in_file else "",
+        *(one.flag for one in (option, *option.aliases)),
+        option.variable,
+    ]
+    values = [f"`{option.type.metavar}`"] if option.type.metavar else []
+    if option.default_text:
+        values.append(f"default `{option.default_text}`")
+    cells = ["<br>".join(f"`{name}`" for name in names if name), "<br>".join(values), _escape_cell(option.help)]
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _escape_cell(text: str) -> str:
