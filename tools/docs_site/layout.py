@@ -25,11 +25,22 @@ class Section(NamedTuple):
     pages: dict[str, str]
 
 
+_START = {
+    "index.md": "forebay",
+    "start.md": "Getting started",
+    "install.md": "Install",
+    "alternatives.md": "The alternatives",
+    "speed.md": "How fast",
+}
+
 _GUIDES = {
     "agents.md": "Read large outputs well",
     "servers.md": "In a Python server",
     "gateway.md": "The gateway",
+    "cli.md": "The command line",
     "store.md": "The store",
+    "guarantees.md": "What the store guarantees",
+    "functions.md": "The functions",
     "query.md": "SQL over outputs",
     "contract.md": "The response contract",
     "operations.md": "Operations",
@@ -41,7 +52,7 @@ _GUIDES = {
     "apps.md": "Apps in clients",
     "bench.md": "Benchmarks",
 }
-"""Guides in their order. A page that does not exist is left out, and a page of `docs/` without a place comes last."""
+"""Guides in their order. A page of `docs/` that has no place here comes after them."""
 
 _VERBS = {
     "verbs/index.md": "Which verb?",
@@ -75,6 +86,7 @@ _REFERENCE = {
 
 _PROJECT = {
     "decisions.md": "Decisions",
+    "releasing.md": "Releases and support",
     "project/security.md": "Security",
     "project/architecture.md": "Architecture",
     "project/contributing.md": "Contributing",
@@ -84,11 +96,10 @@ _PROJECT = {
 
 def list_sections(available: set[str]) -> list[Section]:
     """Return the sections with the pages that are available, and pages without a place after the guides."""
-    start = {"index.md": "forebay", "start.md": "Getting started"}
-    placed = start | _GUIDES | _VERBS | _REFERENCE | _PROJECT
+    placed = _START | _GUIDES | _VERBS | _REFERENCE | _PROJECT
     others = dict.fromkeys(sorted(available - placed.keys()), "")
     sections = [
-        Section("Start", start),
+        Section("Start", _START),
         Section("Guides", _GUIDES | others),
         Section("Verbs", _VERBS),
         Section("Reference", _REFERENCE),
