@@ -1,21 +1,23 @@
-"""Stored files are those of docs/format.md: a reader that knows only the specification and forebay read the same."""
+"""Stored files are those of docs/format.md: readers and writers that know only this page agree with forebay."""
 
 import csv
 import gzip
 import hashlib
 import io
 import json
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import make_vectors
 import pytest
+import zstandard
 from forebay import ForebayError, HandleCorrupt, Store
 from forebay.store.frames import read_footer, read_verified
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spec_reader import Refused, StoredFile, read_stored_file
+from spec_reader import Refused, StoredFile, read_stored_file, xxh64
 from stores import Clock, decompress, file_of, store_at
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
@@ -152,6 +154,72 @@ def test_a_flipped_bit_is_refused_by_both_or_changes_nothing(name: str) -> None:
         refused += results[0] is None
     # Only a few bits of a zstd frame mean nothing.
     assert refused >= len(intact) - 3
+
+
+def write_from_specification(payload: bytes, meta: dict[str, Any], index: bytes, frame_bytes: int) -> bytes:
+    """Build a stored file as docs/format.md says, with a line index."""
+    frames, entries = [], []
+    for start in range(0, len(payload), frame_bytes):
+        chunk = payload[start : start + frame_bytes]
+        frame = zstandard.ZstdCompressor(level=9, write_checksum=True).compress(chunk)
+        frames.append(frame)
+        entries.append((len(frame), len(chunk), xxh64(chunk) & 0xFFFFFFFF))
+    parts = [json.dumps(meta).encode(), b"", index]
+    size = sum(map(len, parts)) + 20
+    entries.append((8 + size, 0, 0x51D8E999))
+    table = struct.pack("<II", 0x184D2A5E, 12 * len(entries) + 9)
+    table += b"".join(struct.pack("<III", *entry) for entry in entries)
+    table += struct.pack("<IBI", len(entries), 0x80, 0x8F92EAB1)
+    content = b"".join(parts) + struct.pack("<III", *map(len, parts))
+    seal = xxh64(content + bytes(8) + table)
+    return b"".join([*frames, struct.pack("<II", 0x184D2A57, size), content, struct.pack("<Q", seal), table])
+
+
+def varint(number: int) -> bytes:
+    head, rest = number & 0x7F, number >> 7
+    return bytes([head | 0x80]) + varint(rest) if rest else bytes([head])
+
+
+def index_lines_from_specification(payload: bytes) -> bytes:
+    entries: list[tuple[int, int]] = []
+    offset = 0
+    lines = payload.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if not entries or entries[-1][0] // 65_536 != offset // 65_536:
+            entries.append((offset, number))
+        offset += len(line)
+    fields = [0, 0, len(payload), len(lines), len(entries)]
+    block = item = 0
+    for offset, number in entries:
+        fields += [offset // 65_536 - block, offset % 65_536, number - item]
+        block, item = offset // 65_536, number
+    return b"hgi1\x03" + b"".join(map(varint, fields))
+
+
+@pytest.mark.parametrize("frame_bytes", [1_000, 65_537, 1 << 20])
+def test_forebay_reads_a_file_that_was_written_from_the_specification(tmp_path: Path, frame_bytes: int) -> None:
+    payload = b"".join(b"%d is a line of %d\n" % (number, number % 7) for number in range(20_000))
+    handle = "oh_BCDEFGHIJKLM"
+    meta = {
+        "handle": handle,
+        "mime_type": "text/plain",
+        "size_bytes": len(payload),
+        "nature": "text",
+        "created_at": make_vectors.NOW,
+        "expires_at": make_vectors.NOW + 60,
+        "unknown": {"key": 1},
+        **dict.fromkeys(("item_count", "items_path", "outline", "principal", "source_tool")),
+    }
+    stored = write_from_specification(payload, meta, index_lines_from_specification(payload), frame_bytes)
+    assert read_stored_file(stored).read_line(19_999) == b"19999 is a line of 0\n"
+    (tmp_path / "2027-01-15").mkdir(mode=0o700)
+    path = tmp_path / "2027-01-15" / f"{handle}.txt.zst"
+    path.write_bytes(stored)
+    with store_at(tmp_path, clock=Clock(make_vectors.NOW)) as store:
+        assert store.open(handle).read() == decompress(path) == payload
+        page = store.fetch(handle, format="lines", offset=12_345, limit=1)
+        assert (page.content, page.total) == ("12345 is a line of 4\n", 20_000)
+        assert store.search(handle, "7777 is").matches[0]["line"] == 7_777
 
 
 JSON_VALUES = st.recursive(
