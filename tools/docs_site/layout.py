@@ -37,6 +37,7 @@ _GUIDES = {
     "agents.md": "Read large outputs well",
     "servers.md": "In a Python server",
     "gateway.md": "The gateway",
+    "operators.md": "Operate a gateway",
     "cli.md": "The command line",
     "store.md": "The store",
     "guarantees.md": "What the store guarantees",
