@@ -26,7 +26,7 @@ class Section(NamedTuple):
 
 
 _START = {
-    "index.md": "forebay",
+    "index.md": "Home",
     "start.md": "Getting started",
     "install.md": "Install",
     "alternatives.md": "The alternatives",
