@@ -19,7 +19,8 @@ def format_costs(verb: str) -> str:
     """Return a table of what calls of a verb took."""
     measured = _load()
     if verb == "machine":
-        return f"Times are of {measured['machine']}: the best of several runs. Ratios travel, seconds do not."
+        bound = " The machine did other work, so they are upper bounds." if measured["is_busy"] else ""
+        return f"Times are of {measured['machine']}: the best of several runs. Ratios travel, seconds do not.{bound}"
     rows = [f"| {row['call']} | {row['time']} |" for row in measured["costs"] if row["verb"] == verb]
     if not rows:
         raise LookupError(f"docs/measured.json has no costs of {verb}; measure them with make docs-measure")
