@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +23,11 @@ _BLOCK = re.compile(
 _UNCHECKED = re.compile(r"\*Not checked: .+\*")
 """The line above a block that no test can check, with the reason."""
 
-_FILE_NAME = re.compile(r"(?:#|//) (?P<name>[\w.-]+\.(?:py|toml|json))\n")
+_FILE_NAME = re.compile(r"# (?P<name>[\w.-]+\.(?:py|toml))\n")
 """The first line of a block that is a file."""
+
+_COMMAND_SECONDS = 60.0
+"""A command that runs for longer is killed."""
 
 _HANDLE = re.compile(r"oh_(?:[A-Z2-7]{26}|[A-Z2-7]{12})\b")
 _PROGRESS = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h\s*\x1b\[1A\x1b\[2K", re.DOTALL)
@@ -174,6 +178,8 @@ class Transcript:
             env=self._environ,
         )
         os.close(terminal)
+        deadline = threading.Timer(_COMMAND_SECONDS, child.kill)
+        deadline.start()
         printed = bytearray()
         try:
             while more := os.read(screen, 65536):
@@ -184,6 +190,7 @@ class Transcript:
         finally:
             os.close(screen)
             child.wait()
+            deadline.cancel()
         return _PROGRESS.sub("", printed.decode().replace("\r\n", "\n"))
 
 

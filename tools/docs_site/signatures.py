@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import textwrap
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -29,13 +28,9 @@ _FILES = {
     "QueryPage": "store/queries.py",
     "StoredOutput": "store/catalog.py",
     "SweepReport": "store/sweep.py",
-    "MirrorReport": "store/mirror.py",
     "Journal": "store/journal.py",
-    "Forebay": "adapters/mcp.py",
-    "ForebayMiddleware": "adapters/fastmcp.py",
 }
-"""Where public names are defined, beside the functions of the stub."""
-
+"""Where public names are defined that are in neither the stub nor `errors.py`."""
 
 _CONSTANTS = {"DEFAULT_MAX_BYTES": DEFAULT_MAX_BYTES, "DEFAULT_TIMEOUT_SECONDS": DEFAULT_TIMEOUT_SECONDS}
 """Names of defaults in signatures, which a reader wants to see as numbers."""
@@ -184,12 +179,4 @@ def format_definition(name: str, level: int) -> str:
     """Return a definition as Markdown: a heading, the signature and the docstring."""
     found = find_definition(name)
     heading = f"{'#' * level} `{name}`\n\n" if level else ""
-    return f"{heading}```python\n{found.code}\n```\n\n{_escape(found.doc)}\n"
-
-
-def _escape(doc: str) -> str:
-    """Keep the drawing of a tree in a docstring as it is."""
-    if "├" not in doc:
-        return doc
-    start = doc.index("\n\n") + 2
-    return doc[:start] + textwrap.indent(doc[start:], "    ")
+    return f"{heading}```python\n{found.code}\n```\n\n{found.doc}\n"

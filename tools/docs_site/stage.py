@@ -46,13 +46,13 @@ def _expand_comments(text: str, page: str) -> str:
     """Put signatures and measured costs where a page asks for them."""
 
     def show(match: re.Match[str]) -> str:
-        try:
-            return "\n".join(format_definition(name.strip(), 0) for name in match["names"].split(","))
-        except LookupError as error:
-            raise SiteError(f"{page}: {error}") from None
+        return "\n".join(format_definition(name.strip(), 0) for name in match["names"].split(","))
 
-    text = _SIGNATURE.sub(show, text)
-    return _COSTS.sub(lambda match: format_costs(match["verb"]), text)
+    try:
+        text = _SIGNATURE.sub(show, text)
+        return _COSTS.sub(lambda match: format_costs(match["verb"]), text)
+    except LookupError as error:
+        raise SiteError(f"{page}: {error}") from None
 
 
 def rewrite_links(text: str, path: Path, page: str, sources: dict[str, Path], generated: dict[str, str]) -> str:
