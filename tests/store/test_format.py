@@ -196,20 +196,23 @@ def index_lines_from_specification(payload: bytes) -> bytes:
     return b"hgi1\x03" + b"".join(map(varint, fields))
 
 
-@pytest.mark.parametrize("frame_bytes", [1_000, 65_537, 1 << 20])
-def test_forebay_reads_a_file_that_was_written_from_the_specification(tmp_path: Path, frame_bytes: int) -> None:
-    payload = b"".join(b"%d is a line of %d\n" % (number, number % 7) for number in range(20_000))
-    handle = "oh_BCDEFGHIJKLM"
-    meta = {
-        "handle": handle,
+def describe_lines(payload: bytes) -> dict[str, Any]:
+    return {
+        "handle": "oh_BCDEFGHIJKLM",
         "mime_type": "text/plain",
         "size_bytes": len(payload),
         "nature": "text",
         "created_at": make_vectors.NOW,
         "expires_at": make_vectors.NOW + 60,
-        "unknown": {"key": 1},
         **dict.fromkeys(("item_count", "items_path", "outline", "principal", "source_tool")),
     }
+
+
+@pytest.mark.parametrize("frame_bytes", [1_000, 65_537, 1 << 20])
+def test_forebay_reads_a_file_that_was_written_from_the_specification(tmp_path: Path, frame_bytes: int) -> None:
+    payload = b"".join(b"%d is a line of %d\n" % (number, number % 7) for number in range(20_000))
+    meta = {**describe_lines(payload), "unknown": True}
+    handle = meta["handle"]
     stored = write_from_specification(payload, meta, index_lines_from_specification(payload), frame_bytes)
     assert read_stored_file(stored).read_line(19_999) == b"19999 is a line of 0\n"
     (tmp_path / "2027-01-15").mkdir(mode=0o700)
@@ -220,6 +223,47 @@ def test_forebay_reads_a_file_that_was_written_from_the_specification(tmp_path: 
         page = store.fetch(handle, format="lines", offset=12_345, limit=1)
         assert (page.content, page.total) == ("12345 is a line of 4\n", 20_000)
         assert store.search(handle, "7777 is").matches[0]["line"] == 7_777
+
+
+LINES = b"a\nb\nc\n" * 50
+VALUES: list[Any] = [None, "x", "binary", 1, -1, 1.5, 2**64, 1e300, True, [], {}]
+
+
+def judge(stored: bytes) -> tuple[bool, bool]:
+    """Return whether the specification's reader accepts a file, and whether forebay does."""
+    verdicts = []
+    for read in (read_stored_file, read_all):
+        try:
+            read(stored)
+            verdicts.append(True)
+        except (Refused, ForebayError):
+            verdicts.append(False)
+    return verdicts[0], verdicts[1]
+
+
+@pytest.mark.parametrize("key", [*describe_lines(b""), "text_bytes", "decoded_from", "note"])
+def test_both_refuse_the_same_metadata(key: str) -> None:
+    meta, index = describe_lines(LINES), index_lines_from_specification(LINES)
+    variants = [{**meta, key: value} for value in VALUES]
+    variants.append({name: value for name, value in meta.items() if name != key})
+    for variant in variants:
+        ours, theirs = judge(write_from_specification(LINES, variant, index, 100))
+        assert ours == theirs, variant.get(key)
+    assert judge(write_from_specification(LINES, {**meta, key: True}, index, 100)) == (False, False)
+
+
+CHANGES = st.tuples(st.sampled_from(["change", "insert", "delete"]), st.integers(0, 99), st.integers(0, 255))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(CHANGES, max_size=3))
+def test_both_refuse_the_same_indexes(changes: list[tuple[str, int, int]]) -> None:
+    index = bytearray(index_lines_from_specification(LINES))
+    for change, at, byte in changes:
+        at %= len(index)
+        index[at : at + (change != "insert")] = b"" if change == "delete" else bytes([byte])
+    ours, theirs = judge(write_from_specification(LINES, describe_lines(LINES), bytes(index), 100))
+    assert ours == theirs
 
 
 JSON_VALUES = st.recursive(

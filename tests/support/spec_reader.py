@@ -146,6 +146,8 @@ def _read_meta_frame(frame: bytes, table: bytes) -> tuple[dict[str, Any], Index 
     except ValueError:
         raise Refused("the metadata is no JSON") from None
     _require(isinstance(meta, dict), "the metadata is no object")
+    integers = (value for value in meta.values() if isinstance(value, int))
+    _require(all(-(1 << 63) <= value < 1 << 64 for value in integers), "an integer takes more than 64 bits")
     items, lines = frame[items_start:lines_start], frame[lines_start : lines_start + lines_size]
     return meta, _read_index(items) if items else None, _read_index(lines) if lines else None
 
