@@ -1,11 +1,13 @@
 """Draw the headline figures: `python benches/headline.py target/speed.json`, after the benches of `make speed`.
 
-It writes `benches/headline.json`, with the date and the machine, and `docs/images/speed.svg` from that.
+It writes `benches/headline.json`, with the date and the machine, and from that `docs/images/speed.svg`, and
+the text and date beside the chart in the documents.
 """
 
 import datetime
 import json
 import math
+import re
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,25 +18,30 @@ from typing import Any
 
 import report
 
-__all__ = ["ROWS", "draw"]
+__all__ = ["DOCUMENTS", "PICTURE", "RESULTS", "draw", "replace_figures"]
 
 RESULTS = Path(__file__).with_name("headline.json")
-PICTURE = Path(__file__).parents[1] / "docs" / "images" / "speed.svg"
+ROOT = Path(__file__).resolve().parents[1]
+PICTURE = ROOT / "docs" / "images" / "speed.svg"
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "speed.md")
 
 LOOP = "orjson and a loop, gc off"
 """The faster one of two peers: a script that also turns off Python's garbage collector."""
 
 ROWS = {
-    ("page of 50 stored items", "records 100 MB", "orjson"): "a page from the middle of a stored output",
-    ("query with a sidecar", "records 100 MB", LOOP): "SQL, from the second query on",
-    ("truncate to 10 KB", "records 100 MB", "orjson"): "an overview of 10 KB",
-    ("where, three conditions", "records 100 MB", "orjson and a loop"): "select items by three conditions",
-    ("first query", "records 100 MB", LOOP): "SQL, the first query",
-    ("index, validated", "records 100 MB", "pysimdjson"): "find all items, and check every byte",
-    ("search, ten literals", "log 100 MB", "bytes.find"): "search for ten words",
-    ("search, expression", "log 100 MB: *", "re"): "search by expression, median of ten",
+    ("page of 50 stored items", "records 100 MB", "orjson"): ("a page from the middle of a stored output", "a page"),
+    ("query with a sidecar", "records 100 MB", LOOP): ("SQL, from the second query on", "SQL"),
+    ("truncate to 10 KB", "records 100 MB", "orjson"): ("an overview of 10 KB", "an overview"),
+    ("where, three conditions", "records 100 MB", "orjson and a loop"): (
+        "select items by three conditions",
+        "conditions",
+    ),
+    ("first query", "records 100 MB", LOOP): ("SQL, the first query", "the first SQL"),
+    ("index, validated", "records 100 MB", "pysimdjson"): ("find all items, and check every byte", "an index"),
+    ("search, ten literals", "log 100 MB", "bytes.find"): ("search for ten words", "words"),
+    ("search, expression", "log 100 MB: *", "re"): ("search by expression, median of ten", "expressions"),
 }
-"""What the chart calls lines of the report: row, corpus and peer."""
+"""What the chart calls lines of the report (row, corpus and peer), and a short name."""
 
 WIDTH, LINE, TOP, LABELS, BARS = 880, 27, 56, 470, 330
 
@@ -91,6 +98,15 @@ def _describe(rows: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(f"{row['label']}: {format_ratio(row['ratio'])} as fast as {row['peer']}" for row in rows)
 
 
+def replace_figures(text: str, results: Mapping[str, Any]) -> str:
+    """Return a document with the text of the chart and the date of these results."""
+    figures = ", ".join(f"{format_ratio(row['ratio'])} for {row['short']}" for row in results["rows"])
+    text = re.sub(
+        r"!\[[^\]]*\](\([\w/]*speed\.svg\))", rf"![Times as fast as the usual way in Python: {figures}]\1", text
+    )
+    return re.sub(r"(`make speed` on )[\d-]+", rf"\g<1>{results['date']}", text)
+
+
 def format_ratio(ratio: float) -> str:
     """Return a ratio with two digits that count: 1,800 ×, 12 ×, 2.3 ×."""
     digits = 1 - math.floor(math.log10(ratio))
@@ -100,7 +116,7 @@ def format_ratio(ratio: float) -> str:
 def main(benchmark: Path) -> None:
     lines = list(report.compare(report.read_pytest(benchmark)))
     rows: list[dict[str, Any]] = []
-    for (row, corpus, peer), label in ROWS.items():
+    for (row, corpus, peer), (label, short) in ROWS.items():
         ratios = [
             line.ratio
             for line in lines
@@ -108,7 +124,7 @@ def main(benchmark: Path) -> None:
         ]
         if not ratios:
             sys.exit(f"the benches did not measure {row!r} against {peer!r}")
-        rows.append({"label": label, "peer": peer, "ratio": round(statistics.median(ratios), 2)})
+        rows.append({"label": label, "short": short, "peer": peer, "ratio": round(statistics.median(ratios), 2)})
     rows.sort(key=lambda row: -row["ratio"])
     results = {
         "date": datetime.date.today().isoformat(),
@@ -117,6 +133,8 @@ def main(benchmark: Path) -> None:
     }
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PICTURE.write_text(draw(rows), encoding="utf-8")
+    for document in DOCUMENTS:
+        document.write_text(replace_figures(document.read_text(encoding="utf-8"), results), encoding="utf-8")
     for shown in rows:
         print(f"{format_ratio(shown['ratio']):>9}  {shown['label']}, against {shown['peer']}")
 
