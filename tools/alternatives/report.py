@@ -50,6 +50,9 @@ def _iter_comparison(results: Results) -> Iterator[Sequence[str]]:
     number, count = results["payload"]["number"], results["payload"]["orders"]
     yield "", "first response", "valid JSON", f"order {number:,}", "the count", "readable orders", "time"
     for row in results["ways"]:
+        if "problem" in row:
+            yield row["name"], "failed", "", "", "", "", ""
+            continue
         order, answer = row["order"], row["answer"]
         found = "no" if order["verdict"] == "missing" else f"{order['verdict']}, {_describe_cost(order)}"
         right = "no" if answer["value"] is None else f"{answer['value']}, {_describe_cost(answer)}"
@@ -94,7 +97,9 @@ def _format_seconds(seconds: float) -> str:
 def _format(rows: Iterator[Sequence[str]]) -> str:
     header, *lines = rows
     table = [header, ["---"] * len(header), *lines]
-    return "".join("| " + " | ".join(row).strip() + " |\n" for row in table)
+    text = "".join("| " + " | ".join(row).strip() + " |\n" for row in table)
+    # A number and its unit stay on one line.
+    return re.sub(r"(?<=\d) (?=(?:[MK]?B|s|calls?)\b)", "\N{NO-BREAK SPACE}", text)
 
 
 def main() -> int:
