@@ -1,7 +1,10 @@
 """HTML as text that is escaped unless it was built here."""
 
 import html
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Child", "Html", "element", "join"]
 
@@ -14,7 +17,7 @@ class Html(str):
     __slots__ = ()
 
 
-Child: TypeAlias = "Html | str | int | list[Child] | tuple[Child, ...] | None"
+Child: TypeAlias = "Html | str | int | Sequence[Child] | None"
 Attribute: TypeAlias = "str | int | float | bool | None"
 
 

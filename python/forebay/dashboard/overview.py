@@ -114,7 +114,7 @@ def _make_days(snapshot: Snapshot) -> Html:
         element(
             "details",
             element("summary", "As a table"),
-            _make_table("Days", ("Day (UTC)", "Calls", "Stored", "Saved", "Tokens"), rows, 1),
+            _make_table("Days", ("Day (UTC)", "Saved", "Tokens", "Calls", "Stored"), rows, 1),
         ),
     )
 
@@ -125,10 +125,10 @@ def _describe_day(sums: Mapping[str, int]) -> str:
 
 def _make_sums(sums: Mapping[str, int]) -> tuple[Html, ...]:
     return (
-        _make_number(f"{sums['calls']:,}"),
-        _make_number(f"{sums['handles']:,}" if sums["handles"] else ""),
         _make_number(format_bytes(sums["saved_bytes"]) if sums["saved_bytes"] else ""),
         _make_number(format_short(sums["saved_tokens"]) if sums["saved_tokens"] else ""),
+        _make_number(f"{sums['calls']:,}"),
+        _make_number(f"{sums['handles']:,}" if sums["handles"] else ""),
     )
 
 
@@ -144,13 +144,13 @@ def _make_tools(snapshot: Snapshot) -> Html:
     largest = max(sums["saved_bytes"] for sums in by_tool.values())
     rows = [
         (
-            element("th", tool, scope="row"),
+            element("th", tool, scope="row", title=tool),
             element("td", draw_share(sums["saved_bytes"], largest), class_="bar-cell"),
             *_make_sums(sums),
         )
         for tool, sums in shown
     ]
-    columns = ("Tool", "", "Calls", "Stored", "Saved", "Tokens")
+    columns = ("Tool", "", "Saved", "Tokens", "Calls", "Stored")
     more = rows[_SHOWN_TOOLS:]
     return make_section(
         "Saved by tool",
@@ -166,6 +166,9 @@ def _make_tools(snapshot: Snapshot) -> Html:
 # The list of outputs.
 
 _Column = tuple[str, Callable[[StoredOutput], Any], bool]
+"""The head of a column, what it sorts by, and whether the largest comes first."""
+
+_NUMBERS = ("size", "items", "reads")
 
 
 def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) -> Html:
@@ -177,15 +180,16 @@ def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) 
             _make_empty(text, "A result above 32 KB is stored by itself; try ", "forebay put FILE"),
             is_wide=True,
         )
+    has_principals = reader.is_operator and any(entry.principal for entry in snapshot.outputs)
     columns: dict[str, _Column] = {
         "tool": ("Tool", lambda entry: (entry.source_tool or "").lower(), False),
-        "type": ("Type", lambda entry: entry.mime_type, False),
         "size": ("Size", operator.attrgetter("size_bytes"), True),
         "items": ("Items", lambda entry: entry.item_count if entry.item_count is not None else -1, True),
         "reads": ("Reads", lambda entry: snapshot.reads[entry.output_handle], True),
+        "type": ("Type", operator.attrgetter("mime_type"), False),
         "created": ("Stored", operator.attrgetter("created_at"), True),
         "expires": ("Expires", operator.attrgetter("expires_at"), False),
-        **({"principal": ("Principal", lambda entry: entry.principal or "", False)} if reader.is_operator else {}),
+        **({"principal": ("Principal", lambda entry: entry.principal or "", False)} if has_principals else {}),
     }
     sort = query.get("sort", "")
     sort = sort if sort in columns else "created"
@@ -203,8 +207,10 @@ def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) 
         arrow = element("span", "↓" if is_descending else "↑", aria_hidden="true") if is_current else None
         link = element("a", text, arrow, href=_make_link(sort=key, order=next_order))
         aria = ("descending" if is_descending else "ascending") if is_current else None
-        head.append(element("th", link, scope="col", aria_sort=aria, class_="number" if descending_first else None))
-    rows = [element("tr", _make_output_cells(entry, snapshot, reader)) for entry in shown]
+        head.append(element("th", link, scope="col", aria_sort=aria, class_="number" if key in _NUMBERS else None))
+    rows = [
+        element("tr", _make_output_cells(entry, snapshot, reader, has_principals=has_principals)) for entry in shown
+    ]
     order = "desc" if is_descending else "asc"
     notes = [
         None
@@ -240,7 +246,7 @@ def _make_link(**options: str | int) -> str:
     return f"{PATH}?{urlencode(options)}#outputs"
 
 
-def _make_output_cells(entry: StoredOutput, snapshot: Snapshot, reader: Reader) -> list[Html]:
+def _make_output_cells(entry: StoredOutput, snapshot: Snapshot, reader: Reader, *, has_principals: bool) -> list[Html]:
     handle, now = entry.output_handle, snapshot.taken_at
     if reader.hides_handles:
         name = element("code", mask_handle(handle))
@@ -250,13 +256,13 @@ def _make_output_cells(entry: StoredOutput, snapshot: Snapshot, reader: Reader) 
     return [
         element("th", name, scope="row"),
         element("td", entry.source_tool or "", title=entry.source_tool, class_="name"),
-        element("td", entry.mime_type.removeprefix("application/"), title=entry.mime_type, class_="name"),
         _make_number(format_bytes(entry.size_bytes), f"{entry.stored_bytes:,} bytes on disk"),
         _make_number("" if entry.item_count is None else f"{entry.item_count:,}"),
         _make_number(f"{reads:,}" if reads else ""),
-        _make_number(format_time(entry.created_at, now)),
+        element("td", entry.mime_type.removeprefix("application/"), title=entry.mime_type, class_="name"),
+        element("td", format_time(entry.created_at, now)),
         element("td", format_time(entry.expires_at, now)),
-        *([element("td", format_principal(entry.principal) or "", class_="name")] if reader.is_operator else []),
+        *([element("td", format_principal(entry.principal) or "", class_="name")] if has_principals else []),
     ]
 
 
@@ -325,7 +331,7 @@ def _make_refusals(snapshot: Snapshot, reader: Reader) -> Html:
         (
             element("td", REFUSALS[event["event"]]),
             element("td", str(event.get("tool") or event.get("source_tool") or ""), class_="name"),
-            element("td", _describe_refusal(event, reader), class_="name"),
+            element("td", _describe_refusal(event, reader), class_="why"),
             element("td", format_time(event.get("ts"), snapshot.taken_at)),
         )
         for event in snapshot.refusals
@@ -339,7 +345,8 @@ def _make_refusals(snapshot: Snapshot, reader: Reader) -> Html:
 def _describe_refusal(event: Mapping[str, Any], reader: Reader) -> str:
     handle = event.get("handle")
     shown = (mask_handle(handle) if reader.hides_handles else handle) if isinstance(handle, str) else None
-    parts = (event.get("capability"), event.get("code"), event.get("path"), shown)
+    code = str(event.get("code") or "").removeprefix("output_handle_").replace("_", " ")
+    parts = (event.get("capability"), code, event.get("path"), shown)
     return " · ".join(str(part) for part in parts if part)
 
 
@@ -368,7 +375,9 @@ def _make_upstreams(upstreams: Sequence[Upstream]) -> Html:
 def _make_table(label: str, columns: Sequence[str], rows: Sequence[Sequence[Html]], texts: int) -> Html:
     """Return a table whose columns after the first `texts` are numbers."""
     head = [
-        element("th", name, scope="col", class_=None if index < texts else "number") if name else element("td")
+        element("th", name, scope="col", class_=None if index < texts else "number")
+        if name
+        else element("td", class_="bar-cell")
         for index, name in enumerate(columns)
     ]
     table = element(
