@@ -3,8 +3,6 @@
 import http.client
 import json
 import re
-import subprocess
-import sys
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,6 +12,7 @@ from typing import Any
 import forebay
 import pytest
 from command import run
+from dashboard_site import run_dashboard
 from forebay.dashboard.layout import ASSETS
 from listening_harness import TIMEOUT_SECONDS, Response
 from serve_harness import upstream_command
@@ -76,22 +75,12 @@ def site(served: tuple[int, str, Path]) -> Site:
 
 
 @contextmanager
-def run_dashboard(root: Path, *options: str) -> Iterator[tuple[Site, str]]:
-    """Run `forebay dashboard`, and yield it with the address that it prints."""
-    command = [sys.executable, "-m", "forebay", "dashboard", "--store", root.as_uri(), *options]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            match = None
-            while match is None:
-                line = process.stderr.readline()
-                assert line, "the command has ended"
-                match = re.search(r"(?:open|the dashboard is at) (http://127\.0\.0\.1:(\d+)(/dashboard\S*))", line)
-            yield Site(int(match[2])), match[3]
-            process.terminate()
-            assert process.wait(TIMEOUT_SECONDS) == 0
-        finally:
-            process.kill()
+def open_dashboard(root: Path, *options: str) -> Iterator[tuple[Site, str]]:
+    """Run `forebay dashboard`, and yield a client and the path of the address that the command prints."""
+    with run_dashboard(root, *options) as url:
+        parts = urllib.parse.urlsplit(url)
+        assert parts.port is not None
+        yield Site(parts.port), url.partition(parts.netloc)[2]
 
 
 def make_store(root: Path, **options: Any) -> str:
@@ -316,7 +305,7 @@ def test_without_tokens_handles_are_not_listed(tmp_path: Path) -> None:
 
 def test_the_printed_address_signs_in_as_the_operator(tmp_path: Path) -> None:
     handles = [make_store(tmp_path, principal=name) for name in ("ann", None)]
-    with run_dashboard(tmp_path) as (site, address):
+    with open_dashboard(tmp_path) as (site, address):
         assert site.get().status == 401
         response = site.get(address)
         assert (response.status, response.headers["location"]) == (303, "/dashboard")
@@ -337,7 +326,7 @@ def test_the_printed_address_signs_in_as_the_operator(tmp_path: Path) -> None:
 def test_with_a_token_file_people_see_their_own(tmp_path: Path) -> None:
     write_tokens(tmp_path / "tokens", NAMES)
     handle = make_store(tmp_path / "store", principal='["client", "ann"]')
-    with run_dashboard(tmp_path / "store", "--token-file", str(tmp_path / "tokens")) as (site, address):
+    with open_dashboard(tmp_path / "store", "--token-file", str(tmp_path / "tokens")) as (site, address):
         assert address == "/dashboard"
         site.sign_in(token("bob"))
         assert site.get(f"/dashboard/{handle}").status == 404

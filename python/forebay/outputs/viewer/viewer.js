@@ -106,7 +106,7 @@ class Viewer {
       el("button", { type: "button", class: "fb-tab", "data-view": view, onclick: () => this.choose(view) }, text),
     );
     this.forms = { read: this.buildReadForm(), search: this.buildSearchForm(), query: this.buildQueryForm() };
-    this.crumbs = el("nav", { class: "fb-crumbs", "aria-label": "Path" });
+    this.crumbs = el("nav", { class: "fb-crumbs", "aria-label": "Breadcrumbs" });
     this.status = el("p", { class: "fb-status", role: "status" });
     this.body = el("div", { class: "fb-body", tabindex: "0", role: "region", "aria-label": "Content" });
     this.copyButton = el(
@@ -371,6 +371,7 @@ class Viewer {
   }
 
   makePage(page, renderer) {
+    if (page.format === "bytes") alignBytes(page);
     const element = renderer.render(page);
     return { start: Number(page.offset), next: page.next_offset, element };
   }
@@ -451,7 +452,7 @@ class Viewer {
     const attributes = { type: "button", class: "fb-open", "aria-label": `Open ${path}`, title: `Open ${path}` };
     const opener = path !== null && depth > 0 && el("button", { ...attributes, onclick: () => this.openPath(path) }, "↗");
     const size = el("span", { class: "fb-punct" }, `${open} ${formatNumber(count)} ${close}`);
-    return [el("details", { open: depth < 3 }, el("summary", {}, ...label, size, opener), el("ul", {}, ...rows))];
+    return [opener, el("details", { open: depth < 3 }, el("summary", {}, ...label, size), el("ul", {}, ...rows))];
   }
 
   // Search.
@@ -621,10 +622,17 @@ class EndlessList {
     }
   }
 
+  /** Tell where the first visible row, or else the first visible page, starts. */
   report() {
-    const top = this.scroller.getBoundingClientRect().top;
-    const page = this.pages.find(({ element }) => element.getBoundingClientRect().bottom > top + 1);
-    if (page && !this.isClosed) this.onMove(page.start);
+    if (this.isClosed) return;
+    // The head of a table stays above the rows.
+    const head = this.container.querySelector("thead th");
+    const top = head ? head.getBoundingClientRect().bottom : this.scroller.getBoundingClientRect().top;
+    const isVisible = (element) => element.getBoundingClientRect().bottom > top + 1;
+    const page = this.pages.find(({ element }) => isVisible(element));
+    if (!page) return;
+    const row = [...page.element.querySelectorAll("[data-offset]")].find(isVisible);
+    this.onMove(row ? Number(row.dataset.offset) : page.start);
   }
 
   /** Load one page where the view comes near an end. Return whether there may be more to load. */
@@ -698,8 +706,9 @@ class ItemTable {
   render(page) {
     const body = el("tbody", {});
     page.content.forEach((item, index) => {
-      const number = page.item_numbers?.[index] ?? Number(page.offset) + index;
-      body.append(this.makeRow(item, number));
+      const offset = Number(page.offset) + index;
+      const number = page.item_numbers?.[index] ?? offset;
+      body.append(this.makeRow(item, number, offset));
       const cut = page.truncated?.find((entry) => entry.index === number);
       if (cut) body.append(this.makeWide(this.viewer.makeCutNote(cut)));
     });
@@ -708,13 +717,14 @@ class ItemTable {
     return body;
   }
 
-  makeRow(item, number) {
+  makeRow(item, number, offset) {
     const cells =
       this.columns === null || !isObject(item)
         ? [makeCell(item, this.columns?.length)]
         : this.columns.map((key) => (Object.hasOwn(item, key) ? makeCell(item[key]) : el("td", {})));
     const button = el("button", { type: "button", class: "fb-number", "aria-expanded": "false", "aria-label": `Item ${number}` }, formatNumber(number));
-    const row = el("tr", { class: "fb-row", tabindex: "-1" }, el("th", { scope: "row" }, button), ...cells, makeFiller());
+    const attributes = { class: "fb-row", tabindex: "-1", "data-offset": String(offset) };
+    const row = el("tr", attributes, el("th", { scope: "row" }, button), ...cells, makeFiller());
     const toggle = () => {
       const isOpen = button.getAttribute("aria-expanded") === "true";
       button.setAttribute("aria-expanded", String(!isOpen));
@@ -755,7 +765,8 @@ class LineTable {
     if (lines.at(-1) === "" && lines.length > page.returned) lines.pop();
     lines.forEach((line, index) => {
       const number = Number(page.offset) + index;
-      body.append(el("tr", { class: "fb-row", tabindex: "-1" }, el("th", { scope: "row" }, formatNumber(number)), el("td", {}, line)));
+      const attributes = { class: "fb-row", tabindex: "-1", "data-offset": String(number) };
+      body.append(el("tr", attributes, el("th", { scope: "row" }, formatNumber(number)), el("td", {}, line)));
     });
     for (const cut of page.truncated ?? []) {
       body.append(el("tr", {}, el("td", {}), el("td", {}, this.viewer.makeCutNote(cut))));
@@ -787,6 +798,14 @@ class HexDump {
     }
     return el("pre", {}, rows.join("\n"));
   }
+}
+
+/** Cut a page of bytes after whole rows, so that the next page begins with a row. */
+function alignBytes(page) {
+  const rest = page.returned % HEX_ROW_BYTES;
+  if (page.next_offset === null || rest === page.returned) return;
+  page.content = btoa(atob(page.content).slice(0, page.returned - rest));
+  page.next_offset -= rest;
 }
 
 // Elements and texts.
