@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,6 +135,13 @@ def get_numbers(page: Page) -> list[int]:
     return list(page.evaluate(script))
 
 
+def scroll_on(page: Page, pixels: int, measure: Callable[[], int]) -> None:
+    """Scroll, and wait until a number has changed."""
+    before = measure()
+    scroll(page, pixels)
+    wait_until(lambda: measure() != before)
+
+
 def scroll(page: Page, pixels: int) -> None:
     page.locator(".fb-body").evaluate("(body, pixels) => body.scrollBy(0, pixels)", pixels)
 
@@ -179,15 +186,12 @@ def test_items_go_on_while_one_scrolls(page: Page, site: Site) -> None:
         assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
         assert len(numbers) < MAX_ROWS
         seen.update(numbers)
-        scroll(page, 1 << 20)
-        wait_until(lambda last=numbers[-1]: get_numbers(page)[-1] > last)
+        scroll_on(page, 1 << 20, lambda: get_numbers(page)[-1])
     assert seen == {*range(len(seen))}
     # What is far above was dropped, and comes back.
     assert get_numbers(page)[0] > 0
     while get_numbers(page)[0] > 0:
-        first = get_numbers(page)[0]
-        scroll(page, -(1 << 20))
-        wait_until(lambda first=first: get_numbers(page)[0] < first)
+        scroll_on(page, -(1 << 20), lambda: get_numbers(page)[0])
     numbers = get_numbers(page)
     assert numbers == [*range(len(numbers))]
     assert len(numbers) < MAX_ROWS
@@ -248,9 +252,7 @@ def test_conditions_fields_and_what_is_beside_the_items(page: Page, site: Site) 
 def test_text_and_bytes_are_complete(page: Page, site: Site, name: str) -> None:
     open_output(page, site, name, "?format=text" if name == "log" else "")
     shown = page.locator(".fb-text span" if name == "log" else ".fb-hex pre")
-    pages = shown.count()
-    scroll(page, 1 << 20)
-    wait_until(lambda: shown.count() > pages)
+    scroll_on(page, 1 << 20, shown.count)
     if name == "log":
         text = page.locator(".fb-text").inner_text()
         lines = text.split("\n")
@@ -311,9 +313,8 @@ def test_a_search_marks_its_matches_and_leads_to_them(page: Page, site: Site) ->
 def test_matches_go_on_while_one_scrolls(page: Page, site: Site) -> None:
     open_output(page, site, "log", "?view=search&pattern=took")
     shown = page.locator(".fb-match")
-    while (count := shown.count()) < 300:
-        scroll(page, 1 << 20)
-        wait_until(lambda count=count: shown.count() > count)
+    while shown.count() < 300:
+        scroll_on(page, 1 << 20, shown.count)
     places = page.locator(".fb-match button").all_inner_texts()
     assert [int(place.removeprefix("line ").replace(",", "")) for place in places] == [*range(len(places))]
 

@@ -172,9 +172,9 @@ def _make_label(text: str, control: Html, *, grows: bool = False) -> Html:
 def _make_read_form(handle: str, state: _State) -> Html:
     options = [element("option", name, selected=name == state.format) for name in _FORMATS]
     texts = (
-        ("Path", "path", "/rows/3"),
-        ("Where", "where", '{"status": "failed"}'),
-        ("Fields", "fields", "id, user.name"),
+        ("Path", "path", "such as /rows/3"),
+        ("Where", "where", 'such as {"status": "failed"}'),
+        ("Fields", "fields", "such as id, user.name"),
     )
     return _make_form(
         handle,
@@ -210,7 +210,7 @@ def _make_search_form(handle: str, state: _State) -> Html:
 
 
 def _make_query_form(handle: str, state: _State) -> Html:
-    example = "SELECT status, count(*) FROM items GROUP BY 1"
+    example = "such as SELECT status, count(*) FROM items GROUP BY 1"
     area = element("textarea", state.sql, name="sql", rows="3", placeholder=example)
     return _make_form(
         handle,

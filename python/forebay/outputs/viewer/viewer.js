@@ -151,9 +151,9 @@ class Viewer {
   buildReadForm() {
     const formats = ["auto", "items", "lines", "text", "bytes"].map((name) => el("option", { value: name }, name));
     this.format = el("select", { onchange: () => this.submitRead() }, ...formats);
-    this.path = el("input", { placeholder: "/rows/3", spellcheck: "false", autocapitalize: "off" });
-    this.where = el("input", { placeholder: '{"status": "failed"}', spellcheck: "false", autocapitalize: "off" });
-    this.fields = el("input", { placeholder: "id, user.name", spellcheck: "false", autocapitalize: "off" });
+    this.path = el("input", { placeholder: "such as /rows/3", spellcheck: "false", autocapitalize: "off" });
+    this.where = el("input", { placeholder: 'such as {"status": "failed"}', spellcheck: "false", autocapitalize: "off" });
+    this.fields = el("input", { placeholder: "such as id, user.name", spellcheck: "false", autocapitalize: "off" });
     return el(
       "form",
       { class: "fb-form", "aria-label": "Read", onsubmit: (event) => this.submit(event, () => this.submitRead()) },
@@ -182,7 +182,7 @@ class Viewer {
   }
 
   buildQueryForm() {
-    this.sql = el("textarea", { rows: "3", placeholder: "SELECT status, count(*) FROM items GROUP BY 1", spellcheck: "false" });
+    this.sql = el("textarea", { rows: "3", placeholder: "such as SELECT status, count(*) FROM items GROUP BY 1", spellcheck: "false" });
     this.sql.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.submit(event, () => this.submitQuery());
     });
