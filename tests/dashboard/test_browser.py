@@ -215,6 +215,12 @@ def test_one_can_jump_anywhere_and_read_on_in_both_directions(page: Page, site: 
     slider = page.get_by_role("slider", name="Position")
     slider.fill(str(ITEMS - 1))
     expect(page.get_by_role("button", name=f"Item {ITEMS - 1}", exact=True)).to_be_visible()
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(page.get_by_role("button", name="Item 0", exact=True)).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("button", name="Item 1", exact=True)).to_be_visible()
+    expect(slider).to_be_focused()
 
 
 def test_a_row_opens_and_leads_into_the_output(page: Page, site: Site) -> None:

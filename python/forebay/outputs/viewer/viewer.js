@@ -125,7 +125,7 @@ class Viewer {
     this.goTo = el("input", { type: "number", min: "0", class: "fb-goto", "aria-label": "Go to offset", placeholder: "go to" });
     this.foot = el(
       "form",
-      { class: "fb-foot", onsubmit: (event) => this.submit(event, () => this.jump(Number(this.goTo.value))) },
+      { class: "fb-foot", onsubmit: (event) => this.submit(event, () => this.jump(Number(this.goTo.value), this.body)) },
       this.position,
       this.slider,
       this.goTo,
@@ -250,7 +250,8 @@ class Viewer {
     this.values.checked = state.mode === "values";
     this.sql.value = state.sql;
     this.showCrumbs();
-    this.foot.hidden = true;
+    // While the next page of the same kind is read, who moves the slider by keys stays on it.
+    this.foot.hidden ||= state.view !== "read";
     this.copyButton.hidden = true;
     this.body.setAttribute("aria-busy", "true");
     this.onState({ ...state });
@@ -281,6 +282,7 @@ class Viewer {
 
   showError(error) {
     const details = error.details ?? {};
+    this.foot.hidden = true;
     this.status.textContent = "";
     const tables = Object.entries(details.tables ?? {}).map(([name, columns]) => el("li", {}, el("code", {}, `${name} ${columns}`)));
     this.body.replaceChildren(
@@ -341,6 +343,7 @@ class Viewer {
     this.copyButton.hidden = false;
     this.body.scrollTop = 0;
     if (first.encoding === "json" && first.format !== "items") {
+      this.foot.hidden = true;
       this.status.textContent = `a value of ${formatBytes(first.total)}${formatTime(milliseconds)}`;
       this.body.replaceChildren(el("div", { class: "fb-value" }, this.makeTree(first.content, this.state.path)));
       return;
@@ -398,9 +401,9 @@ class Viewer {
     }
   }
 
-  jump(offset) {
+  jump(offset, focused = null) {
     if (Number.isFinite(offset)) this.show({ offset: Math.max(0, Math.min(offset, this.total - 1)) });
-    this.body.focus();
+    focused?.focus();
   }
 
   /** Read what was cut because it alone is larger than a page. */
