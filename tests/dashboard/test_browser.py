@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import forebay
 import pytest
-from browser import audit, open_browser
+from chromium import audit, open_browser
 from dashboard_site import run_dashboard
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from serve_http_harness import token, write_tokens

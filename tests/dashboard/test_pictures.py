@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import open_browser
 from busy_store import fill_store
+from chromium import open_browser
 from dashboard_site import run_dashboard
 from playwright.sync_api import Browser, expect
 
