@@ -38,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-backends test-providers test-fast test-versions lint docs docs-measure bench speed alternatives \
-	scale conformance peers clients clients-direct eval wheel mcpb fuzz soak clean
+	scale conformance peers clients clients-direct eval pictures wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ clients-direct: $(BUILT) $(NODE)/.installed ## Run the same clients without the 
 
 eval: $(BUILT) $(VENV)/.group-test ## Answer questions about large outputs with the tools, by a script or (ARGS) by a model
 	PYTHONPATH=examples $(BIN)/python -m evals.run $(ARGS)
+
+pictures: $(BUILT) $(VENV)/.group-test ## Write docs/images: the dashboard and its viewer, as Chromium shows them
+	PICTURES=docs/images $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl
