@@ -22,7 +22,7 @@ try:
 
     from anyio.to_thread import run_sync
     from fastmcp.exceptions import FastMCPError
-    from fastmcp.resources import ResourceTemplate
+    from fastmcp.resources import Resource, ResourceTemplate, TextResource
     from fastmcp.server.dependencies import get_access_token, get_context
     from fastmcp.server.middleware import CallNext, MiddlewareContext
     from fastmcp.tools import Tool
@@ -32,6 +32,7 @@ except ImportError as error:
 
 from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal, is_ascii, make_error
 from forebay.adapters.sdk_internals import extend_fastmcp_instructions, get_server_info
+from forebay.outputs.app.resource import ViewerApp, declares_apps
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.contract.context import is_in_tool_call
 from forebay.outputs.modes import Mode
@@ -166,6 +167,13 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         """Return the server's answer, with instructions that say what a handle is."""
         return self._extend_instructions(await call_next(context))
 
+    def _shows_apps(self, context: MiddlewareContext[Any]) -> bool:
+        """Return whether the client shows apps, and reaches ours: not in a mounted server, whose URIs may change."""
+        request, fastmcp = _get_request(context), context.fastmcp_context
+        if request is None or fastmcp is None or not sdk.is_outermost(self, fastmcp):
+            return False
+        return declares_apps({"extensions": sdk.get_client_extensions(request)})
+
     def _extend_instructions(self, result: Any) -> Any:
         if not sdk.SENDS_INITIALIZE_RESULT:
             return result
@@ -183,15 +191,20 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         tools = await call_next(context)
         self.policy.learn_tools(map(_describe_tool, tools), is_complete=False)
         if _includes_hidden.get():
-            return self._rewrite_tools(tools)
+            return self._rewrite_tools(tools, shows_apps=False)
+        shows_apps = self._shows_apps(context)
         expanded = self.policy.get_expanded_tools(_find_lasting_connection(context)) or ()
         tools = [tool for tool in tools if self.policy.capabilities.is_listed(sdk.get_tool_name(tool), expanded)]
         own_tools = () if self._is_mounted(context) else self._get_own_tools().values()
-        return [*self._rewrite_tools(tools), *own_tools]
+        if shows_apps:
+            own_definitions = self.policy.list_own_tools(shows_apps=True)
+            own_tools = [_AddedTool.from_definition(self.policy, definition) for definition in own_definitions]
+        return [*self._rewrite_tools(tools, shows_apps=shows_apps), *own_tools]
 
-    def _rewrite_tools(self, tools: Sequence[Tool]) -> list[Tool]:
+    def _rewrite_tools(self, tools: Sequence[Tool], *, shows_apps: bool) -> list[Tool]:
         definitions = [_describe_tool(tool) for tool in tools]
-        return [*map(_apply_rewrite, tools, definitions, self.policy.rewrite_tools(definitions))]
+        rewritten = self.policy.rewrite_tools(definitions, shows_apps=shows_apps)
+        return [*map(_apply_rewrite, tools, definitions, rewritten)]
 
     async def on_call_tool(
         self,
@@ -272,6 +285,15 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
             self.policy.record_response(call.tool, sdk.dump_result(result), **_make_record_arguments(context, call))
         return result
 
+    async def on_list_resources(
+        self,
+        context: MiddlewareContext[sdk.wire.ListResourcesRequest],
+        call_next: CallNext[sdk.wire.ListResourcesRequest, Sequence[Resource]],
+    ) -> Sequence[Resource]:
+        """Return the server's resources, and the app if the client shows apps."""
+        resources = await call_next(context)
+        return [*resources, _make_resource(self.policy.app)] if self._shows_apps(context) else resources
+
     async def on_list_resource_templates(
         self,
         context: MiddlewareContext[sdk.wire.ListResourceTemplatesRequest],
@@ -285,13 +307,16 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         context: MiddlewareContext[sdk.wire.ReadResourceRequestParams],
         call_next: CallNext[sdk.wire.ReadResourceRequestParams, sdk.ResourceResult],
     ) -> sdk.ResourceResult:
-        """Return a page of a stored payload if the URI names one, else the server's resource."""
+        """Return a page of a stored payload or the app if the URI names one of them, else the server's resource."""
         uri = str(context.message.uri)
-        if not is_resource_uri(uri):
+        is_app = uri == self.policy.app.uri and self._shows_apps(context)
+        if not is_app and not is_resource_uri(uri):
             return await call_next(context)
         if context.fastmcp_context is not None:
             # Without `call_next`, no other middleware can refuse. So ask each here whether it denies access.
             await sdk.check_resource_access(context, context.fastmcp_context.fastmcp)
+        if is_app:
+            return _make_resource_result(self.policy.app.read()["contents"])
         caller = _make_caller(self.policy)
         try:
             page = await run_sync(read_resource, self.store, uri, caller)
@@ -372,12 +397,26 @@ def _make_resource_result(contents: Sequence[Mapping[str, Any]]) -> sdk.Resource
     """Convert the `contents` of a `resources/read` result to fastmcp's type."""
     return sdk.ResourceResult(
         [
-            sdk.ResourceContent(
+            sdk.make_resource_content(
                 base64.b64decode(content["blob"]) if "blob" in content else content["text"],
                 content["mimeType"],
+                content.get("_meta"),
             )
             for content in contents
         ]
+    )
+
+
+def _make_resource(app: ViewerApp) -> Resource:
+    """Return the app as fastmcp lists resources. `on_read_resource` reads it."""
+    definition = app.define_resource()
+    return TextResource(
+        uri=definition["uri"],
+        name=definition["name"],
+        description=definition["description"],
+        mime_type=definition["mimeType"],
+        meta=definition["_meta"],
+        text="",
     )
 
 
@@ -400,7 +439,8 @@ def _apply_rewrite(tool: Tool, original_definition: Mapping[str, Any], new_defin
     schema, original = new_definition["outputSchema"], tool.output_schema
     if original and schema in (allow_handle(original), allow_handle_for_fastmcp(original)):
         schema = sdk.allow_handle(original)
-    return tool.model_copy(update={"parameters": new_definition["inputSchema"], "output_schema": schema})
+    changes = {"parameters": new_definition["inputSchema"], "output_schema": schema, "meta": new_definition["_meta"]}
+    return tool.model_copy(update=changes)
 
 
 def _get_request(context: MiddlewareContext[Any]) -> sdk.Request | None:

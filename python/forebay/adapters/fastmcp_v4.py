@@ -8,14 +8,14 @@ from fastmcp import FastMCP
 from fastmcp.resources import ResourceContent, ResourceResult
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import FastMCPRequestContext as Request
-from fastmcp.server.middleware import MiddlewareContext
+from fastmcp.server.middleware import Middleware, MiddlewareContext
 from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
 from fastmcp.server.providers import Provider
 from fastmcp.tools import Tool, ToolResult
 from fastmcp.tools.base import InputRequiredToolResult
 
-from forebay.adapters.mcp_v2 import find_client
-from forebay.adapters.sdk_internals import get_request_params
+from forebay.adapters.mcp_v2 import find_client, find_client_extensions
+from forebay.adapters.sdk_internals import find_root_server, get_request_params
 from forebay.outputs.result import Result
 from forebay.outputs.schemas import allow_handle_for_fastmcp as allow_handle
 from forebay.wire.protocol import SERVER_INFO_KEY
@@ -24,7 +24,6 @@ __all__ = [
     "FINDS_INJECTED_TOOLS",
     "SENDS_INITIALIZE_RESULT",
     "Request",
-    "ResourceContent",
     "ResourceResult",
     "ToolInjectionMiddleware",
     "ToolResult",
@@ -32,14 +31,17 @@ __all__ = [
     "check_resource_access",
     "dump_result",
     "get_client",
+    "get_client_extensions",
     "get_client_tool_name",
     "get_meta",
     "get_request",
     "get_tool_name",
     "has_output",
     "is_in_chain",
+    "is_outermost",
     "list_all_tools",
     "list_visible_tools",
+    "make_resource_content",
     "make_tool_result",
     "wire",
 ]
@@ -61,6 +63,11 @@ def get_client(request: Request) -> tuple[str, str] | None:
     return find_client(get_request_params(request), request.session)
 
 
+def get_client_extensions(request: Request) -> Mapping[str, Any]:
+    """Return the extensions that the client of a request has declared."""
+    return find_client_extensions(request.session)
+
+
 def get_meta(request: Request) -> Mapping[str, Any]:
     """Return the `_meta` of a request."""
     meta = get_request_params(request).get("_meta")
@@ -76,6 +83,11 @@ def get_client_tool_name(request: Request) -> str | None:
 def is_in_chain(_middleware: object, _context: Context) -> bool:
     """Return `True`: in this version, a server also finds our tools in the servers that are mounted in it."""
     return True
+
+
+def is_outermost(middleware: Middleware, context: Context) -> bool:
+    """Return whether the middleware belongs to the server that the client connects to, not to a mounted server."""
+    return middleware in find_root_server(context).middleware
 
 
 def get_tool_name(tool: Tool) -> str:
@@ -102,6 +114,11 @@ async def check_resource_access(context: MiddlewareContext[Any], server: FastMCP
     """Raise if middleware denies access to a resource."""
     for middleware in server.middleware:
         await middleware.check_resource_access(context)
+
+
+def make_resource_content(data: str | bytes, mime_type: str, meta: dict[str, Any] | None) -> ResourceContent:
+    """Return one of the contents of a resource."""
+    return ResourceContent(data, mime_type, meta)
 
 
 def dump_result(result: ToolResult) -> Result:
