@@ -2,7 +2,7 @@
  * The page that a host shows as an MCP App (version 2026-01-26): it finds the handle in the result of a tool, and shows
  * the viewer for that output. Everything goes through the host: JSON-RPC over postMessage, and no other request.
  */
-import { createViewer, formatBytes, parseResult } from "../../dashboard/static/viewer.js";
+import { createViewer, formatBytes, parseResult } from "../viewer/viewer.js";
 
 const PROTOCOL_VERSION = "2026-01-26";
 const METHOD_NOT_FOUND = -32601;
@@ -27,7 +27,9 @@ const HOST_VARIABLES = {
 const REQUIRED_VARIABLES = ["--color-background-primary", "--color-text-primary"];
 
 const page = document.documentElement;
-const [head, summary, fullscreen, root] = ["head", "summary", "fullscreen", "app"].map((id) => document.getElementById(id));
+const [head, summary, fullscreen, outline, root] = ["head", "summary", "fullscreen", "outline", "app"].map((id) =>
+  document.getElementById(id),
+);
 const { tools: toolNames, version } = JSON.parse(document.getElementById("settings").textContent);
 
 const context = {};
@@ -104,6 +106,7 @@ function showResult(result) {
   const { handle, descriptor } = output;
   closeViewer();
   summary.textContent = summarize(descriptor);
+  outline.textContent = descriptor.outline ?? "";
   head.hidden = false;
   viewer = createViewer(root, call, {
     handle,
@@ -214,6 +217,14 @@ function reportSize() {
   host.notify("ui/notifications/size-changed", { width: Math.ceil(window.innerWidth), height });
 }
 
+/** Submit a form by its button, also where the host's sandbox blocks forms: there the browser sends no submit event. */
+function submitByButton(event) {
+  const form = event.target.closest("button:not([type='button'])")?.form;
+  if (!form) return;
+  event.preventDefault();
+  form.dispatchEvent(new SubmitEvent("submit", { cancelable: true }));
+}
+
 async function start() {
   const initialized = await host.request("ui/initialize", {
     protocolVersion: PROTOCOL_VERSION,
@@ -226,6 +237,7 @@ async function start() {
   new ResizeObserver(reportSize).observe(document.body);
 }
 
+document.addEventListener("click", submitByButton);
 fullscreen.addEventListener("click", () => toggleFullscreen().catch(() => {}));
 showText("Waiting for the result…");
 start().catch((error) => showText("The host did not accept this app.", error.message));

@@ -3,7 +3,7 @@
 import functools
 import importlib.resources
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -21,8 +21,8 @@ MIME_TYPE = "text/html;profile=mcp-app"
 
 _URI_PREFIX = "ui://forebay/"
 
-_STYLES = ("dashboard/static/viewer.css", "outputs/app/app.css")
-_SCRIPTS = ("dashboard/static/viewer.js", "outputs/app/app.js")
+_STYLES = ("outputs/viewer/viewer.css", "outputs/app/app.css")
+_SCRIPTS = ("outputs/viewer/viewer.js", "outputs/app/app.js")
 
 # The page loads nothing, so it needs no domain. The lists are explicit, because some hosts allow more without them.
 _RESOURCE_META = {
@@ -45,7 +45,11 @@ _PAGE = """<!doctype html>
 </style>
 </head>
 <body>
-<header id="head" hidden><p id="summary"></p><button type="button" id="fullscreen" hidden></button></header>
+<header id="head" hidden>
+<p id="summary"></p>
+<button type="button" id="fullscreen" hidden></button>
+<code id="outline"></code>
+</header>
 <main id="app"></main>
 <script type="application/json" id="settings">{settings}</script>
 <script type="module">
@@ -65,7 +69,7 @@ def declares_apps(capabilities: object) -> bool:
         value = open_container(value)
         value = value.get(key) if isinstance(value, Mapping) else None
     mime_types = open_container(value)
-    return isinstance(mime_types, Sequence) and MIME_TYPE in mime_types
+    return isinstance(mime_types, list) and MIME_TYPE in mime_types
 
 
 class ViewerApp:
