@@ -427,33 +427,31 @@ class Viewer {
   /** Return a JSON value as a tree of elements, with a button on each inner value that opens it by its path. */
   makeTree(value, path) {
     const budget = { nodes: MAX_TREE_NODES };
-    return this.makeNode(value, path, budget, 0);
+    return el("div", { class: "fb-tree" }, ...this.makeNode(value, path, budget, 0, []));
   }
 
-  makeNode(value, path, budget, depth) {
+  makeNode(value, path, budget, depth, label) {
     budget.nodes -= 1;
-    if (value === null || typeof value !== "object" || value instanceof ExactNumber) return makeScalar(value);
+    if (value === null || typeof value !== "object" || value instanceof ExactNumber) return [...label, makeScalar(value)];
     const isList = Array.isArray(value);
     const keys = isList ? value.keys() : Object.keys(value);
     const count = isList ? value.length : Object.keys(value).length;
     const [open, close] = isList ? "[]" : "{}";
-    if (count === 0) return el("span", { class: "fb-punct" }, open + close);
+    if (count === 0) return [...label, el("span", { class: "fb-punct" }, open + close)];
     const rows = [];
     for (const key of keys) {
       if (budget.nodes <= 0) {
         rows.push(el("li", { class: "fb-note" }, "… more than fits here; open it by its path"));
         break;
       }
-      const child = this.makeNode(value[key], path === null ? null : `${path}/${escapeStep(String(key))}`, budget, depth + 1);
-      rows.push(el("li", {}, el("span", { class: isList ? "fb-punct" : "fb-key" }, String(key)), " ", child));
+      const name = el("span", { class: isList ? "fb-punct" : "fb-key" }, String(key));
+      const childPath = path === null ? null : `${path}/${escapeStep(String(key))}`;
+      rows.push(el("li", {}, ...this.makeNode(value[key], childPath, budget, depth + 1, [name, " "])));
     }
-    const opener =
-      path !== null && depth > 0
-        ? el("button", { type: "button", class: "fb-open", "aria-label": `Open ${path}`, title: `Open ${path}`, onclick: () => this.openPath(path) }, "↗")
-        : null;
-    const summary = el("summary", {}, el("span", { class: "fb-punct" }, `${open} ${formatNumber(count)} ${close}`));
-    const tree = el("details", { class: "fb-tree", open: depth < 3 }, summary, el("ul", {}, ...rows));
-    return opener === null ? tree : el("div", { class: "fb-branch" }, tree, opener);
+    const attributes = { type: "button", class: "fb-open", "aria-label": `Open ${path}`, title: `Open ${path}` };
+    const opener = path !== null && depth > 0 && el("button", { ...attributes, onclick: () => this.openPath(path) }, "↗");
+    const size = el("span", { class: "fb-punct" }, `${open} ${formatNumber(count)} ${close}`);
+    return [el("details", { open: depth < 3 }, el("summary", {}, ...label, size, opener), el("ul", {}, ...rows))];
   }
 
   // Search.
@@ -538,8 +536,9 @@ class Viewer {
     this.status.textContent = `${result.truncated ? `the first ${formatNumber(result.rows.length)} of ` : ""}${count} rows${formatTime(Number(result.ms))}`;
     this.copyButton.hidden = false;
     this.body.scrollTop = 0;
-    const head = el("tr", {}, ...result.columns.map(({ name, type }) => el("th", { scope: "col", title: type }, name)));
-    const rows = result.rows.map((row) => el("tr", { class: "fb-row", tabindex: "-1" }, ...row.map((value) => makeCell(value, "td"))));
+    const columns = result.columns.map(({ name, type }, index) => makeHead(name, result.rows.map((row) => row[index]), type));
+    const head = el("tr", {}, ...columns, makeFiller());
+    const rows = result.rows.map((row) => el("tr", { class: "fb-row", tabindex: "-1" }, ...row.map((value) => makeCell(value)), makeFiller()));
     this.body.replaceChildren(el("table", { class: "fb-table" }, el("thead", {}, head), el("tbody", {}, ...rows)));
     if (result.hint) this.showNote(result.hint);
   }
@@ -691,12 +690,9 @@ class ItemTable {
     this.itemsPath = page.items_path ?? "";
     const objects = page.content.filter((item) => isObject(item));
     this.columns = objects.length * 2 >= page.content.length && objects.length > 0 ? [...new Set(objects.flatMap(Object.keys))] : null;
-    const names = this.columns ?? ["value"];
-    this.container = el(
-      "table",
-      { class: "fb-table" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "#"), ...names.map((name) => el("th", { scope: "col" }, name)))),
-    );
+    const heads = this.columns?.map((name) => makeHead(name, objects.map((item) => item[name]))) ?? [makeHead("value", page.content)];
+    const head = el("tr", {}, el("th", { scope: "col", class: "fb-numeric" }, "#"), ...heads, makeFiller());
+    this.container = el("table", { class: "fb-table" }, el("thead", {}, head));
   }
 
   render(page) {
@@ -715,10 +711,10 @@ class ItemTable {
   makeRow(item, number) {
     const cells =
       this.columns === null || !isObject(item)
-        ? [makeCell(item, "td", this.columns?.length)]
-        : this.columns.map((key) => (Object.hasOwn(item, key) ? makeCell(item[key], "td") : el("td", {})));
+        ? [makeCell(item, this.columns?.length)]
+        : this.columns.map((key) => (Object.hasOwn(item, key) ? makeCell(item[key]) : el("td", {})));
     const button = el("button", { type: "button", class: "fb-number", "aria-expanded": "false", "aria-label": `Item ${number}` }, formatNumber(number));
-    const row = el("tr", { class: "fb-row", tabindex: "-1" }, el("th", { scope: "row" }, button), ...cells);
+    const row = el("tr", { class: "fb-row", tabindex: "-1" }, el("th", { scope: "row" }, button), ...cells, makeFiller());
     const toggle = () => {
       const isOpen = button.getAttribute("aria-expanded") === "true";
       button.setAttribute("aria-expanded", String(!isOpen));
@@ -743,7 +739,7 @@ class ItemTable {
   }
 
   makeWide(content) {
-    return el("tr", { class: "fb-wide" }, el("td", { colspan: String((this.columns?.length ?? 1) + 1) }, content));
+    return el("tr", { class: "fb-wide" }, el("td", { colspan: String((this.columns?.length ?? 1) + 2) }, content));
   }
 }
 
@@ -820,13 +816,28 @@ function makeScalar(value) {
   return el("span", { class: "fb-literal" }, String(value));
 }
 
-function makeCell(value, name, span) {
+/** Return the head of a column, at the side where its values are. */
+function makeHead(name, values, title) {
+  const isNumeric = values.some(isNumber) && values.every((value) => isNumber(value) || value === null || value === undefined);
+  return el("th", { scope: "col", title, class: isNumeric && "fb-numeric" }, name);
+}
+
+/** Return a cell that takes the width that no column needs. */
+function makeFiller() {
+  return el("td", { class: "fb-filler" });
+}
+
+function makeCell(value, span) {
   const attributes = span === undefined ? {} : { colspan: String(span) };
-  if (value === null || value === undefined) return el(name, { class: "fb-null", ...attributes }, "null");
-  if (typeof value === "number" || value instanceof ExactNumber) return el(name, { class: "fb-numeric", ...attributes }, String(value));
-  if (typeof value === "string") return el(name, attributes, cut(value));
-  if (typeof value === "boolean") return el(name, { class: "fb-literal", ...attributes }, String(value));
-  return el(name, { class: "fb-nested", ...attributes }, cut(stringify(value)));
+  if (value === null || value === undefined) return el("td", { class: "fb-null", ...attributes }, "null");
+  if (isNumber(value)) return el("td", { class: "fb-numeric", ...attributes }, String(value));
+  if (typeof value === "string") return el("td", attributes, cut(value));
+  if (typeof value === "boolean") return el("td", { class: "fb-literal", ...attributes }, String(value));
+  return el("td", { class: "fb-nested", ...attributes }, cut(stringify(value)));
+}
+
+function isNumber(value) {
+  return typeof value === "number" || value instanceof ExactNumber;
 }
 
 function cut(text) {
