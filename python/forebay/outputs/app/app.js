@@ -8,8 +8,10 @@ const PROTOCOL_VERSION = "2026-01-26";
 const METHOD_NOT_FOUND = -32601;
 const APP_FAILED = -32000;
 
-/** The height of the viewer in a page whose height the host leaves to the app. */
-const INLINE_HEIGHT = 560;
+/** The height of the page with a viewer, if the host leaves it to the app. */
+const INLINE_HEIGHT = 600;
+
+const EXPIRY_FORMAT = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
 
 /** The viewer's colours and fonts, and the host's variables that replace them if the host sets them. */
 const HOST_VARIABLES = {
@@ -105,7 +107,7 @@ function showResult(result) {
   }
   const { handle, descriptor } = output;
   closeViewer();
-  summary.textContent = summarize(descriptor);
+  summary.textContent = summarize(descriptor) || handle;
   outline.textContent = descriptor.outline ?? "";
   head.hidden = false;
   viewer = createViewer(root, call, {
@@ -131,11 +133,12 @@ function readState({ format, path, offset, where, fields }) {
 }
 
 function summarize({ size_bytes: size, item_count: count, mime_type: type, expires_at: expiry }) {
+  const expiryTime = Date.parse(expiry);
   const parts = [
-    count !== undefined && count !== null && `${new Intl.NumberFormat("en").format(count)} items`,
+    Number.isInteger(count) && `${count.toLocaleString("en")} items`,
     size !== undefined && formatBytes(size),
     type,
-    expiry && `until ${new Date(expiry).toLocaleString(context.locale)}`,
+    !Number.isNaN(expiryTime) && `until ${EXPIRY_FORMAT.format(expiryTime)}`,
   ];
   return parts.filter(Boolean).join(" · ");
 }
