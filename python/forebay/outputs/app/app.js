@@ -34,6 +34,7 @@ const [head, summary, fullscreen, outline, root] = ["head", "summary", "fullscre
 );
 const { tools: toolNames, version } = JSON.parse(document.getElementById("settings").textContent);
 
+const sizeObserver = new ResizeObserver(reportSize);
 const context = {};
 let capabilities = {};
 let toolInput = {};
@@ -108,7 +109,7 @@ function showResult(result) {
   const { handle, descriptor } = output;
   closeViewer();
   summary.textContent = summarize(descriptor) || handle;
-  outline.textContent = descriptor.outline ?? "";
+  outline.textContent = outline.title = descriptor.outline ?? "";
   head.hidden = false;
   viewer = createViewer(root, call, {
     handle,
@@ -160,6 +161,7 @@ function closeViewer() {
 }
 
 function tearDown() {
+  sizeObserver.disconnect();
   closeViewer();
   return {};
 }
@@ -237,7 +239,7 @@ async function start() {
   capabilities = initialized.hostCapabilities ?? {};
   applyContext(initialized.hostContext ?? {});
   host.notify("ui/notifications/initialized", {});
-  new ResizeObserver(reportSize).observe(document.body);
+  sizeObserver.observe(document.body);
 }
 
 document.addEventListener("click", submitByButton);
