@@ -493,7 +493,7 @@ class Viewer {
     this.status.textContent = `${atLeast}${formatCount(total, "matches")}${formatTime(performance.now() - started)}`;
     this.copyButton.hidden = false;
     this.body.scrollTop = 0;
-    this.body.replaceChildren(list);
+    this.body.replaceChildren(...(total === 0 ? [] : [list]));
     if (total === 0) this.showNote(`Nothing was found in ${first.page.searched ?? "this output"}.`);
     else this.startList(list, wrap, PAGE_SIZES.matches, first);
   }
