@@ -3,7 +3,7 @@
 #   PYTHON=python3.13   the interpreter to use (a change rebuilds the environment)
 #   TIME=600            seconds that `make fuzz` spends on each target, or that `make soak` runs
 #   WRITE=FILE          the document whose table `make clients` replaces
-#   ARGS='--api …'      the arguments of `make eval`; see evals/README.md
+#   ARGS='--api …'      the arguments of `make eval` (see evals/README.md) or `make apps`
 #   FUZZER=stable       fuzz without cargo-fuzz and nightly even where they are installed
 
 PYTHON ?= python3
@@ -18,6 +18,9 @@ CORPUS := target/corpus
 BENCH_FLAGS := --benchmark-quiet --benchmark-disable-gc --benchmark-min-rounds=3 --benchmark-max-time=0.5
 NODE := target/node
 CLIENTS := target/clients
+APPS := target/apps
+APPS_PACKAGES := @modelcontextprotocol/ext-apps@2.0.4 @modelcontextprotocol/client@2.4.0 \
+	@modelcontextprotocol/core@2.4.0 zod@4.6.7 esbuild@0.28.2
 NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 \
 	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
@@ -33,7 +36,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-providers test-fast test-versions lint bench scale conformance peers clients eval wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-providers test-fast test-versions lint bench scale conformance peers clients apps eval wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +103,9 @@ peers: $(BUILT) $(NODE)/.made ## Compare real servers with and without the gatew
 clients: $(BUILT) $(NODE)/.installed ## Run real MCP clients with a scripted model: what reaches the model through each
 	PYTHONPATH=tools $(BIN)/python -m clients.run --node $(NODE)/wheel --packages $(CLIENTS) $(if $(WRITE),--write $(WRITE))
 
+apps: $(BUILT) $(VENV)/.group-test $(APPS)/.installed ## Use the viewer in a host made of the protocol's own packages, in Chromium
+	PATH="$(abspath $(NODE))/wheel/bin:$$PATH" PYTHONPATH=tools $(BIN)/python -m apps.run --packages $(APPS) $(ARGS)
+
 eval: $(BUILT) $(VENV)/.group-test ## Answer questions about large outputs with the tools, by a script or (ARGS) by a model
 	PYTHONPATH=examples $(BIN)/python -m evals.run $(ARGS)
 
@@ -153,6 +159,12 @@ $(NODE)/.installed: Makefile
 $(NODE)/.made: $(NODE)/.installed
 	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(NODE) \
 		--ignore-scripts --no-audit --no-fund --loglevel=error $(NPM_PACKAGES)
+	@touch $@
+
+$(APPS)/.installed: Makefile $(NODE)/.installed
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
+	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(APPS) \
+		--ignore-scripts --no-audit --no-fund --loglevel=error $(APPS_PACKAGES)
 	@touch $@
 
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo

@@ -1,15 +1,14 @@
 """The page of the MCP App in Chromium, in a host that is strict about the protocol, in front of a real gateway."""
 
 import json
-import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from app_host import HostServer, serve_host
+from browser import audit, open_browser
 from gateway_harness import parse_text, script, wrap
-from playwright.sync_api import Frame, Page, expect, sync_playwright
+from playwright.sync_api import Frame, Page, expect
 from serve_harness import EraClient
 from wires import MODERN
 
@@ -19,16 +18,6 @@ APPS = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;p
 
 # Names of tools differ from those that the viewer uses.
 PREFIX = "oc_"
-
-CHROMIUM_OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 HOSTILE = "</td><img src=x onerror='parent.postMessage(1,\"*\")'><script>document.title = 'hacked'</script>&amp;"
 
@@ -59,12 +48,7 @@ def html(client: EraClient) -> str:
 
 @pytest.fixture(scope="module")
 def browser_page(server: HostServer) -> Iterator[Page]:
-    executable = shutil.which("chromium")
-    assert executable, "install Debian's chromium"
-    with ExitStack() as stack:
-        chromium = stack.enter_context(sync_playwright()).chromium
-        browser = stack.enter_context(chromium.launch(executable_path=executable, args=CHROMIUM_OPTIONS))
-        page = stack.enter_context(browser.new_page(viewport={"width": 1000, "height": 800}))
+    with open_browser() as browser, browser.new_page(viewport={"width": 1000, "height": 800}) as page:
         page.goto(server.url)
         yield page
 
@@ -172,7 +156,7 @@ def test_what_an_output_holds_stays_text(app: App, client: EraClient) -> None:
     failed = {"isError": True, "content": [{"type": "text", "text": json.dumps({"error": {"message": HOSTILE}})}]}
     for shown in (failed, {"content": [{"type": "text", "text": HOSTILE}]}, {"content": [], "structuredContent": {}}):
         app.show({}, shown)
-        expect(frame.locator("#app > p")).to_be_visible()
+        expect(frame.locator("#app > h1")).to_be_visible()
         assert frame.locator("img").count() == 0
 
 
@@ -198,7 +182,7 @@ def test_a_host_that_lets_apps_call_no_tools(app: App, client: EraClient) -> Non
     assert app.run("host.calls") == []
 
 
-def test_the_page_follows_the_look_of_the_host(app: App, client: EraClient) -> None:
+def test_the_page_follows_the_look_of_the_host(app: App) -> None:
     def background() -> str:
         return str(app.frame.evaluate("getComputedStyle(document.body).backgroundColor"))
 
@@ -212,8 +196,17 @@ def test_the_page_follows_the_look_of_the_host(app: App, client: EraClient) -> N
     # A background without a text colour could make the text invisible.
     app.run("host.changeContext({styles: {variables: {'--color-background-primary': 'rgb(250, 250, 250)'}}})")
     app.frame.wait_for_function("!getComputedStyle(document.body).backgroundColor.startsWith('rgb(250')")
-    app.show({}, client.call("rows"))
-    expect(_row(app.frame, "naïve 2")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_is_accessible(theme: str, app: App, client: EraClient) -> None:
+    result = client.call("rows", count=5000)
+    frame = app.open(hostContext={"theme": theme, "availableDisplayModes": ["inline", "fullscreen"]})
+    app.show({}, result)
+    expect(_row(frame, "naïve 0")).to_be_visible()
+    assert audit(frame) == []
+    app.show({}, {"content": [{"type": "text", "text": "three rows"}]})
+    assert audit(frame) == []
 
 
 def test_the_page_keeps_to_the_size_that_the_host_gives(app: App, client: EraClient) -> None:

@@ -147,7 +147,7 @@ function summarize({ size_bytes: size, item_count: count, mime_type: type, expir
 function showText(title, text = "") {
   closeViewer();
   head.hidden = true;
-  const message = document.createElement("p");
+  const message = document.createElement("h1");
   const details = document.createElement("pre");
   message.textContent = title;
   details.textContent = text;

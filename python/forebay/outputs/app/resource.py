@@ -46,7 +46,7 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <header id="head" hidden>
-<p id="summary"></p>
+<h1 id="summary"></h1>
 <button type="button" id="fullscreen" hidden></button>
 <code id="outline"></code>
 </header>
