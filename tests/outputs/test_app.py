@@ -110,7 +110,8 @@ def test_only_clients_that_name_the_type_show_apps(capabilities: Any, expected: 
 
 
 def test_large_capabilities_are_read_all_the_same() -> None:
-    for padding in ({"x": "y" * 100_000}, {str(number): {} for number in range(5000)}):
+    paddings: list[Any] = [{"x": "y" * 100_000}, {str(number): {} for number in range(5000)}]
+    for padding in paddings:
         capabilities: Any = {**CAPABILITIES, "experimental": padding}
         for given in (capabilities, {"extensions": {**CAPABILITIES["extensions"], "other/x": padding}}):
             assert declares_apps(parse(json.dumps(given).encode()))
@@ -118,7 +119,7 @@ def test_large_capabilities_are_read_all_the_same() -> None:
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Any:
-    modes = {"rows": "handle", "limited": "handle"}
+    modes: Any = {"rows": "handle", "limited": "handle"}
     policy = OutputPolicy(tmp_path.as_uri(), output_mode="auto", tools=modes, contract=["limited"], sweep_interval=0)
     yield policy
     policy.close()

@@ -154,8 +154,9 @@ def test_what_an_output_holds_stays_text(app: App, client: EraClient) -> None:
     assert frame.title() == "Stored output"
     # Neither as a message of an error, nor in a result that was not stored.
     failed = {"isError": True, "content": [{"type": "text", "text": json.dumps({"error": {"message": HOSTILE}})}]}
-    for shown in (failed, {"content": [{"type": "text", "text": HOSTILE}]}, {"content": [], "structuredContent": {}}):
-        app.show({}, shown)
+    inline = {"content": [{"type": "text", "text": HOSTILE}]}
+    for result in (failed, inline, {"content": [], "structuredContent": {"more": HOSTILE}}):
+        app.show({}, result)
         expect(frame.locator("#app > h1")).to_be_visible()
         assert frame.locator("img").count() == 0
 

@@ -195,11 +195,14 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         shows_apps = self._shows_apps(context)
         expanded = self.policy.get_expanded_tools(_find_lasting_connection(context)) or ()
         tools = [tool for tool in tools if self.policy.capabilities.is_listed(sdk.get_tool_name(tool), expanded)]
-        own_tools = () if self._is_mounted(context) else self._get_own_tools().values()
-        if shows_apps:
-            own_definitions = self.policy.list_own_tools(shows_apps=True)
-            own_tools = [_AddedTool.from_definition(self.policy, definition) for definition in own_definitions]
+        own_tools = [] if self._is_mounted(context) else self._list_own_tools(shows_apps=shows_apps)
         return [*self._rewrite_tools(tools, shows_apps=shows_apps), *own_tools]
+
+    def _list_own_tools(self, *, shows_apps: bool) -> list[_AddedTool]:
+        if not shows_apps:
+            return [*self._get_own_tools().values()]
+        definitions = self.policy.list_own_tools(shows_apps=True)
+        return [_AddedTool.from_definition(self.policy, definition) for definition in definitions]
 
     def _rewrite_tools(self, tools: Sequence[Tool], *, shows_apps: bool) -> list[Tool]:
         definitions = [_describe_tool(tool) for tool in tools]
