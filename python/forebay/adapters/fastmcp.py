@@ -31,8 +31,8 @@ except ImportError as error:
     raise make_missing_extra(__name__, "fastmcp", error) from None
 
 from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal, is_ascii, make_error
-from forebay.adapters.sdk_internals import extend_fastmcp_instructions, get_server_info
-from forebay.outputs.app.resource import ViewerApp, declares_apps
+from forebay.adapters.sdk_internals import extend_fastmcp_instructions, find_root_server, get_server_info
+from forebay.outputs.app.resource import MIME_TYPE, ViewerApp, declares_apps
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.contract.context import is_in_tool_call
 from forebay.outputs.modes import Mode
@@ -88,6 +88,19 @@ class _StoredOutputTemplate(ResourceTemplate):
 
     def to_mcp_template(self, **overrides: Any) -> sdk.wire.ResourceTemplate:
         return super().to_mcp_template(**{"mimeType": None, **overrides})
+
+
+class _AppResource(TextResource):
+    """The app as a resource to list; `on_read_resource` reads it. fastmcp 2 refuses its MIME type in a field."""
+
+    @classmethod
+    def from_app(cls, app: ViewerApp) -> "_AppResource":
+        definition = app.define_resource()
+        fields = {key: definition[key] for key in ("uri", "name", "description")}
+        return cls(**fields, meta=definition["_meta"], text="")
+
+    def to_mcp_resource(self, **overrides: Any) -> sdk.wire.Resource:
+        return super().to_mcp_resource(**{"mimeType": MIME_TYPE, **overrides})
 
 
 _STORED_OUTPUT_TEMPLATE = _StoredOutputTemplate(
@@ -170,7 +183,7 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
     def _shows_apps(self, context: MiddlewareContext[Any]) -> bool:
         """Return whether the client shows apps, and reaches ours: not in a mounted server, whose URIs may change."""
         request, fastmcp = _get_request(context), context.fastmcp_context
-        if request is None or fastmcp is None or not sdk.is_outermost(self, fastmcp):
+        if request is None or fastmcp is None or self not in find_root_server(fastmcp).middleware:
             return False
         return declares_apps({"extensions": sdk.get_client_extensions(request)})
 
@@ -295,7 +308,7 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
     ) -> Sequence[Resource]:
         """Return the server's resources, and the app if the client shows apps."""
         resources = await call_next(context)
-        return [*resources, _make_resource(self.policy.app)] if self._shows_apps(context) else resources
+        return [*resources, _AppResource.from_app(self.policy.app)] if self._shows_apps(context) else resources
 
     async def on_list_resource_templates(
         self,
@@ -407,19 +420,6 @@ def _make_resource_result(contents: Sequence[Mapping[str, Any]]) -> sdk.Resource
             )
             for content in contents
         ]
-    )
-
-
-def _make_resource(app: ViewerApp) -> Resource:
-    """Return the app as fastmcp lists resources. `on_read_resource` reads it."""
-    definition = app.define_resource()
-    return TextResource(
-        uri=definition["uri"],
-        name=definition["name"],
-        description=definition["description"],
-        mime_type=definition["mimeType"],
-        meta=definition["_meta"],
-        text="",
     )
 
 

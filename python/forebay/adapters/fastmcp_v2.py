@@ -48,7 +48,6 @@ __all__ = [
     "get_tool_name",
     "has_output",
     "is_in_chain",
-    "is_outermost",
     "list_all_tools",
     "list_visible_tools",
     "make_resource_content",
@@ -111,9 +110,6 @@ def is_in_chain(middleware: Middleware, context: Context) -> bool:
     # From version 2.13 on, the session has the server that the client connects to. The context may have a mounted one.
     server = getattr(request and request.session, "fastmcp", None) or context.fastmcp
     return middleware in server.middleware
-
-
-is_outermost = is_in_chain
 
 
 def get_tool_name(tool: Tool) -> str:

@@ -8,14 +8,14 @@ from fastmcp import FastMCP
 from fastmcp.resources import ResourceContent, ResourceResult
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import FastMCPRequestContext as Request
-from fastmcp.server.middleware import Middleware, MiddlewareContext
+from fastmcp.server.middleware import MiddlewareContext
 from fastmcp.server.middleware.tool_injection import ToolInjectionMiddleware
 from fastmcp.server.providers import Provider
 from fastmcp.tools import Tool, ToolResult
 from fastmcp.tools.base import InputRequiredToolResult
 
 from forebay.adapters.mcp_v2 import find_client, find_client_extensions
-from forebay.adapters.sdk_internals import find_root_server, get_request_params
+from forebay.adapters.sdk_internals import get_request_params
 from forebay.outputs.result import Result
 from forebay.outputs.schemas import allow_handle_for_fastmcp as allow_handle
 from forebay.wire.protocol import SERVER_INFO_KEY
@@ -38,7 +38,6 @@ __all__ = [
     "get_tool_name",
     "has_output",
     "is_in_chain",
-    "is_outermost",
     "list_all_tools",
     "list_visible_tools",
     "make_resource_content",
@@ -83,11 +82,6 @@ def get_client_tool_name(request: Request) -> str | None:
 def is_in_chain(_middleware: object, _context: Context) -> bool:
     """Return `True`: in this version, a server also finds our tools in the servers that are mounted in it."""
     return True
-
-
-def is_outermost(middleware: Middleware, context: Context) -> bool:
-    """Return whether the middleware belongs to the server that the client connects to, not to a mounted server."""
-    return middleware in find_root_server(context).middleware
 
 
 def get_tool_name(tool: Tool) -> str:
