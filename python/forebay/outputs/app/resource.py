@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 import forebay
-from forebay.wire.messages import open_container
+from forebay.wire.messages import LazyJSON
 
 __all__ = ["EXTENSION_KEY", "MIME_TYPE", "ViewerApp", "declares_apps"]
 
@@ -64,11 +64,14 @@ _IMPORT = re.compile(r"^import\b[^;]*;\n", re.MULTILINE)
 
 def declares_apps(capabilities: object) -> bool:
     """Return whether the capabilities of a client say that it shows apps in HTML."""
-    value = capabilities
+    value: Any = capabilities
     for key in ("extensions", EXTENSION_KEY, "mimeTypes"):
-        value = open_container(value)
-        value = value.get(key) if isinstance(value, Mapping) else None
-    mime_types = open_container(value)
+        if isinstance(value, LazyJSON) and value.is_object:
+            # Large: a client decides what else is in it, so only this member is looked at.
+            value = value.members((key,)).get(key)
+        else:
+            value = value.get(key) if isinstance(value, Mapping) else None
+    mime_types = value.parse() if isinstance(value, LazyJSON) else value
     return isinstance(mime_types, list) and MIME_TYPE in mime_types
 
 
