@@ -36,7 +36,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-providers test-fast test-versions lint bench scale conformance peers clients apps eval wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-providers test-fast test-versions lint bench scale conformance peers clients apps eval pictures wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +108,9 @@ apps: $(BUILT) $(VENV)/.group-test $(APPS)/.installed ## Use the viewer in a hos
 
 eval: $(BUILT) $(VENV)/.group-test ## Answer questions about large outputs with the tools, by a script or (ARGS) by a model
 	PYTHONPATH=examples $(BIN)/python -m evals.run $(ARGS)
+
+pictures: $(BUILT) $(VENV)/.group-test ## Write docs/images: the dashboard and its viewer, as Chromium shows them
+	PICTURES=docs/images $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl

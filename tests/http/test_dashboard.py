@@ -3,8 +3,6 @@
 import http.client
 import json
 import re
-import subprocess
-import sys
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,10 +12,11 @@ from typing import Any
 import forebay
 import pytest
 from command import run
+from dashboard_site import run_dashboard
 from forebay.dashboard.layout import ASSETS
 from listening_harness import TIMEOUT_SECONDS, Response
-from serve_harness import upstream_command
-from serve_http_harness import NAMES, connect_as, serving_config, token, write_config, write_tokens
+from serve_harness import upstream_command, write_config
+from serve_http_harness import NAMES, connect_as, serving_config, token, write_tokens
 from waiting import wait_until
 from wires import MODERN
 
@@ -44,7 +43,7 @@ class Site:
             return Response(response.status, lower, response.read())
 
     def get(self, path: str = "/dashboard", **headers: str) -> Response:
-        return self.request("GET", path, **headers)
+        return self.request("GET", path, None, **headers)
 
     def sign_in(self, secret: str, **headers: str) -> Response:
         body = urllib.parse.urlencode({"token": secret}).encode()
@@ -63,7 +62,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str,
     """The port of a server with tokens, a handle of ann, and the server's folder."""
     folder = tmp_path_factory.mktemp("served")
     write_tokens(folder / "tokens", NAMES)
-    path = write_config(folder, {"main": upstream_command("plain_server.py")}, journal=True)
+    upstreams = {
+        "main": upstream_command("plain_server.py"),
+        "broken": {**upstream_command("plain_server.py"), "env": {"COMPLAINT": "it cannot start"}},
+    }
+    path = write_config(folder, upstreams, journal=True)
     with serving_config(path, "--token-file", str(folder / "tokens")) as server:
         with forebay.open_store((folder / "store").as_uri(), sweep_interval=0) as store:
             handle = store.put(ROWS, source_tool="list_rows", principal='["client", "ann"]').output_handle
@@ -76,22 +79,12 @@ def site(served: tuple[int, str, Path]) -> Site:
 
 
 @contextmanager
-def run_dashboard(root: Path, *options: str) -> Iterator[tuple[Site, str]]:
-    """Run `forebay dashboard`, and yield it with the address that it prints."""
-    command = [sys.executable, "-m", "forebay", "dashboard", "--store", root.as_uri(), *options]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            match = None
-            while match is None:
-                line = process.stderr.readline()
-                assert line, "the command has ended"
-                match = re.search(r"(?:open|the dashboard is at) (http://127\.0\.0\.1:(\d+)(/dashboard\S*))", line)
-            yield Site(int(match[2])), match[3]
-            process.terminate()
-            assert process.wait(TIMEOUT_SECONDS) == 0
-        finally:
-            process.kill()
+def open_dashboard(root: Path, *options: str) -> Iterator[tuple[Site, str]]:
+    """Run `forebay dashboard`, and yield a client and the path of the address that the command prints."""
+    with run_dashboard(root, *options) as url:
+        parts = urllib.parse.urlsplit(url)
+        assert parts.port is not None
+        yield Site(parts.port), url.partition(parts.netloc)[2]
 
 
 def make_store(root: Path, **options: Any) -> str:
@@ -145,6 +138,17 @@ def test_a_token_signs_in_and_out(site: Site, served: tuple[int, str, Path]) -> 
 def test_a_browser_that_speaks_https_keeps_the_cookie_to_https(site: Site) -> None:
     response = site.sign_in(token("ann"), origin=f"https://127.0.0.1:{site.port}")
     assert response.headers["set-cookie"].endswith("; Secure")
+
+
+def test_a_token_that_no_cookie_can_hold_is_for_the_header(tmp_path: Path) -> None:
+    long_token = "x" * 4000
+    (tmp_path / "tokens").write_text(f"ann: {long_token}\n")
+    (tmp_path / "tokens").chmod(0o600)
+    make_store(tmp_path / "store")
+    with open_dashboard(tmp_path / "store", "--token-file", str(tmp_path / "tokens")) as (site, _):
+        response = site.sign_in(long_token)
+        assert (response.status, b"too long for a cookie" in response.body) == (401, True)
+        assert site.get(authorization=f"Bearer {long_token}").status == 200
 
 
 def test_the_header_of_the_api_works_too(site: Site) -> None:
@@ -259,7 +263,7 @@ def test_upstreams_are_those_of_the_principal(site: Site) -> None:
     site.sign_in(token("cid"))
     assert b"not in use" in site.get().body
     connect_as(site.port, MODERN, "cid").request("tools/list")
-    wait_until(lambda: b'class="state state-connected"' in site.get().body)
+    wait_until(lambda: re.search(rb"main.{,80}state-connected.*broken.{,80}state-failed", site.get().body))
     site.sign_in(token("dan"))
     assert b'class="state state-connected"' not in site.get().body
 
@@ -316,7 +320,7 @@ def test_without_tokens_handles_are_not_listed(tmp_path: Path) -> None:
 
 def test_the_printed_address_signs_in_as_the_operator(tmp_path: Path) -> None:
     handles = [make_store(tmp_path, principal=name) for name in ("ann", None)]
-    with run_dashboard(tmp_path) as (site, address):
+    with open_dashboard(tmp_path) as (site, address):
         assert site.get().status == 401
         response = site.get(address)
         assert (response.status, response.headers["location"]) == (303, "/dashboard")
@@ -337,7 +341,7 @@ def test_the_printed_address_signs_in_as_the_operator(tmp_path: Path) -> None:
 def test_with_a_token_file_people_see_their_own(tmp_path: Path) -> None:
     write_tokens(tmp_path / "tokens", NAMES)
     handle = make_store(tmp_path / "store", principal='["client", "ann"]')
-    with run_dashboard(tmp_path / "store", "--token-file", str(tmp_path / "tokens")) as (site, address):
+    with open_dashboard(tmp_path / "store", "--token-file", str(tmp_path / "tokens")) as (site, address):
         assert address == "/dashboard"
         site.sign_in(token("bob"))
         assert site.get(f"/dashboard/{handle}").status == 404
@@ -349,5 +353,7 @@ def test_it_is_not_shown_to_other_machines_without_tokens(tmp_path: Path) -> Non
     result = run("dashboard", "--store", tmp_path.as_uri(), "--http", "0.0.0.0:0")
     assert result.code == 2
     assert "--token-file" in result.error["message"]
+    behind_a_proxy = run("dashboard", "--store", tmp_path.as_uri(), "--allowed-hosts", "forebay.example.com")
+    assert (behind_a_proxy.code, "--token-file" in behind_a_proxy.error["message"]) == (2, True)
     assert run("dashboard", "--http", "nonsense").code == 2
     assert run("dashboard", "--store", (tmp_path / "nope").as_uri()).code == 5

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from app_host import HostServer, serve_host
-from browser import audit, open_browser
+from chromium import audit, open_browser
 from gateway_harness import parse_text, script, wrap
 from playwright.sync_api import Frame, Page, expect
 from serve_harness import EraClient

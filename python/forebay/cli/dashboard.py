@@ -17,12 +17,13 @@ def dashboard(args: Namespace) -> None:
       forebay dashboard --store s3://bucket/prefix --http 127.0.0.1:8080
     With --token-file, people sign in with a token and see what belongs to it.
     """
-    from forebay.config.options import Settings, is_loopback
+    from forebay.config.options import Settings
 
-    if args.token_file is None and not is_loopback(args.http[0]):
+    settings = Settings(http=args.http, token_file=args.token_file, allowed_hosts=tuple(args.allowed_hosts))
+    if args.token_file is None and settings.is_beyond_loopback:
         raise InvalidArgument(
-            f"{args.http[0]} can be reached by other machines; give --token-file, so that people sign in, "
-            "or listen on 127.0.0.1 and forward the port with ssh -L"
+            "other machines could open this dashboard; give --token-file, so that people sign in, or listen on "
+            "127.0.0.1 without --allowed-hosts, and forward the port with ssh -L"
         )
     try:
         from forebay.http.dashboard import Dashboard, LinkToken
@@ -32,7 +33,6 @@ def dashboard(args: Namespace) -> None:
         raise make_missing_extra("forebay dashboard", "serve", error) from None
     from forebay.store import resolve_address
 
-    settings = Settings(http=args.http, token_file=args.token_file, allowed_hosts=tuple(args.allowed_hosts))
     with open_store_at(args.store, creates=args.store is None) as store:
         pages = Dashboard(
             store,

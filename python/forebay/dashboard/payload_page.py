@@ -144,7 +144,7 @@ def _make_tabs(handle: str, state: _State) -> Html:
             element(
                 "a",
                 text,
-                href=_make_link(handle, state, view=view),
+                href=_make_link(handle, state, view=view, offset=0),
                 class_="fb-tab",
                 aria_current="page" if view == state.view else None,
             )
@@ -172,9 +172,9 @@ def _make_label(text: str, control: Html, *, grows: bool = False) -> Html:
 def _make_read_form(handle: str, state: _State) -> Html:
     options = [element("option", name, selected=name == state.format) for name in _FORMATS]
     texts = (
-        ("Path", "path", "/rows/3"),
-        ("Where", "where", '{"status": "failed"}'),
-        ("Fields", "fields", "id, user.name"),
+        ("Path", "path", "such as /rows/3"),
+        ("Where", "where", 'such as {"status": "failed"}'),
+        ("Fields", "fields", "such as id, user.name"),
     )
     return _make_form(
         handle,
@@ -184,7 +184,7 @@ def _make_read_form(handle: str, state: _State) -> Html:
             _make_label(text, element("input", name=name, value=getattr(state, name), placeholder=example), grows=True)
             for text, name, example in texts
         ],
-        _make_label("From", element("input", name="offset", value=state.offset, inputmode="numeric")),
+        _make_label("From", element("input", name="offset", placeholder="0", inputmode="numeric")),
         element("button", "Read"),
     )
 
@@ -210,7 +210,7 @@ def _make_search_form(handle: str, state: _State) -> Html:
 
 
 def _make_query_form(handle: str, state: _State) -> Html:
-    example = "SELECT status, count(*) FROM items GROUP BY 1"
+    example = "such as SELECT status, count(*) FROM items GROUP BY 1"
     area = element("textarea", state.sql, name="sql", rows="3", placeholder=example)
     return _make_form(
         handle,
@@ -250,7 +250,7 @@ def _make_read_view(store: Store, principal: Principal, entry: StoredOutput, sta
     handle = entry.output_handle
     request = PageRequest(
         offset=state.offset,
-        limit=_LIMITS.get(state.format),
+        limit=_LIMITS.get("bytes" if entry.nature == "binary" else state.format),
         format=state.format,
         path=state.path or None,
         fields=[name.strip() for name in state.fields.split(",")] if state.fields else None,
@@ -297,7 +297,7 @@ def _make_crumbs(handle: str, state: _State) -> Html | None:
         )
         for index, step in enumerate(steps)
     ]
-    return element("nav", links, class_="fb-crumbs", aria_label="Path")
+    return element("nav", links, class_="fb-crumbs", aria_label="Breadcrumbs")
 
 
 def _describe_cut(cut: Mapping[str, Any]) -> str:

@@ -54,8 +54,10 @@ async function call(tool, args) {
 
 /** Return the address that shows a state, as the forms of the page without JavaScript make it. */
 function makeAddress(state) {
-  const entries = Object.entries(state).filter(([, value]) => value !== "" && value !== false && value !== 0);
-  const parameters = new URLSearchParams(entries.map(([name, value]) => [name, value === true ? "on" : value]));
+  const { offset, ...others } = state;
+  const entries = Object.entries({ ...others, offset: state.view === "read" ? offset : 0 });
+  const set = entries.filter(([, value]) => value !== "" && value !== false && value !== 0);
+  const parameters = new URLSearchParams(set.map(([name, value]) => [name, value === true ? "on" : value]));
   return `${location.pathname}?${parameters}`;
 }
 

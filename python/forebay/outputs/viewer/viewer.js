@@ -106,7 +106,7 @@ class Viewer {
       el("button", { type: "button", class: "fb-tab", "data-view": view, onclick: () => this.choose(view) }, text),
     );
     this.forms = { read: this.buildReadForm(), search: this.buildSearchForm(), query: this.buildQueryForm() };
-    this.crumbs = el("nav", { class: "fb-crumbs", "aria-label": "Path" });
+    this.crumbs = el("nav", { class: "fb-crumbs", "aria-label": "Breadcrumbs" });
     this.status = el("p", { class: "fb-status", role: "status" });
     this.body = el("div", { class: "fb-body", tabindex: "0", role: "region", "aria-label": "Content" });
     this.copyButton = el(
@@ -125,7 +125,7 @@ class Viewer {
     this.goTo = el("input", { type: "number", min: "0", class: "fb-goto", "aria-label": "Go to offset", placeholder: "go to" });
     this.foot = el(
       "form",
-      { class: "fb-foot", onsubmit: (event) => this.submit(event, () => this.jump(Number(this.goTo.value))) },
+      { class: "fb-foot", onsubmit: (event) => this.submit(event, () => this.jump(Number(this.goTo.value), this.body)) },
       this.position,
       this.slider,
       this.goTo,
@@ -151,9 +151,9 @@ class Viewer {
   buildReadForm() {
     const formats = ["auto", "items", "lines", "text", "bytes"].map((name) => el("option", { value: name }, name));
     this.format = el("select", { onchange: () => this.submitRead() }, ...formats);
-    this.path = el("input", { placeholder: "/rows/3", spellcheck: "false", autocapitalize: "off" });
-    this.where = el("input", { placeholder: '{"status": "failed"}', spellcheck: "false", autocapitalize: "off" });
-    this.fields = el("input", { placeholder: "id, user.name", spellcheck: "false", autocapitalize: "off" });
+    this.path = el("input", { placeholder: "such as /rows/3", spellcheck: "false", autocapitalize: "off" });
+    this.where = el("input", { placeholder: 'such as {"status": "failed"}', spellcheck: "false", autocapitalize: "off" });
+    this.fields = el("input", { placeholder: "such as id, user.name", spellcheck: "false", autocapitalize: "off" });
     return el(
       "form",
       { class: "fb-form", "aria-label": "Read", onsubmit: (event) => this.submit(event, () => this.submitRead()) },
@@ -182,7 +182,7 @@ class Viewer {
   }
 
   buildQueryForm() {
-    this.sql = el("textarea", { rows: "3", placeholder: "SELECT status, count(*) FROM items GROUP BY 1", spellcheck: "false" });
+    this.sql = el("textarea", { rows: "3", placeholder: "such as SELECT status, count(*) FROM items GROUP BY 1", spellcheck: "false" });
     this.sql.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.submit(event, () => this.submitQuery());
     });
@@ -250,7 +250,8 @@ class Viewer {
     this.values.checked = state.mode === "values";
     this.sql.value = state.sql;
     this.showCrumbs();
-    this.foot.hidden = true;
+    // While the next page of the same kind is read, who moves the slider by keys stays on it.
+    this.foot.hidden ||= state.view !== "read";
     this.copyButton.hidden = true;
     this.body.setAttribute("aria-busy", "true");
     this.onState({ ...state });
@@ -281,6 +282,7 @@ class Viewer {
 
   showError(error) {
     const details = error.details ?? {};
+    this.foot.hidden = true;
     this.status.textContent = "";
     const tables = Object.entries(details.tables ?? {}).map(([name, columns]) => el("li", {}, el("code", {}, `${name} ${columns}`)));
     this.body.replaceChildren(
@@ -341,6 +343,7 @@ class Viewer {
     this.copyButton.hidden = false;
     this.body.scrollTop = 0;
     if (first.encoding === "json" && first.format !== "items") {
+      this.foot.hidden = true;
       this.status.textContent = `a value of ${formatBytes(first.total)}${formatTime(milliseconds)}`;
       this.body.replaceChildren(el("div", { class: "fb-value" }, this.makeTree(first.content, this.state.path)));
       return;
@@ -371,6 +374,7 @@ class Viewer {
   }
 
   makePage(page, renderer) {
+    if (page.format === "bytes") alignBytes(page);
     const element = renderer.render(page);
     return { start: Number(page.offset), next: page.next_offset, element };
   }
@@ -397,9 +401,9 @@ class Viewer {
     }
   }
 
-  jump(offset) {
+  jump(offset, focused = null) {
     if (Number.isFinite(offset)) this.show({ offset: Math.max(0, Math.min(offset, this.total - 1)) });
-    this.body.focus();
+    focused?.focus();
   }
 
   /** Read what was cut because it alone is larger than a page. */
@@ -451,7 +455,7 @@ class Viewer {
     const attributes = { type: "button", class: "fb-open", "aria-label": `Open ${path}`, title: `Open ${path}` };
     const opener = path !== null && depth > 0 && el("button", { ...attributes, onclick: () => this.openPath(path) }, "↗");
     const size = el("span", { class: "fb-punct" }, `${open} ${formatNumber(count)} ${close}`);
-    return [el("details", { open: depth < 3 }, el("summary", {}, ...label, size, opener), el("ul", {}, ...rows))];
+    return [opener, el("details", { open: depth < 3 }, el("summary", {}, ...label, size), el("ul", {}, ...rows))];
   }
 
   // Search.
@@ -621,10 +625,17 @@ class EndlessList {
     }
   }
 
+  /** Tell where the first visible row, or else the first visible page, starts. */
   report() {
-    const top = this.scroller.getBoundingClientRect().top;
-    const page = this.pages.find(({ element }) => element.getBoundingClientRect().bottom > top + 1);
-    if (page && !this.isClosed) this.onMove(page.start);
+    if (this.isClosed) return;
+    // The head of a table stays above the rows.
+    const head = this.container.querySelector("thead th");
+    const top = head ? head.getBoundingClientRect().bottom : this.scroller.getBoundingClientRect().top;
+    const isVisible = (element) => element.getBoundingClientRect().bottom > top + 1;
+    const page = this.pages.find(({ element }) => isVisible(element));
+    if (!page) return;
+    const row = [...page.element.querySelectorAll("[data-offset]")].find(isVisible);
+    this.onMove(row ? Number(row.dataset.offset) : page.start);
   }
 
   /** Load one page where the view comes near an end. Return whether there may be more to load. */
@@ -698,8 +709,9 @@ class ItemTable {
   render(page) {
     const body = el("tbody", {});
     page.content.forEach((item, index) => {
-      const number = page.item_numbers?.[index] ?? Number(page.offset) + index;
-      body.append(this.makeRow(item, number));
+      const offset = Number(page.offset) + index;
+      const number = page.item_numbers?.[index] ?? offset;
+      body.append(this.makeRow(item, number, offset));
       const cut = page.truncated?.find((entry) => entry.index === number);
       if (cut) body.append(this.makeWide(this.viewer.makeCutNote(cut)));
     });
@@ -708,13 +720,14 @@ class ItemTable {
     return body;
   }
 
-  makeRow(item, number) {
+  makeRow(item, number, offset) {
     const cells =
       this.columns === null || !isObject(item)
         ? [makeCell(item, this.columns?.length)]
         : this.columns.map((key) => (Object.hasOwn(item, key) ? makeCell(item[key]) : el("td", {})));
     const button = el("button", { type: "button", class: "fb-number", "aria-expanded": "false", "aria-label": `Item ${number}` }, formatNumber(number));
-    const row = el("tr", { class: "fb-row", tabindex: "-1" }, el("th", { scope: "row" }, button), ...cells, makeFiller());
+    const attributes = { class: "fb-row", tabindex: "-1", "data-offset": String(offset) };
+    const row = el("tr", attributes, el("th", { scope: "row" }, button), ...cells, makeFiller());
     const toggle = () => {
       const isOpen = button.getAttribute("aria-expanded") === "true";
       button.setAttribute("aria-expanded", String(!isOpen));
@@ -755,7 +768,8 @@ class LineTable {
     if (lines.at(-1) === "" && lines.length > page.returned) lines.pop();
     lines.forEach((line, index) => {
       const number = Number(page.offset) + index;
-      body.append(el("tr", { class: "fb-row", tabindex: "-1" }, el("th", { scope: "row" }, formatNumber(number)), el("td", {}, line)));
+      const attributes = { class: "fb-row", tabindex: "-1", "data-offset": String(number) };
+      body.append(el("tr", attributes, el("th", { scope: "row" }, formatNumber(number)), el("td", {}, line)));
     });
     for (const cut of page.truncated ?? []) {
       body.append(el("tr", {}, el("td", {}), el("td", {}, this.viewer.makeCutNote(cut))));
@@ -787,6 +801,14 @@ class HexDump {
     }
     return el("pre", {}, rows.join("\n"));
   }
+}
+
+/** Cut a page of bytes after whole rows, so that the next page begins with a row. */
+function alignBytes(page) {
+  const rest = page.returned % HEX_ROW_BYTES;
+  if (page.next_offset === null || rest === page.returned) return;
+  page.content = btoa(atob(page.content).slice(0, page.returned - rest));
+  page.next_offset -= rest;
 }
 
 // Elements and texts.
