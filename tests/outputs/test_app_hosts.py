@@ -135,6 +135,9 @@ def test_forebay_behind_forebay(era: str, tmp_path: Path) -> None:
     """Each of the two has a URI of its own, and its page calls its own tools."""
     inner = _adapter("mcp_server.py", tmp_path / "inner")
     with _connect(wrap(tmp_path / "outer", server=inner), era, APPS) as client:
+        # Even before a list of tools has shown that both have a tool of the same name.
+        response = client.request("resources/read", {"uri": "ui://forebay/forebay_output_fetch"})
+        assert '"output_fetch":"forebay_output_fetch"' in response["result"]["contents"][0]["text"]
         shown = {
             tool["name"]: tool["_meta"]["ui"]["resourceUri"]
             for tool in _list(client, "tools")

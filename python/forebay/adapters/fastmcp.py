@@ -32,7 +32,7 @@ except ImportError as error:
 
 from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal, is_ascii, make_error
 from forebay.adapters.sdk_internals import extend_fastmcp_instructions, find_root_server, get_server_info
-from forebay.outputs.app.resource import MIME_TYPE, ViewerApp, declares_apps
+from forebay.outputs.app.resource import MIME_TYPE, ViewerApp, declares_apps, is_app_uri
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.contract.context import is_in_tool_call
 from forebay.outputs.modes import Mode
@@ -325,6 +325,9 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
     ) -> sdk.ResourceResult:
         """Return a page of a stored payload or the app if the URI names one of them, else the server's resource."""
         uri = str(context.message.uri)
+        if is_app_uri(uri):
+            # The URI of the app depends on the names of the server's tools.
+            await self._learn_tools(context)
         is_app = uri == self.policy.app.uri and self._shows_apps(context)
         if not is_app and not is_resource_uri(uri):
             return await call_next(context)

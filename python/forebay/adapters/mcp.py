@@ -24,7 +24,7 @@ try:
 except ImportError as error:
     raise make_missing_extra(__name__, "mcp", error) from None
 
-from forebay.outputs.app.resource import EXTENSION_KEY, declares_apps
+from forebay.outputs.app.resource import EXTENSION_KEY, declares_apps, is_app_uri
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ResultSink, ToolCall
@@ -117,8 +117,8 @@ class Forebay:
                 return await self._on_tools_list(ctx, call_next)
             case "resources/read" if is_resource_uri((ctx.params or {}).get("uri")):
                 return await self._on_resources_read(ctx)
-            case "resources/read" if (ctx.params or {}).get("uri") == self.policy.app.uri and shows_apps(ctx):
-                return self._shape_result(ctx, self.policy.app.read())
+            case "resources/read" if is_app_uri((ctx.params or {}).get("uri")) and shows_apps(ctx):
+                return await self._on_app_read(ctx, call_next)
             case "resources/templates/list":
                 return await self._on_templates_list(ctx, call_next)
             case "resources/list":
@@ -330,6 +330,15 @@ class Forebay:
             return self._shape_result(ctx, page)
         except ForebayError as error:
             raise make_error(INVALID_PARAMS, str(error), error.to_dict()["error"]) from None
+
+    async def _on_app_read(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
+        policy = self.policy
+        if not policy.knows_tools:
+            # The URI of the app depends on the names of the server's tools.
+            with contextlib.suppress(Exception):
+                policy.learn_tools(await self._list_all_tools(ctx, call_next))
+        is_own = (ctx.params or {})["uri"] == policy.app.uri
+        return self._shape_result(ctx, policy.app.read()) if is_own else await call_next(ctx)
 
     def _append_items(
         self, ctx: sdk.Context, page: dict[str, Any], key: str, items: list[Any], added_items: list[Any]

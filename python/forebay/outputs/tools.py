@@ -49,6 +49,7 @@ _TOOL_META = {"anthropic/alwaysLoad": True}
 """Makes Claude Code load the reading tools at the start of a session. The model must search for the others."""
 
 _READERS = ("output_fetch", "output_search", "output_query")
+"""The tools that read outputs."""
 
 _REFERENCES_HELP = (
     ' Other tools take as arguments {"$handle":"oh_…","path":"/rows/3"}, {"$file":path}, {"$query":{handle,sql}}; '

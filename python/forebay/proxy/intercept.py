@@ -1,5 +1,6 @@
 """Handlers that answer or change client requests, and that replace responses of the server."""
 
+import contextlib
 import dataclasses
 import logging
 import tempfile
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, RedactionFailed, UpstreamFailed
-from forebay.outputs.app.resource import EXTENSION_KEY
+from forebay.outputs.app.resource import EXTENSION_KEY, is_app_uri
 from forebay.outputs.clients import find_client
 from forebay.outputs.modes import MODE_ARGUMENTS, Mode
 from forebay.outputs.pipeline import HAS_RUN_NOTE, ToolCall
@@ -115,6 +116,10 @@ class RequestHandler:
         policy = self._policy
         if method == "tools/list":
             return policy.capabilities.is_active and not policy.knows_tools
+        if method == "resources/read":
+            # The URI of the app depends on the names of the server's tools.
+            is_app = is_app_uri(params.get("uri")) and self._session.accepts_apps(get_meta(params))
+            return is_app and not policy.knows_tools
         if method != "tools/call" or not isinstance(params.get("name"), str):
             return False
         # Calls that are not inspected are forwarded unchanged, whether or not the server lists the tool.
@@ -480,7 +485,9 @@ class ResponseHandler:
 
     def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
         if pending.shows_apps:
-            return self._add_items(pending, message, raw, "resources", [self._policy.app.define_resource()])
+            # A list that is too large to be read goes on as it came: a host finds the app by the tools, too.
+            with contextlib.suppress(UpstreamFailed):
+                return self._add_items(pending, message, raw, "resources", [self._policy.app.define_resource()])
         # forebay announces resources, so the list of resources must exist.
         return self._make_empty_list(pending, "resources") if _is_method_not_found(message) else None
 

@@ -11,7 +11,7 @@ import orjson
 import forebay
 from forebay.wire.messages import LazyJSON
 
-__all__ = ["EXTENSION_KEY", "MIME_TYPE", "ViewerApp", "declares_apps"]
+__all__ = ["EXTENSION_KEY", "MIME_TYPE", "ViewerApp", "declares_apps", "is_app_uri"]
 
 EXTENSION_KEY = "io.modelcontextprotocol/ui"
 """The key of MCP Apps among the extensions in the capabilities of clients and servers."""
@@ -73,6 +73,11 @@ def declares_apps(capabilities: object) -> bool:
             value = value.get(key) if isinstance(value, Mapping) else None
     mime_types = value.parse() if isinstance(value, LazyJSON) else value
     return isinstance(mime_types, list) and MIME_TYPE in mime_types
+
+
+def is_app_uri(uri: object) -> bool:
+    """Return whether a URI is that of an app of forebay: of this one, or of another one behind it."""
+    return isinstance(uri, str) and uri.startswith(_URI_PREFIX)
 
 
 class ViewerApp:
