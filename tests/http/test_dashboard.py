@@ -113,6 +113,7 @@ def test_nobody_gets_in_without_a_token(site: Site, served: tuple[int, str, Path
         assert b"list_rows" not in response.body
         assert b"<form" in response.body
         check_headers(response)
+    assert site.request("POST", "/dashboard").status == 401
     response = site.call("output_fetch", {"output_handle": handle})
     assert response.status == 401
     assert response.message["error"]["code"] == "unauthorized"
@@ -242,6 +243,8 @@ def test_other_methods_and_addresses(site: Site) -> None:
     assert site.request("POST", "/dashboard").status == 404
     assert site.get("/dashboards").body.startswith(b"Not Found")
     assert site.request("HEAD", "/dashboard").body == b""
+    for path in ("/dashboard/sign-in", "/dashboard/sign-out"):
+        assert site.get(path).headers["location"] == "/dashboard"
     redirect = site.get("/dashboard/open?handle=ax://domain/id~oh_AAAAAAAAAAAA")
     assert (redirect.status, redirect.headers["location"]) == (303, "/dashboard/oh_AAAAAAAAAAAA")
 
@@ -321,7 +324,10 @@ def test_without_tokens_handles_are_not_listed(tmp_path: Path) -> None:
 def test_the_printed_address_signs_in_as_the_operator(tmp_path: Path) -> None:
     handles = [make_store(tmp_path, principal=name) for name in ("ann", None)]
     with open_dashboard(tmp_path) as (site, address):
-        assert site.get().status == 401
+        for response in (site.get(), site.request("POST", "/dashboard"), site.get("/dashboard?token=wrong")):
+            assert response.status == 401
+            # Not even where the store is.
+            assert tmp_path.name.encode() not in response.body
         response = site.get(address)
         assert (response.status, response.headers["location"]) == (303, "/dashboard")
         site.cookie = response.headers["set-cookie"].partition(";")[0]

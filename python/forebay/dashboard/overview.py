@@ -43,12 +43,12 @@ def make_overview(
     """Return the page. `query` selects the order and the part of the list of outputs."""
     sections = [
         _make_figures(snapshot),
-        _make_days(snapshot),
+        _make_days(snapshot, reader),
         _make_tools(snapshot),
         _make_outputs(snapshot, reader, query),
+        None if upstreams is None else _make_upstreams(upstreams),
         _make_responses(snapshot),
         _make_refusals(snapshot, reader),
-        None if upstreams is None else _make_upstreams(upstreams),
     ]
     return wrap_page("Dashboard · forebay", frame, element("h1", "Dashboard", class_="hidden"), *sections)
 
@@ -82,17 +82,19 @@ def _make_figures(snapshot: Snapshot) -> Html:
     )
 
 
-def _make_days(snapshot: Snapshot) -> Html:
+def _make_days(snapshot: Snapshot, reader: Reader) -> Html:
     by_day: dict[str, dict[str, int]] = snapshot.usage["by_day"]
     if not by_day:
+        hint: tuple[Child, ...] = ("Every call of your MCP client is counted here.",)
+        if reader.is_operator:
+            hint = (
+                "Every call through forebay is counted: run a server with ",
+                element("code", "forebay wrap -- COMMAND"),
+            )
         return make_section(
             "Saved by day",
             "days",
-            _make_empty(
-                "No call was counted yet.",
-                "Every call through forebay is counted: wrap a server with ",
-                "forebay wrap -- COMMAND",
-            ),
+            _make_empty("No call was counted yet.", *hint),
         )
     today = datetime.fromtimestamp(snapshot.taken_at, UTC).date()
     days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(_SHOWN_DAYS))]
@@ -173,11 +175,14 @@ _NUMBERS = ("size", "items", "reads")
 
 def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) -> Html:
     if not snapshot.outputs:
+        hint: tuple[Child, ...] = (
+            ("; to try it: ", element("code", "forebay put FILE")) if reader.is_operator else (".",)
+        )
         text = "Nothing is stored just now." if snapshot.has_all_outputs else "The list takes too long to read."
         return make_section(
             "Live outputs",
             "outputs",
-            _make_empty(text, "A result above 32 KB is stored by itself; try ", "forebay put FILE"),
+            _make_empty(text, "A tool result that is too large for the context appears here", *hint),
             is_wide=True,
         )
     has_principals = reader.is_operator and any(entry.principal for entry in snapshot.outputs)
@@ -284,7 +289,14 @@ def _make_responses(snapshot: Snapshot) -> Html:
         return make_section(
             "Response sizes",
             "responses",
-            _make_empty("No response size is recorded.", "Servers record them with ", "--journal", " or --contract."),
+            _make_empty(
+                "No response size is recorded.",
+                "Servers record them with ",
+                element("code", "--journal"),
+                " or ",
+                element("code", "--contract"),
+                ".",
+            ),
         )
     rows = [
         (
@@ -369,6 +381,7 @@ def _make_upstreams(upstreams: Sequence[Upstream]) -> Html:
         "upstreams",
         _make_table("Upstreams and their state", ("Name", "Kind", "State", "Tools", "In flight"), rows, 3),
         note="A server that is not in use starts with your next session; the log says why one failed.",
+        is_wide=True,
     )
 
 
@@ -391,6 +404,5 @@ def _make_scroller(label: str, table: Html) -> Html:
     return element("div", table, class_="scroll", tabindex="0", role="group", aria_label=label)
 
 
-def _make_empty(text: str, hint: str | None = None, command: str | None = None, rest: str | None = None) -> Html:
-    more: list[Child] = [hint, None if command is None else element("code", command), rest]
-    return element("div", element("p", text), element("p", more) if hint else None, class_="empty")
+def _make_empty(text: str, *hint: Child) -> Html:
+    return element("div", element("p", text), element("p", *hint) if hint else None, class_="empty")

@@ -13,7 +13,7 @@ from forebay.dashboard.api import MAX_PAGE_BYTES
 from forebay.dashboard.html import Child, Html, element, join
 from forebay.dashboard.layout import PATH, Frame, wrap_page
 from forebay.dashboard.texts import format_bytes, format_count, format_time
-from forebay.dashboard.values import dump_value, make_cell, parse_exact
+from forebay.dashboard.values import MISSING, dump_value, make_table, parse_exact
 from forebay.errors import ForebayError, HandleNotFound
 from forebay.query.process import is_installed
 from forebay.store import Store, StoredOutput
@@ -349,20 +349,15 @@ def _make_items(page: Page, handle: str, state: _State) -> Html:
         if objects and len(objects) * 2 >= len(items)
         else None
     )
-    names = ["value"] if columns is None else columns
-    head = [element("th", name, scope="col") for name in ("#", *names)]
-    rows = []
+    numbers, rows = [], []
     for index, item in enumerate(items):
         number = page.item_numbers[index] if page.item_numbers else page.offset + index
         key = item["_key"] if isinstance(item, dict) and isinstance(item.get("_key"), str) else str(number)
         path = f"{state.path}{page.items_path or ''}/{key.replace('~', '~0').replace('/', '~1')}"
-        link = element("a", f"{number:,}", href=_make_link(handle, _State(), path=path), title=path)
-        if columns is None or not isinstance(item, dict):
-            cells = [make_cell(item), *(element("td") for _ in names[1:])]
-        else:
-            cells = [make_cell(item[key]) if key in item else element("td") for key in columns]
-        rows.append(element("tr", element("th", link, scope="row"), cells))
-    return element("table", element("thead", element("tr", head)), element("tbody", rows), class_="fb-table")
+        numbers.append(element("a", f"{number:,}", href=_make_link(handle, _State(), path=path), title=path))
+        is_row = columns is not None and isinstance(item, dict)
+        rows.append([item.get(key, MISSING) for key in columns or ()] if is_row else [item])
+    return make_table(columns or ["value"], rows, numbers=numbers)
 
 
 def _dump_hex(data: bytes, offset: int) -> str:
@@ -444,9 +439,9 @@ def _make_query_view(store: Store, principal: Principal, entry: StoredOutput, st
     if not state.sql:
         return _make_body(element("p", "Type one SELECT, and press Run.", class_="fb-note"))
     page = store.query(entry.output_handle, state.sql, max_bytes=MAX_PAGE_BYTES, principal=principal)
-    head = [element("th", column["name"], scope="col", title=column["type"]) for column in page.columns]
-    rows = [element("tr", [make_cell(value) for value in row]) for row in parse_exact(page.content)]
-    table = element("table", element("thead", element("tr", head)), element("tbody", rows), class_="fb-table")
+    rows = parse_exact(page.content)
+    columns = [column["name"] for column in page.columns]
+    table = make_table(columns, rows, titles=[column["type"] for column in page.columns])
     count = "many rows" if page.row_count is None else format_count(page.row_count, "row")
     status = f"the first {len(rows):,} of {count}" if page.truncated else count
     return join(

@@ -1,11 +1,12 @@
 """JSON as HTML, with the digits of numbers as they were stored."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from forebay.dashboard.html import Html, element, join
 
-__all__ = ["dump_value", "make_cell", "parse_exact"]
+__all__ = ["MISSING", "dump_value", "make_cell", "make_table", "parse_exact"]
 
 _MAX_CELL_CHARS = 160
 _INDENT = "  "
@@ -51,6 +52,41 @@ def make_cell(value: Any) -> Html:
     if isinstance(value, bool):
         return element("td", dump_value(value), class_="fb-literal")
     return element("td", join(_cut(dump_value(value))), class_="fb-nested")
+
+
+MISSING: Any = object()
+"""Stands for a value that an item does not have."""
+
+
+def make_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, titles: Sequence[str] = (), numbers: Sequence[Html] = ()
+) -> Html:
+    """Return a table of parsed values. Rows may be short; `numbers` stand before them. `titles` are those of heads."""
+    heads = [
+        element("th", name, scope="col", title=titles[index] if titles else None, class_=_find_side(rows, index))
+        for index, name in enumerate(columns)
+    ]
+    # It takes the width that no column needs.
+    filler = element("td", class_="fb-filler")
+    corner = element("th", "#", scope="col", class_="fb-numeric") if numbers else None
+    body = [
+        element(
+            "tr",
+            element("th", numbers[index], scope="row") if numbers else None,
+            [element("td") if value is MISSING else make_cell(value) for value in row],
+            [element("td")] * (len(columns) - len(row)),
+            filler,
+        )
+        for index, row in enumerate(rows)
+    ]
+    head = element("tr", corner, heads, filler)
+    return element("table", element("thead", head), element("tbody", body), class_="fb-table")
+
+
+def _find_side(rows: Sequence[Sequence[Any]], index: int) -> str | None:
+    """Return the class of a column's head, which stands at the side where the values of the column are."""
+    values = [row[index] for row in rows if index < len(row) and row[index] is not None and row[index] is not MISSING]
+    return "fb-numeric" if values and all(isinstance(value, _Number) for value in values) else None
 
 
 def _cut(text: str) -> str:

@@ -199,14 +199,13 @@ class App:
             await exchange.respond(421, b"Invalid Host or Origin header; allow this host name with --allowed-hosts")
             return
         if self._verifiers:
-            token = await self._verify(_get_bearer(exchange) or get_cookie_token(exchange))
-            exchange.token = None if token is None or self._find_missing_scope(token) is not None else token
+            exchange.token = await self._verify_with_scopes(_get_bearer(exchange) or get_cookie_token(exchange))
             exchange.connection.has_valid_token = exchange.token is not None
         if await self._refuse_too_fast(exchange) or await self._refuse_too_many(exchange):
             return
         with self._count_in_flight(exchange):
             if self._dashboard is not None:
-                await self._dashboard.handle(exchange, self._verify if self._verifiers else None)
+                await self._dashboard.handle(exchange, self._verify_with_scopes if self._verifiers else None)
 
     async def _refuse_too_fast(self, exchange: HTTPExchange) -> bool:
         """Refuse a request beyond the rate limit. Return whether it was."""
@@ -242,6 +241,10 @@ class App:
             self.calls_in_flight -= is_call
             if principal is not None:
                 self._in_flight_limit.leave(principal)
+
+    async def _verify_with_scopes(self, token: str) -> AccessToken | None:
+        access_token = await self._verify(token)
+        return None if access_token is None or self._find_missing_scope(access_token) is not None else access_token
 
     def _find_missing_scope(self, token: AccessToken) -> str | None:
         return next((scope for scope in self._scopes if scope not in token.scopes), None)

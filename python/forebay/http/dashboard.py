@@ -138,6 +138,8 @@ class Dashboard:
             await self._sign_in(exchange, verify, form.get("token", [""])[-1].strip())
         elif path.startswith("/api/"):
             await self._answer_call(exchange, path.removeprefix("/api/"), is_refused=verify is not None)
+        elif verify is not None and exchange.token is None:
+            await self._ask_to_sign_in(exchange)
         else:
             await self._answer_message(exchange, 404, "Not found", "There is nothing at this address.")
 
@@ -150,7 +152,7 @@ class Dashboard:
             await _respond(exchange, 429, make_sign_in_page(text), [_HTML_TYPE, retry])
         elif not _TOKEN_PATTERN.fullmatch(token) or await verify(token) is None:
             _log.info("forebay: a sign-in to the dashboard from %s is refused", exchange.client_host)
-            await self._ask_to_sign_in(exchange, "This token is not valid, or has expired.")
+            await self._ask_to_sign_in(exchange, "This token is not valid here, or has expired.")
         elif len(token) > _MAX_COOKIE_CHARS:
             await self._ask_to_sign_in(exchange, "This token is too long for a cookie; use one of a token file.")
         else:
@@ -163,7 +165,7 @@ class Dashboard:
         await _respond(exchange, 401, make_sign_in_page(fault), [_HTML_TYPE, challenge])
 
     def _get_reader(self, exchange: HTTPExchange) -> Reader:
-        if self.link_token is not None:
+        if self.link_token is not None and exchange.token is not None:
             return Reader(OPERATOR)
         return Reader(exchange.principal, hides_handles=exchange.token is None)
 
@@ -180,6 +182,10 @@ class Dashboard:
         frame, principal = self._make_frame(exchange), self._get_reader(exchange).principal
         if path in ("", "/"):
             await self._answer_overview(exchange, frame, query)
+            return
+        if path in ("/sign-in", "/sign-out"):
+            # Somebody has loaded the address of a form again.
+            await _redirect(exchange, PATH)
             return
         handle = str(extract_handle(query.get("handle", "").strip())) if path == "/open" else path.removeprefix("/")
         if path == "/open" and is_handle(handle):
