@@ -1,6 +1,7 @@
 """The page of the MCP App in Chromium, in a host that is strict about the protocol, in front of a real gateway."""
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,12 +23,24 @@ PREFIX = "oc_"
 HOSTILE = "</td><img src=x onerror='parent.postMessage(1,\"*\")'><script>document.title = 'hacked'</script>&amp;"
 
 
+class SharedClient(EraClient):
+    """A client of the test and of the page at once."""
+
+    def __init__(self, *args: Any) -> None:
+        self._lock = threading.Lock()
+        super().__init__(*args)
+
+    def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        with self._lock:
+            return super().request(method, params)
+
+
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraClient]:
     """A client of `forebay wrap`, which declares that it shows apps."""
     server = [*script("mcp_server.py"), "stdio", "null"]
     command = wrap(tmp_path_factory.mktemp("store"), "--prefix", PREFIX, "--output-mode", "handle", server=server)
-    client = EraClient(command, MODERN, APPS)
+    client = SharedClient(command, MODERN, APPS)
     try:
         yield client
     finally:
@@ -50,6 +63,8 @@ def html(client: EraClient) -> str:
 def browser_page(server: HostServer) -> Iterator[Page]:
     with open_browser() as browser, browser.new_page(viewport={"width": 1000, "height": 800}) as page:
         page.goto(server.url)
+        # Machines of tests are busy.
+        expect.set_options(timeout=30_000)
         yield page
 
 

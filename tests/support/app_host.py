@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["HostServer", "serve_host"]
 
 CallTool = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Calls a tool by its name, with arguments, and returns the result."""
+"""Calls a tool by its name, with arguments, and returns the result. Several threads call it."""
 
 _FILES = {"/": ("app_host.html", "text/html"), "/app_host.js": ("app_host.js", "text/javascript")}
 
@@ -25,8 +25,6 @@ class HostServer(ThreadingHTTPServer):
     def __init__(self, call_tool: CallTool) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.call_tool = call_tool
-        # The client of the server takes one request at a time.
-        self.lock = threading.Lock()
         self.unknown_paths: list[str] = []
         """What was requested besides the page of the host: nothing, unless an app gets out of its frame."""
 
@@ -48,8 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         params = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        with self.server.lock:
-            result = self.server.call_tool(params["name"], params["arguments"])
+        result = self.server.call_tool(params["name"], params["arguments"])
         self._send(json.dumps(result).encode(), "application/json")
 
     def _send(self, body: bytes, mime_type: str) -> None:
