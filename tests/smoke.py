@@ -137,6 +137,19 @@ def serve_names_its_extra() -> bool:
 
 
 @check_base
+def dashboard_names_its_extra() -> bool:
+    done = run_forebay("dashboard")
+    return done.returncode == 2 and done.stderr.count("\n") == 1 and "pip install 'forebay[serve]'" in done.stderr
+
+
+@check
+def scripts_and_styles_of_the_dashboard() -> bool:
+    from forebay.dashboard.layout import ASSETS, read_asset
+
+    return all(map(read_asset, ASSETS))
+
+
+@check_base
 def adapters_name_their_extras() -> bool:
     for extra in ("mcp", "fastmcp"):
         try:

@@ -234,6 +234,14 @@ def test_a_row_opens_and_leads_into_the_output(page: Page, site: Site) -> None:
     expect(page.locator(".fb-status")).to_contain_text("2 items")
     page.locator(".fb-crumbs").get_by_role("button", name="whole output").click()
     expect(page.locator(".fb-status")).to_contain_text("30,000 items")
+    # The browser's own button leads back, step by step, without loading the page again.
+    page.evaluate("window.isSame = true")
+    page.go_back()
+    expect(page.locator(".fb-crumbs")).to_have_text("whole outputrows3tags")
+    page.go_back()
+    expect(page.locator(".fb-crumbs")).to_be_hidden()
+    expect(page.locator(".fb-status")).to_contain_text("30,000 items")
+    assert page.evaluate("window.isSame")
 
 
 def test_conditions_fields_and_what_is_beside_the_items(page: Page, site: Site) -> None:
@@ -274,6 +282,11 @@ def test_lines_have_their_numbers(page: Page, site: Site) -> None:
     open_output(page, site, "log", "?format=lines&offset=5000")
     row = page.locator(".fb-lines tr", has_text="line 5000 took")
     expect(row.locator("th")).to_have_text("5,000")
+    # Text has neither items to query nor values to decode.
+    expect(page.get_by_role("button", name="Query")).to_have_count(0)
+    page.keyboard.press("/")
+    expect(page.get_by_label("ignore case")).to_be_visible()
+    expect(page.get_by_label("decoded values")).to_have_count(0)
 
 
 def test_numbers_keep_their_digits(page: Page, site: Site) -> None:

@@ -63,7 +63,7 @@ def make_payload_page(
         status, content = 400, _make_error(error)
     viewer = element(
         "div",
-        _make_tabs(handle, state),
+        _make_tabs(entry, state),
         _FORMS[state.view](handle, state),
         content,
         id="viewer",
@@ -79,6 +79,7 @@ def make_payload_page(
 
 
 def _describe(entry: StoredOutput) -> dict[str, Any]:
+    # Those that a descriptor has, too.
     names = ("output_handle", "mime_type", "size_bytes", "item_count", "line_count", "items_path", "outline")
     return {name: getattr(entry, name) for name in names}
 
@@ -136,15 +137,16 @@ def _make_head(entry: StoredOutput, now: float) -> Html:
     )
 
 
-def _make_tabs(handle: str, state: _State) -> Html:
-    views = [("read", "Read"), ("search", "Search"), *([("query", "Query")] if is_installed() else [])]
+def _make_tabs(entry: StoredOutput, state: _State) -> Html:
+    can_query = is_installed() and entry.item_count is not None
+    views = [("read", "Read"), ("search", "Search"), *([("query", "Query")] if can_query else [])]
     return element(
         "nav",
         [
             element(
                 "a",
                 text,
-                href=_make_link(handle, state, view=view, offset=0),
+                href=_make_link(entry.output_handle, state, view=view, offset=0),
                 class_="fb-tab",
                 aria_current="page" if view == state.view else None,
             )

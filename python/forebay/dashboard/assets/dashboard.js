@@ -19,16 +19,31 @@ if (viewerRoot) {
 function showViewer(root) {
   const { handle, descriptor, state, canQuery } = root.dataset;
   let timer = 0;
-  createViewer(root, call, {
+  // The first state is that of the address.
+  let isRestored = true;
+  const viewer = createViewer(root, call, {
     handle,
     descriptor: JSON.parse(descriptor),
     state: JSON.parse(state),
     canQuery: canQuery !== undefined,
-    onState: (changed) => {
-      // Scrolling changes the state often, and browsers limit how often the address may change.
+    onState: (changed, isStep) => {
       clearTimeout(timer);
-      timer = setTimeout(() => history.replaceState(null, "", makeAddress(changed)), SAVE_STATE_MILLISECONDS);
+      const save = () => history.replaceState(changed, "", makeAddress(changed));
+      if (!isStep) {
+        // Scrolling changes the state often, and browsers limit how often the address may change.
+        timer = setTimeout(save, SAVE_STATE_MILLISECONDS);
+      } else if (isRestored) {
+        isRestored = false;
+        save();
+      } else {
+        history.pushState(changed, "", makeAddress(changed));
+      }
     },
+  });
+  addEventListener("popstate", (event) => {
+    if (event.state === null) return;
+    isRestored = true;
+    viewer.show(event.state);
   });
 }
 
@@ -47,7 +62,9 @@ async function call(tool, args) {
   }
   if (!response.ok) {
     const { message, ...details } = result.error ?? {};
-    throw Object.assign(new Error(typeof message === "string" ? message : `the server answered ${response.status}`), { details });
+    throw Object.assign(new Error(typeof message === "string" ? message : `the server answered ${response.status}`), {
+      details,
+    });
   }
   return result;
 }

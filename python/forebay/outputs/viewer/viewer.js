@@ -1,9 +1,9 @@
 /**
  * The viewer of a stored output: it reads, searches and queries the output in pages, however large the output is.
  *
- * `call(tool, arguments)` is its only way to data. It calls output_fetch, output_search or output_query, resolves to the
- * result as `parseResult` returns it, and rejects with an Error whose message a person can read. Data only ever becomes
- * text of the page, never markup.
+ * `call(tool, arguments)` is its only way to data. It calls output_fetch, output_search or output_query, resolves to
+ * the result as `parseResult` returns it, and rejects with an Error whose message a person can read; its `details` may
+ * have the `tables` and the `example` of a failed query. Data only ever becomes text of the page, never markup.
  */
 
 /** How much to ask for at once; the server sends less where a page would be too large. */
@@ -69,9 +69,9 @@ export function parseResult(text) {
 /**
  * Show a viewer in `root`, replacing what is there.
  *
- * `descriptor` is what is known of the output (`mime_type`, `size_bytes`, `item_count`, `line_count`, `outline`). Further
- * options: `state`, the view to begin with; `onState(state)`, called when it changes; `canQuery`, whether there is
- * output_query. Returns `{show(state), destroy()}`.
+ * `descriptor` is what is known of the output. Further options: `state`, the view to begin with;
+ * `onState(state, isStep)`, called when it changes, by a step that one may want to undo or by scrolling; `canQuery`,
+ * whether there is output_query. Returns `{show(state), destroy()}`.
  */
 export function createViewer(root, call, { handle, descriptor = {}, state = {}, onState = () => {}, canQuery = true }) {
   const viewer = new Viewer(root, call, { handle, descriptor, onState, canQuery });
@@ -81,7 +81,10 @@ export function createViewer(root, call, { handle, descriptor = {}, state = {}, 
 
 class Viewer {
   constructor(root, call, { handle, descriptor, onState, canQuery }) {
-    Object.assign(this, { root, call, handle, descriptor, onState, canQuery });
+    Object.assign(this, { root, call, handle, onState });
+    // Only items can be queried, and only JSON has values to decode.
+    this.canQuery = canQuery && descriptor.item_count !== null;
+    this.hasValues = /json|^$/.test(descriptor.mime_type ?? "");
     this.state = { ...START_STATE };
     this.lastCall = null;
     this.list = null;
@@ -111,7 +114,12 @@ class Viewer {
     this.body = el("div", { class: "fb-body", tabindex: "0", role: "region", "aria-label": "Content" });
     this.copyButton = el(
       "button",
-      { type: "button", class: "fb-small", title: "Copy the call that reads the same (c)", onclick: () => this.copyCall() },
+      {
+        type: "button",
+        class: "fb-small",
+        title: "Copy the call that reads the same (c)",
+        onclick: () => this.copyCall(),
+      },
       "Copy call",
     );
     this.slider = el("input", {
@@ -122,10 +130,19 @@ class Viewer {
       onchange: () => this.jump(Number(this.slider.value)),
     });
     this.position = el("span", { class: "fb-position" });
-    this.goTo = el("input", { type: "number", min: "0", class: "fb-goto", "aria-label": "Go to offset", placeholder: "go to" });
+    this.goTo = el("input", {
+      type: "number",
+      min: "0",
+      class: "fb-goto",
+      "aria-label": "Go to offset",
+      placeholder: "go to",
+    });
     this.foot = el(
       "form",
-      { class: "fb-foot", onsubmit: (event) => this.submit(event, () => this.jump(Number(this.goTo.value), this.body)) },
+      {
+        class: "fb-foot",
+        onsubmit: (event) => this.submit(event, () => this.jump(Number(this.goTo.value), this.body)),
+      },
       this.position,
       this.slider,
       this.goTo,
@@ -152,11 +169,19 @@ class Viewer {
     const formats = ["auto", "items", "lines", "text", "bytes"].map((name) => el("option", { value: name }, name));
     this.format = el("select", { onchange: () => this.submitRead() }, ...formats);
     this.path = el("input", { placeholder: "such as /rows/3", spellcheck: "false", autocapitalize: "off" });
-    this.where = el("input", { placeholder: 'such as {"status": "failed"}', spellcheck: "false", autocapitalize: "off" });
+    this.where = el("input", {
+      placeholder: 'such as {"status": "failed"}',
+      spellcheck: "false",
+      autocapitalize: "off",
+    });
     this.fields = el("input", { placeholder: "such as id, user.name", spellcheck: "false", autocapitalize: "off" });
     return el(
       "form",
-      { class: "fb-form", "aria-label": "Read", onsubmit: (event) => this.submit(event, () => this.submitRead()) },
+      {
+        class: "fb-form",
+        "aria-label": "Read",
+        onsubmit: (event) => this.submit(event, () => this.submitRead()),
+      },
       label("Format", this.format),
       label("Path", this.path, "fb-grow"),
       label("Where", this.where, "fb-grow"),
@@ -166,29 +191,46 @@ class Viewer {
   }
 
   buildSearchForm() {
-    this.pattern = el("input", { type: "search", placeholder: "text to find", spellcheck: "false", autocapitalize: "off" });
+    this.pattern = el("input", {
+      type: "search",
+      placeholder: "text to find",
+      spellcheck: "false",
+      autocapitalize: "off",
+    });
     this.regex = el("input", { type: "checkbox" });
     this.ignoreCase = el("input", { type: "checkbox" });
     this.values = el("input", { type: "checkbox" });
     return el(
       "form",
-      { class: "fb-form", "aria-label": "Search", onsubmit: (event) => this.submit(event, () => this.submitSearch()) },
+      {
+        class: "fb-form",
+        "aria-label": "Search",
+        onsubmit: (event) => this.submit(event, () => this.submitSearch()),
+      },
       label("Find", this.pattern, "fb-grow"),
       check("regular expression", this.regex),
       check("ignore case", this.ignoreCase),
-      check("decoded values", this.values),
+      this.hasValues && check("decoded values", this.values),
       el("button", {}, "Search"),
     );
   }
 
   buildQueryForm() {
-    this.sql = el("textarea", { rows: "3", placeholder: "such as SELECT status, count(*) FROM items GROUP BY 1", spellcheck: "false" });
+    this.sql = el("textarea", {
+      rows: "3",
+      placeholder: "such as SELECT status, count(*) FROM items GROUP BY 1",
+      spellcheck: "false",
+    });
     this.sql.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.submit(event, () => this.submitQuery());
     });
     return el(
       "form",
-      { class: "fb-form", "aria-label": "Query", onsubmit: (event) => this.submit(event, () => this.submitQuery()) },
+      {
+        class: "fb-form",
+        "aria-label": "Query",
+        onsubmit: (event) => this.submit(event, () => this.submitQuery()),
+      },
       label("SQL (DuckDB); the items are the table items", this.sql, "fb-grow"),
       el("button", { title: "Ctrl+Enter" }, "Run"),
     );
@@ -254,7 +296,7 @@ class Viewer {
     this.foot.hidden ||= state.view !== "read";
     this.copyButton.hidden = true;
     this.body.setAttribute("aria-busy", "true");
-    this.onState({ ...state });
+    this.onState({ ...state }, true);
     try {
       await { read: () => this.read(run), search: () => this.search(run), query: () => this.query(run) }[state.view]();
     } catch (error) {
@@ -271,7 +313,9 @@ class Viewer {
     const crumb = (text, target) =>
       el("button", { type: "button", class: "fb-link", onclick: () => this.openPath(target) }, text);
     this.crumbs.replaceChildren(
-      ...steps.map((step, index) => crumb(index === 0 ? "whole output" : unescapeStep(step), steps.slice(0, index + 1).join("/"))),
+      ...steps.map((step, index) =>
+        crumb(index === 0 ? "whole output" : unescapeStep(step), steps.slice(0, index + 1).join("/")),
+      ),
     );
   }
 
@@ -284,7 +328,9 @@ class Viewer {
     const details = error.details ?? {};
     this.foot.hidden = true;
     this.status.textContent = "";
-    const tables = Object.entries(details.tables ?? {}).map(([name, columns]) => el("li", {}, el("code", {}, `${name} ${columns}`)));
+    const tables = Object.entries(details.tables ?? {}).map(([name, columns]) =>
+      el("li", {}, el("code", {}, `${name} ${columns}`)),
+    );
     this.body.replaceChildren(
       el(
         "div",
@@ -355,7 +401,7 @@ class Viewer {
       const args = this.readArguments({ format: first.format, offset: start, limit });
       return this.makePage(await this.request("output_fetch", args), renderer);
     };
-    this.unit = first.unit === "bytes" ? "bytes" : first.unit;
+    this.unit = first.unit;
     this.total = Number(first.total);
     this.status.textContent = `${formatCount(this.total, this.unit)}${formatTime(milliseconds)}`;
     this.showPosition();
@@ -393,11 +439,11 @@ class Viewer {
     this.slider.max = String(this.total - 1);
     this.slider.value = String(start);
     this.goTo.max = String(this.total - 1);
-    this.position.textContent = `from ${this.unit === "bytes" ? "byte" : "#"}${this.unit === "bytes" ? " " : ""}${formatNumber(start)}`;
+    this.position.textContent = `from ${this.unit === "bytes" ? "byte " : "#"}${formatNumber(start)}`;
     this.slider.setAttribute("aria-valuetext", `${formatNumber(start)} of ${formatCount(this.total, this.unit)}`);
     if (start !== this.state.offset) {
       this.state = { ...this.state, offset: start };
-      this.onState({ ...this.state });
+      this.onState({ ...this.state }, false);
     }
   }
 
@@ -416,14 +462,23 @@ class Viewer {
     const text = `Only the beginning is shown: it takes ${formatBytes(cut.size_bytes)}. `;
     if (!cut.read_with) return el("p", { class: "fb-note" }, text);
     const open = () => this.readCut(cut.read_with);
-    return el("p", { class: "fb-note" }, text, el("button", { type: "button", class: "fb-small", onclick: open }, "Read all of it"));
+    return el(
+      "p",
+      { class: "fb-note" },
+      text,
+      el("button", { type: "button", class: "fb-small", onclick: open }, "Read all of it"),
+    );
   }
 
   makeRest(page) {
     const paths = page.not_in_items?.paths;
     if (!paths) return null;
     const links = Object.entries(paths).map(([path, size]) =>
-      el("button", { type: "button", class: "fb-link", onclick: () => this.openPath(path) }, `${path} (${formatBytes(size)})`),
+      el(
+        "button",
+        { type: "button", class: "fb-link", onclick: () => this.openPath(path) },
+        `${path} (${formatBytes(size)})`,
+      ),
     );
     return el("p", { class: "fb-note" }, "Besides the items: ", ...links);
   }
@@ -436,7 +491,8 @@ class Viewer {
 
   makeNode(value, path, budget, depth, label) {
     budget.nodes -= 1;
-    if (value === null || typeof value !== "object" || value instanceof ExactNumber) return [...label, makeScalar(value)];
+    if (value === null || typeof value !== "object" || value instanceof ExactNumber)
+      return [...label, makeScalar(value)];
     const isList = Array.isArray(value);
     const keys = isList ? value.keys() : Object.keys(value);
     const count = isList ? value.length : Object.keys(value).length;
@@ -453,7 +509,8 @@ class Viewer {
       rows.push(el("li", {}, ...this.makeNode(value[key], childPath, budget, depth + 1, [name, " "])));
     }
     const attributes = { type: "button", class: "fb-open", "aria-label": `Open ${path}`, title: `Open ${path}` };
-    const opener = path !== null && depth > 0 && el("button", { ...attributes, onclick: () => this.openPath(path) }, "↗");
+    const opener =
+      path !== null && depth > 0 && el("button", { ...attributes, onclick: () => this.openPath(path) }, "↗");
     const size = el("span", { class: "fb-punct" }, `${open} ${formatNumber(count)} ${close}`);
     return [opener, el("details", { open: depth < 3 }, el("summary", {}, ...label, size), el("ul", {}, ...rows))];
   }
@@ -481,9 +538,14 @@ class Viewer {
       };
       // Without context, an expression says what it matched.
       const wanted = this.request("output_search", { ...args, context: CONTEXT_BYTES });
-      const [page, plain] = await Promise.all([wanted, regex ? this.call("output_search", dropUndefined({ ...args, context: 0 })) : null]);
+      const [page, plain] = await Promise.all([
+        wanted,
+        regex ? this.call("output_search", dropUndefined({ ...args, context: 0 })) : null,
+      ]);
       const texts = new Map((plain?.matches ?? []).map((match) => [Number(match.byte_offset), match.match]));
-      const rows = page.matches.map((match) => this.makeMatch(match, regex ? texts.get(Number(match.byte_offset)) : pattern, ignoreCase));
+      const rows = page.matches.map((match) =>
+        this.makeMatch(match, regex ? texts.get(Number(match.byte_offset)) : pattern, ignoreCase),
+      );
       return { page, start: Number(page.offset), next: page.next_offset, elements: rows };
     };
     const wrap = async (offset) => {
@@ -537,12 +599,21 @@ class Viewer {
     const result = await this.request("output_query", { output_handle: this.handle, sql });
     if (run !== this.runs) return;
     const count = result.row_count === null ? "many" : formatNumber(result.row_count);
-    this.status.textContent = `${result.truncated ? `the first ${formatNumber(result.rows.length)} of ` : ""}${count} rows${formatTime(Number(result.ms))}`;
+    const shown = result.truncated ? `the first ${formatNumber(result.rows.length)} of ` : "";
+    this.status.textContent = `${shown}${count} ${count === "1" ? "row" : "rows"}${formatTime(Number(result.ms))}`;
     this.copyButton.hidden = false;
     this.body.scrollTop = 0;
-    const columns = result.columns.map(({ name, type }, index) => makeHead(name, result.rows.map((row) => row[index]), type));
+    const columns = result.columns.map(({ name, type }, index) =>
+      makeHead(
+        name,
+        result.rows.map((row) => row[index]),
+        type,
+      ),
+    );
     const head = el("tr", {}, ...columns, makeFiller());
-    const rows = result.rows.map((row) => el("tr", { class: "fb-row", tabindex: "-1" }, ...row.map((value) => makeCell(value)), makeFiller()));
+    const rows = result.rows.map((row) =>
+      el("tr", { class: "fb-row", tabindex: "-1" }, ...row.map((value) => makeCell(value)), makeFiller()),
+    );
     this.body.replaceChildren(el("table", { class: "fb-table" }, el("thead", {}, head), el("tbody", {}, ...rows)));
     if (result.hint) this.showNote(result.hint);
   }
@@ -678,7 +749,10 @@ class EndlessList {
 
   dropFirst() {
     const view = this.scroller.getBoundingClientRect();
-    while (this.pages.length > MAX_PAGES && this.pages[0].element.getBoundingClientRect().bottom < view.top - 2 * view.height) {
+    while (
+      this.pages.length > MAX_PAGES &&
+      this.pages[0].element.getBoundingClientRect().bottom < view.top - 2 * view.height
+    ) {
       const before = this.scroller.scrollHeight;
       this.pages.shift().element.remove();
       this.scroller.scrollTop -= before - this.scroller.scrollHeight;
@@ -687,7 +761,10 @@ class EndlessList {
 
   dropLast() {
     const view = this.scroller.getBoundingClientRect();
-    while (this.pages.length > MAX_PAGES && this.pages.at(-1).element.getBoundingClientRect().top > view.bottom + 2 * view.height) {
+    while (
+      this.pages.length > MAX_PAGES &&
+      this.pages.at(-1).element.getBoundingClientRect().top > view.bottom + 2 * view.height
+    ) {
       this.pages.pop().element.remove();
     }
   }
@@ -700,8 +777,16 @@ class ItemTable {
     this.path = viewer.state.path;
     this.itemsPath = page.items_path ?? "";
     const objects = page.content.filter((item) => isObject(item));
-    this.columns = objects.length * 2 >= page.content.length && objects.length > 0 ? [...new Set(objects.flatMap(Object.keys))] : null;
-    const heads = this.columns?.map((name) => makeHead(name, objects.map((item) => item[name]))) ?? [makeHead("value", page.content)];
+    this.columns =
+      objects.length * 2 >= page.content.length && objects.length > 0
+        ? [...new Set(objects.flatMap(Object.keys))]
+        : null;
+    const heads = this.columns?.map((name) =>
+      makeHead(
+        name,
+        objects.map((item) => item[name]),
+      ),
+    ) ?? [makeHead("value", page.content)];
     const head = el("tr", {}, el("th", { scope: "col", class: "fb-numeric" }, "#"), ...heads, makeFiller());
     this.container = el("table", { class: "fb-table" }, el("thead", {}, head));
   }
@@ -725,7 +810,11 @@ class ItemTable {
       this.columns === null || !isObject(item)
         ? [makeCell(item, this.columns?.length)]
         : this.columns.map((key) => (Object.hasOwn(item, key) ? makeCell(item[key]) : el("td", {})));
-    const button = el("button", { type: "button", class: "fb-number", "aria-expanded": "false", "aria-label": `Item ${number}` }, formatNumber(number));
+    const button = el(
+      "button",
+      { type: "button", class: "fb-number", "aria-expanded": "false", "aria-label": `Item ${number}` },
+      formatNumber(number),
+    );
     const attributes = { class: "fb-row", tabindex: "-1", "data-offset": String(offset) };
     const row = el("tr", attributes, el("th", { scope: "row" }, button), ...cells, makeFiller());
     const toggle = () => {
@@ -747,8 +836,14 @@ class ItemTable {
     // With fields, an item has only some of its values, and their paths are not those of the whole item.
     const tree = this.viewer.makeTree(item, this.viewer.state.fields === "" ? path : null);
     const open = el("button", { type: "button", class: "fb-small", onclick: () => this.viewer.openPath(path) }, "Open");
-    const copy = el("button", { type: "button", class: "fb-small", onclick: () => copyText(stringify(item)) }, "Copy JSON");
-    return this.makeWide(el("div", { class: "fb-detail" }, el("p", { class: "fb-actions" }, el("code", {}, path), open, copy), tree));
+    const copy = el(
+      "button",
+      { type: "button", class: "fb-small", onclick: () => copyText(stringify(item)) },
+      "Copy JSON",
+    );
+    return this.makeWide(
+      el("div", { class: "fb-detail" }, el("p", { class: "fb-actions" }, el("code", {}, path), open, copy), tree),
+    );
   }
 
   makeWide(content) {
@@ -840,7 +935,8 @@ function makeScalar(value) {
 
 /** Return the head of a column, at the side where its values are. */
 function makeHead(name, values, title) {
-  const isNumeric = values.some(isNumber) && values.every((value) => isNumber(value) || value === null || value === undefined);
+  const isNumeric =
+    values.some(isNumber) && values.every((value) => isNumber(value) || value === null || value === undefined);
   return el("th", { scope: "col", title, class: isNumeric && "fb-numeric" }, name);
 }
 
@@ -871,7 +967,9 @@ function stringify(value) {
   if (value instanceof ExactNumber) return value.source;
   if (Array.isArray(value)) return `[${value.map(stringify).join(", ")}]`;
   if (!isObject(value)) return JSON.stringify(value);
-  return `{${Object.entries(value).map(([key, inner]) => `${JSON.stringify(key)}: ${stringify(inner)}`).join(", ")}}`;
+  return `{${Object.entries(value)
+    .map(([key, inner]) => `${JSON.stringify(key)}: ${stringify(inner)}`)
+    .join(", ")}}`;
 }
 
 /** Return a text with every occurrence of another one marked. */
