@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Frame, Page, sync_playwright
 
 __all__ = ["audit", "open_browser"]
 
@@ -37,8 +37,8 @@ def open_browser() -> Iterator[Browser]:
         yield browser
 
 
-def audit(page: Page) -> list[str]:
-    """Return what axe finds wrong with the accessibility of a page."""
+def audit(page: Page | Frame) -> list[str]:
+    """Return what axe finds wrong with the accessibility of a page, or of a frame in it."""
     # As a call of the debugger, to which the content security policy of the page does not apply.
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
     result: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
