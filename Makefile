@@ -197,6 +197,8 @@ $(ALTERNATIVES)/.made: Makefile
 	$(ALTERNATIVES)/sdk-1/bin/python -m pip install --quiet 'mcp<2' contextweaver==0.18.2 mcp-pager==0.8.0
 	$(PYTHON) -m venv $(ALTERNATIVES)/sdk-2
 	$(ALTERNATIVES)/sdk-2/bin/python -m pip install --quiet fastmcp==4.1.2 mcp-refcache==0.2.1
+	@touch $@
+
 $(APPS)/.installed: Makefile $(NODE)/.installed
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(APPS) \
