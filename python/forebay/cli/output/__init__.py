@@ -1,0 +1,35 @@
+"""Printing of results: tables and colours on a terminal, JSON and bytes in a pipe."""
+
+from forebay.cli.output.events import print_events, print_summary
+from forebay.cli.output.pages import print_content, print_matches, print_outline, print_page
+from forebay.cli.output.progress import show_mirror_progress, show_progress_bar
+from forebay.cli.output.settings import print_checks, print_settings
+from forebay.cli.output.stats import print_stats
+from forebay.cli.output.stored import print_metadata, print_stored
+from forebay.cli.output.streams import handle_output_errors, print_bytes, print_error, print_json, print_json_text
+from forebay.cli.output.tables import print_table
+from forebay.cli.output.terminal import replace_controls, wants_table
+
+__all__ = [
+    "handle_output_errors",
+    "print_bytes",
+    "print_checks",
+    "print_content",
+    "print_error",
+    "print_events",
+    "print_json",
+    "print_json_text",
+    "print_matches",
+    "print_metadata",
+    "print_outline",
+    "print_page",
+    "print_settings",
+    "print_stats",
+    "print_stored",
+    "print_summary",
+    "print_table",
+    "replace_controls",
+    "show_mirror_progress",
+    "show_progress_bar",
+    "wants_table",
+]
