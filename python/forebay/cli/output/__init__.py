@@ -1,8 +1,9 @@
 """Printing of results: tables and colours on a terminal, JSON and bytes in a pipe."""
 
+from forebay.cli.output.benchmarks import print_benchmarks
 from forebay.cli.output.events import print_events, print_summary
 from forebay.cli.output.pages import print_content, print_matches, print_outline, print_page
-from forebay.cli.output.progress import show_mirror_progress, show_progress_bar
+from forebay.cli.output.progress import show_mirror_progress, show_progress_bar, show_steps
 from forebay.cli.output.settings import print_checks, print_settings
 from forebay.cli.output.stats import print_stats
 from forebay.cli.output.stored import print_metadata, print_stored
@@ -12,6 +13,7 @@ from forebay.cli.output.terminal import replace_controls, wants_table
 
 __all__ = [
     "handle_output_errors",
+    "print_benchmarks",
     "print_bytes",
     "print_checks",
     "print_content",
@@ -31,5 +33,6 @@ __all__ = [
     "replace_controls",
     "show_mirror_progress",
     "show_progress_bar",
+    "show_steps",
     "wants_table",
 ]

@@ -11,7 +11,7 @@ from forebay.cli.output.units import format_size
 if TYPE_CHECKING:
     from forebay.store.mirror import MirrorReport
 
-__all__ = ["show_mirror_progress", "show_progress_bar"]
+__all__ = ["show_mirror_progress", "show_progress_bar", "show_steps"]
 
 _PROGRESS_MIN_BYTES = 8 << 20
 """`put` shows a progress bar for files from this size on."""
@@ -49,3 +49,17 @@ def show_mirror_progress() -> Iterator[Callable[["MirrorReport"], None] | None]:
             bar.update(task, description=text, completed=report.bytes)
 
         yield update
+
+
+@contextlib.contextmanager
+def show_steps() -> Iterator[Callable[[int, int, str], None]]:
+    """Show on a terminal how many steps of how many are done, and what runs. Elsewhere nothing is shown."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda _done, _total, _text: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
+    with Progress(*columns, console=get_console(is_stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, text: bar.update(task, completed=done, total=total or None, description=text)

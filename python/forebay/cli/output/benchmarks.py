@@ -1,0 +1,157 @@
+"""`forebay bench`: the times of each benchmark as bars, and what was left out."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from forebay.cli.output.charts import format_bar
+from forebay.cli.output.streams import print_json, print_note, print_rich
+from forebay.cli.output.tables import Column, print_columns
+from forebay.cli.output.terminal import is_ascii_only, to_plain_text, wants_table
+from forebay.cli.output.units import count_noun, format_size
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+__all__ = ["print_benchmarks"]
+
+_BAR_WIDTH = 24
+_STYLES = {"better": "bold green", "worse": "bold yellow", "same": "dim"}
+_MARKS = {"better": "+", "worse": "-", "same": "="}
+
+
+def print_benchmarks(report: Mapping[str, Any], *, is_json: bool = False) -> None:
+    """Print a report of benchmarks as JSON, or as a table with a bar for each time."""
+    if not wants_table(is_json):
+        print_json(report)
+        return
+    _print_head(report)
+    if report["benchmarks"]:
+        print_rich("")
+        _print_times(report["benchmarks"])
+        print_note("bars: time of the fastest call, each tenfold of time adds the same length; × forebay's time")
+    if report.get("changes") is not None:
+        print_rich("")
+        _print_changes(report["changes"])
+    for entry in report["left_out"]:
+        print_note(f"{entry['group']} does not apply: {entry['reason']}")
+    for entry in report["missing"]:
+        print_note(f"{entry['name']} is not installed: {entry['install']}")
+
+
+def _print_head(report: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
+    payload, machine = report["payload"], report["machine"]
+    parts = [format_size(payload["size_bytes"]), payload["nature"]]
+    if payload["items"] is not None:
+        place = f" at {payload['items_path']}" if payload["items_path"] else ""
+        parts.append(f"{count_noun(payload['items'], 'item')}{place}")
+    elif payload["lines"] is not None:
+        parts.append(count_noun(payload["lines"], "line"))
+    parts.append(f"sha256 {payload['sha256'][:12]}")
+    print_rich(Text.assemble((to_plain_text(payload["name"]).plain, "bold"), f"  {', '.join(parts)}"), highlight=False)
+    if payload["json_error"]:
+        print_rich(to_plain_text(f"not JSON, so it is measured as text: {payload['json_error']}"), style="yellow")
+    busy = (
+        f"; busy with other work (load {machine['load']}), so times are longer than alone" if machine["is_busy"] else ""
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    print_note(f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}{busy}")
+    print_note(f"forebay {report['forebay']}, Python {machine['python']}, {versions}")
+
+
+def _print_times(benchmarks: Sequence[Mapping[str, Any]]) -> None:
+    from forebay.bench.units import format_duration, format_ratio
+
+    heads: list[str | None] = []
+    rows: list[tuple[str, Mapping[str, Any]]] = []
+    bars: list[Text | str] = []
+    for benchmark in benchmarks:
+        peers = [(peer["name"], peer) for peer in benchmark["peers"]]
+        # Those that were not measured are last.
+        peers.sort(key=lambda side: side[1]["best_seconds"] or math.inf)
+        sides = [("forebay", benchmark["forebay"]), *peers]
+        times = [side["best_seconds"] for _, side in sides if side["best_seconds"]]
+        rows += sides
+        heads += [f"{benchmark['group']}: {benchmark['name']}", *([None] * len(peers))]
+        bars += [_make_bar(who, side["best_seconds"], min(times), max(times)) for who, side in sides]
+    print_columns(
+        [
+            Column("", [_style_name(who) for who, _ in rows]),
+            Column("", bars, rank=3),
+            Column("best", [_format(side["best_seconds"], format_duration) for _, side in rows], is_numeric=True),
+            Column(
+                "median",
+                [_format(side["median_seconds"], format_duration) for _, side in rows],
+                is_numeric=True,
+                rank=4,
+            ),
+            Column("", [_format(side["bytes_per_second"], _format_speed) for _, side in rows], is_numeric=True, rank=2),
+            Column("", [_make_ratio(who, side, format_ratio) for who, side in rows], is_numeric=True),
+            Column("", [_make_note(side) for _, side in rows], min_width=16, rank=1),
+        ],
+        row_heads=heads,
+    )
+
+
+def _style_name(who: str) -> "Text":
+    from rich.text import Text
+
+    return Text(f"  {who}", style="bold cyan" if who == "forebay" else "")
+
+
+def _make_bar(who: str, seconds: float | None, fastest: float, slowest: float) -> "Text | str":
+    """Return a bar on a logarithmic scale, from a tenth of the fastest time of a benchmark to the slowest one."""
+    from rich.text import Text
+
+    if not seconds:
+        return ""
+    span = math.log10(slowest / fastest) + 1
+    share = (math.log10(seconds / fastest) + 1) / span
+    style = {"forebay": "cyan", "memcpy": "dim"}.get(who, "")
+    return Text(format_bar(share, _BAR_WIDTH, is_ascii=is_ascii_only()), style=style)
+
+
+def _format(value: Any, format_value: Any) -> str:
+    return "" if value is None else format_value(value)
+
+
+def _format_speed(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e9:.3g} GB/s" if bytes_per_second >= 1e8 else f"{bytes_per_second / 1e6:.3g} MB/s"
+
+
+def _make_ratio(who: str, side: Mapping[str, Any], format_ratio: Any) -> "Text | str":
+    from rich.text import Text
+
+    if who == "forebay" or side["ratio"] is None:
+        return ""
+    style = "dim" if who == "memcpy" else "green" if side["ratio"] >= 1 else "yellow"
+    return Text(format_ratio(side["ratio"]).replace("×", "x" if is_ascii_only() else "×"), style=style)
+
+
+def _make_note(side: Mapping[str, Any]) -> "Text":
+    text = to_plain_text(side["problem"] or side["result"] or "")
+    text.stylize("yellow" if side["problem"] else "dim")
+    return text
+
+
+def _print_changes(changes: Sequence[Mapping[str, Any]]) -> None:
+    from rich.text import Text
+
+    from forebay.bench.units import format_duration, format_ratio
+
+    if not changes:
+        print_note("no benchmark is in both reports")
+        return
+    print_columns(
+        [
+            Column("", [Text(_MARKS[row["verdict"]], style=_STYLES[row["verdict"]]) for row in changes]),
+            Column("compared", [f"{row['group']}: {row['name']}" for row in changes], min_width=16),
+            Column("before", [format_duration(row["old_seconds"]) for row in changes], is_numeric=True),
+            Column("now", [format_duration(row["new_seconds"]) for row in changes], is_numeric=True),
+            Column("speed", [format_ratio(row["speed"]) for row in changes], is_numeric=True),
+            Column("", [Text(row["verdict"], style=_STYLES[row["verdict"]]) for row in changes]),
+            Column("noise", [f"{row['noise']:.0%}" for row in changes], is_numeric=True, rank=1),
+        ]
+    )
