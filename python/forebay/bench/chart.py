@@ -20,7 +20,7 @@ _HEADING_HEIGHT = 40
 _HEAD_HEIGHT = 108
 _FOOT_HEIGHT = 56
 
-_NOTE = "Fastest call of each side; every line is ten times the time of the one before. × is the time relative to forebay's."
+_NOTE = "Fastest call of each side. From line to line the time is tenfold. × is the time relative to that of forebay."
 
 _STYLE = """
 :root { color-scheme: light dark }

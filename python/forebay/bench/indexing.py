@@ -7,9 +7,9 @@ import forebay
 from forebay._core import Survey
 from forebay.bench.contest import FOREBAY, MEMCPY, Benchmark, Contender
 from forebay.bench.memcpy import Memcpy
+from forebay.bench.payloads import Payload
 from forebay.bench.readers import Reader, sample_items
 from forebay.bench.workspace import NotApplicable, Workspace
-from forebay.work.payloads import Payload
 
 __all__ = ["list_indexings"]
 

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import io
 import itertools
 import json
@@ -132,18 +133,23 @@ def _make_object_reader(
 
 def _make_msgspec_reader(payload: Payload) -> Reader:
     """Return a reader of unparsed values: it knows the way to the items, and skips everything else."""
-    msgspec = load_module("msgspec")
+    msgspec: Any = load_module("msgspec")
     data, keys = payload.data, payload.keys
     is_map = payload.items is not None and payload.items.kind == "map"
-    shape: Any = dict[str, msgspec.Raw] if is_map else list[msgspec.Raw]
-    for key in reversed(keys):
-        shape = msgspec.defstruct("Level", [("inner", shape)], rename={"inner": key})
-    decode = msgspec.json.Decoder(shape).decode
+
+    # Made with the first call: a key that it does not accept is then in the report.
+    @functools.cache
+    def make_decoder() -> Any:
+        raw: Any = msgspec.Raw
+        shape: Any = dict[str, raw] if is_map else list[raw]
+        for key in reversed(keys):
+            shape = msgspec.defstruct("Level", [("inner", shape)], rename={"inner": key})
+        return msgspec.json.Decoder(shape)
 
     def load() -> Any:
         if payload.nature == "ndjson":
             return msgspec.json.Decoder(msgspec.Raw).decode_lines(data)
-        value = decode(data)
+        value = make_decoder().decode(data)
         for _ in keys:
             value = value.inner
         return value

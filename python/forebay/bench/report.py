@@ -3,12 +3,12 @@
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import forebay
-from forebay.bench.contest import MEMCPY, Outcome, Result
+from forebay.bench.contest import Outcome, Result
 from forebay.bench.payloads import Payload
 from forebay.bench.peers import Peer
 from forebay.bench.run import Run
@@ -58,16 +58,16 @@ def _describe_result(result: Result) -> dict[str, Any]:
     size = benchmark.size_bytes
     speed_bytes = size if benchmark.reads_all else None
     best = result.ours.timing.best if result.ours.timing else None
+    peers = [
+        {"name": peer.who, "ratio": _get_ratio(peer, best), **_describe_outcome(peer, size)} for peer in result.peers
+    ]
     return {
         "group": benchmark.group,
         "name": benchmark.name,
         "size_bytes": size,
         "note": benchmark.note,
         "forebay": _describe_outcome(result.ours, speed_bytes),
-        "peers": [
-            {"name": peer.who, **_describe_outcome(peer, size), "ratio": _get_ratio(peer, best)}
-            for peer in result.peers
-        ],
+        "peers": peers,
     }
 
 
@@ -144,9 +144,3 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
 
 def _get_noise(times: Mapping[str, Any]) -> float:
     return float(times["median_seconds"] / times["best_seconds"] - 1)
-
-
-def get_memcpy_speed(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the fastest speed of memcpy in a report, in bytes per second: what the machine can do."""
-    speeds = [peer["bytes_per_second"] for row in rows for peer in row["peers"] if peer["name"] == MEMCPY]
-    return max((speed for speed in speeds if speed), default=None)

@@ -18,9 +18,10 @@ _LIMIT = 100_000
 _WORD_PATTERN = re.compile(rb"[A-Za-z_]{5,24}")
 _SAMPLES = 200
 _SAMPLE_BYTES = 4096
+_CANDIDATES = 5
 _ABSENT = "qzx_not_in_here"
 _EXPRESSIONS = {
-    "a date": r"\b20\d\d-[01]\d-[0-3]\d\b",
+    "a date": r"20\d\d-[01]\d-[0-3]\d",
     "an e-mail address": r"[\w.+-]+@[\w-]+\.[a-z]{2,}",
     "alternatives": r"error|fail(?:ed|ure)|timeout|refused",
 }
@@ -44,14 +45,17 @@ def choose_words(data: bytes) -> tuple[str, str]:
     """Return a frequent and a rare word of a payload: of those in samples from everywhere, the same ones every time."""
     rng = random.Random(len(data))  # noqa: S311 - it has to be reproducible, not secret
     starts = sorted(rng.randrange(max(1, len(data) - _SAMPLE_BYTES)) for _ in range(_SAMPLES))
-    counts = collections.Counter(
-        word for start in starts for word in _WORD_PATTERN.findall(data[start + 24 : start + _SAMPLE_BYTES])
-    )
+    counts: collections.Counter[bytes] = collections.Counter()
+    for start in starts:
+        # The first and the last word of a sample may be cut.
+        counts.update(_WORD_PATTERN.findall(data[start : start + _SAMPLE_BYTES])[1:-1])
     if not counts:
         return "", ""
     ordered = sorted(counts, key=lambda word: (counts[word], word))
-    rare, common = ordered[0].decode(), ordered[-1].decode()
-    return common, rare if rare != common else ""
+    # A word that is rare in the samples may be part of a frequent one.
+    rare = min(ordered[:_CANDIDATES], key=data.count)
+    common = ordered[-1].decode()
+    return common, rare.decode() if rare.decode() != common else ""
 
 
 def _make_benchmark(data: bytes, name: str, pattern: str, *, is_regex: bool) -> Benchmark:

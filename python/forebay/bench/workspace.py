@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,7 +64,7 @@ class Workspace:
     def open_store(self) -> Store:
         """Open the store once more. A store that was just opened has nothing in its caches."""
         options: dict[str, Any] = {"quota_bytes": None, "principal_quota_bytes": None, "sweep_interval": 0}
-        return open_store(self.folder / "store", warn_bytes=0, **options)
+        return open_store(self.folder / "store", warn_bytes=sys.maxsize, **options)
 
     def put(self) -> str:
         """Store the payload, and return its handle."""

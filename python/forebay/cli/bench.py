@@ -12,6 +12,7 @@ from forebay.errors import ForebayError, InvalidArgument
 __all__ = ["bench", "parse_groups"]
 
 _MAX_SECONDS = 3600
+_MAX_SIZE = 10**10
 
 
 class SlowerThanBefore(ForebayError):
@@ -43,6 +44,8 @@ def bench(args: Namespace) -> None:
 
     if args.fail_below is not None and args.compare is None:
         raise InvalidArgument("--fail-below is about the speed relative to --compare FILE; give both")
+    if not 0 < args.size <= _MAX_SIZE:
+        raise InvalidArgument(f"--size must be more than 0 and at most {_MAX_SIZE} bytes; 100MB is a good size")
     if not 0 < args.time <= _MAX_SECONDS:
         raise InvalidArgument(f"--time must be more than 0 and at most {_MAX_SECONDS} seconds")
     old = None if args.compare is None else _read_report(args.compare)
@@ -73,10 +76,9 @@ def parse_groups(text: str) -> list[str]:
     # Imported here, so that `--help` starts quickly.
     from forebay.bench.run import GROUPS
 
-    groups = [group.strip() for group in text.split(",") if group.strip()]
-    for group in groups:
-        if group not in GROUPS:
-            raise ArgumentTypeError(f"it is one or more of {', '.join(GROUPS)}, not {group!r:.32}")
+    groups = [group.strip() for group in text.split(",")]
+    if unknown := [group for group in groups if group not in GROUPS]:
+        raise ArgumentTypeError(f"it is one or more of {', '.join(GROUPS)}, not {unknown[0]!r:.32}")
     return [group for group in GROUPS if group in groups]
 
 

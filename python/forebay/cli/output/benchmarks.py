@@ -29,14 +29,18 @@ def print_benchmarks(report: Mapping[str, Any], *, is_json: bool = False) -> Non
     if report["benchmarks"]:
         print_rich("")
         _print_times(report["benchmarks"])
-        print_note("bars: time of the fastest call, each tenfold of time adds the same length; × forebay's time")
+        print_note(
+            "Bars show the time of the fastest call; tenfold time adds the same length everywhere. The ratio says how "
+            "many times as long as forebay a peer takes.",
+            wraps=True,
+        )
     if report.get("changes") is not None:
         print_rich("")
         _print_changes(report["changes"])
     for entry in report["left_out"]:
-        print_note(f"{entry['group']} does not apply: {entry['reason']}")
+        print_note(f"{entry['group']} does not apply: {entry['reason']}", wraps=True)
     for entry in report["missing"]:
-        print_note(f"{entry['name']} is not installed: {entry['install']}")
+        print_note(f"{entry['name']} is not installed: {entry['install']}", wraps=True)
 
 
 def _print_head(report: Mapping[str, Any]) -> None:
@@ -57,8 +61,8 @@ def _print_head(report: Mapping[str, Any]) -> None:
         f"; busy with other work (load {machine['load']}), so times are longer than alone" if machine["is_busy"] else ""
     )
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
-    print_note(f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}{busy}")
-    print_note(f"forebay {report['forebay']}, Python {machine['python']}, {versions}")
+    print_note(f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}{busy}", wraps=True)
+    print_note(f"forebay {report['forebay']}, Python {machine['python']}, {versions}", wraps=True)
 
 
 def _print_times(benchmarks: Sequence[Mapping[str, Any]]) -> None:
@@ -76,17 +80,13 @@ def _print_times(benchmarks: Sequence[Mapping[str, Any]]) -> None:
         rows += sides
         heads += [f"{benchmark['group']}: {benchmark['name']}", *([None] * len(peers))]
         bars += [_make_bar(who, side["best_seconds"], min(times), max(times)) for who, side in sides]
+    medians = [_format(side["median_seconds"], format_duration) for _, side in rows]
     print_columns(
         [
             Column("", [_style_name(who) for who, _ in rows]),
             Column("", bars, rank=3),
             Column("best", [_format(side["best_seconds"], format_duration) for _, side in rows], is_numeric=True),
-            Column(
-                "median",
-                [_format(side["median_seconds"], format_duration) for _, side in rows],
-                is_numeric=True,
-                rank=4,
-            ),
+            Column("median", medians, is_numeric=True, rank=4),
             Column("", [_format(side["bytes_per_second"], _format_speed) for _, side in rows], is_numeric=True, rank=2),
             Column("", [_make_ratio(who, side, format_ratio) for who, side in rows], is_numeric=True),
             Column("", [_make_note(side) for _, side in rows], min_width=16, rank=1),
@@ -118,7 +118,7 @@ def _format(value: Any, format_value: Any) -> str:
 
 
 def _format_speed(bytes_per_second: float) -> str:
-    return f"{bytes_per_second / 1e9:.3g} GB/s" if bytes_per_second >= 1e8 else f"{bytes_per_second / 1e6:.3g} MB/s"
+    return f"{bytes_per_second / 1e9:.3g} GB/s" if bytes_per_second >= 1e9 else f"{bytes_per_second / 1e6:.3g} MB/s"
 
 
 def _make_ratio(who: str, side: Mapping[str, Any], format_ratio: Any) -> "Text | str":

@@ -50,9 +50,7 @@ def format_sparkline(values: Sequence[float], width: int, *, is_ascii: bool = Fa
     levels = _ASCII_LEVELS if is_ascii else _LEVELS
     group = max(1, math.ceil(len(values) / max(1, width)))
     first = len(values) % group
-    starts = [*([0] if first else []), *range(first, len(values), group)]
-    ends = [*starts[1:], len(values)]
-    columns = [max(values[start:end]) for start, end in zip(starts, ends, strict=True)]
+    columns = [max(values[max(0, end - group) : end]) for end in range(first or group, len(values) + 1, group)]
     largest = max(columns, default=0.0)
     # A value above 0 is always distinguished from 0.
     return "".join(levels[math.ceil(get_share(value, largest) * (len(levels) - 1))] for value in columns)

@@ -42,9 +42,10 @@ def print_rich(*renderables: object, **style: Any) -> None:
         get_console().print(*renderables, soft_wrap=True, **style)
 
 
-def print_note(text: str) -> None:
-    """Print a line that stands below a table."""
-    print_rich(to_plain_text(text), style="dim", highlight=False)
+def print_note(text: str, *, wraps: bool = False) -> None:
+    """Print a line that stands below a table. With `wraps`, it is broken between words."""
+    with handle_output_errors():
+        get_console().print(to_plain_text(text), style="dim", highlight=False, soft_wrap=not wraps)
 
 
 def _write_stdout(data: bytes) -> None:
