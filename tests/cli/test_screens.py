@@ -57,8 +57,8 @@ def test_it_fits_with_and_without_colours(args: list[str], columns: int) -> None
 )
 @pytest.mark.parametrize("args", [["ls"], ["stats"], ["journal"], ["journal", "summary"]], ids=" ".join)
 def test_a_terminal_without_blocks_gets_ascii(args: list[str], environment: dict[str, str]) -> None:
-    shown = show(*args, columns=100, **environment)
-    assert_fits(shown, 100)
+    shown = show(*args, columns=120, **environment)
+    assert_fits(shown, 120)
     assert not set(shown.text) & set(BLOCKS)
     assert "\\u" not in shown.text
     if args != ["journal"]:
@@ -69,8 +69,8 @@ def test_a_terminal_without_blocks_gets_ascii(args: list[str], environment: dict
 def test_ls_drops_columns_by_importance(columns: int) -> None:
     stored = run("ls").json
     shown = show("ls", columns=columns)
-    head, *rows, total = shown.lines
-    assert len(rows) == len(stored)
+    head, *rows = shown.lines[: 1 + len(stored)]
+    total = " ".join(shown.lines[1 + len(stored) :])
     for row, entry in zip(rows, stored, strict=True):
         assert row.startswith(entry["output_handle"])
         assert re.search(r"in \d+ (h|min|d)\b", row)
@@ -78,8 +78,8 @@ def test_ls_drops_columns_by_importance(columns: int) -> None:
     assert {"handle", "size", "items", "expires", "principal"} <= {*head.split()}
     assert ("tool" in head, "type" in head, "outline" in head) == {
         60: (False, False, False),
-        80: (True, False, False),
-        120: (True, True, True),
+        80: (False, False, False),
+        120: (True, False, True),
     }[columns]
     size = sum(entry["size_bytes"] for entry in stored)
     assert re.fullmatch(rf"{len(stored)} payloads, {size / 1e6:.1f} MB, [\d.]+ [kM]B on disk(; .*)?", total)
@@ -88,12 +88,10 @@ def test_ls_drops_columns_by_importance(columns: int) -> None:
 def test_a_principal_is_not_cut_at_80_columns() -> None:
     shown = show("ls", columns=80)
     principals = {entry["principal"] for entry in run("ls").json}
-    assert len(principals) == 3
-    short = {name for name in principals if len(name) < 20}
-    assert short
-    assert all(name in shown.text for name in short)
-    # The end of a long name tells who it is.
-    assert "example.org" in shown.text
+    assert {"ann", "bob"} < principals
+    # Of a long name, what tells who it is.
+    for name in ("ann", "bob", "…carol.o'neill@example.org"):
+        assert any(line.endswith(f"  {name}") for line in shown.lines)
 
 
 def test_what_expires_soon_stands_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,11 +100,11 @@ def test_what_expires_soon_stands_out(tmp_path: Path, monkeypatch: pytest.Monkey
             store.put("x" * ttl, ttl=ttl)
     monkeypatch.setenv("FOREBAY_STORE", (tmp_path / "soon").as_uri())
     shown = show("ls", columns=80)
-    assert {cell.colour for cell in shown.cells("in 9 min")} == {"brown"}
-    assert {cell.colour for cell in shown.cells("in 1 h")} == {"default"}
-    assert "in 4 d" in shown.text
+    assert {cell.colour for cell in shown.cells("in 10 min")} == {"brown"}
+    assert {cell.colour for cell in shown.cells("in 2 h")} == {"default"}
+    assert "in 5 d" in shown.text
     assert shown.lines[-1].endswith("; 1 expires within an hour")
-    assert shown.find("400.0 kB").count("█") == 8
+    assert shown.find("400.0 kB").count("█") == 6
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
@@ -155,7 +153,7 @@ def test_recent_events_have_ages_and_older_ones_times(tmp_path: Path, monkeypatc
         store.journal.record("output_handle_deleted")
     monkeypatch.setenv("FOREBAY_STORE", (tmp_path / "ages").as_uri())
     lines = show("journal", columns=80).lines
-    assert lines[0].split() == ["UTC", "event"]
+    assert lines[0].split() == ["time", "(UTC)", "event"]
     assert re.fullmatch(r" *00:00:00  −  deleted", lines[2] if "deleted" in lines[2] else lines[4])
     assert any(re.fullmatch(r" *\d+ s ago  ▲  store_warning", line) for line in lines)
 

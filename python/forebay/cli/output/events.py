@@ -16,6 +16,7 @@ from forebay.cli.output.units import (
     format_size,
     name_principal,
     parse_timestamp,
+    shorten_principal,
 )
 
 if TYPE_CHECKING:
@@ -59,8 +60,16 @@ def print_events(events: Sequence[dict[str, Any]], *, is_json: bool = False) -> 
     if not wants_table(is_json):
         print_json([name_principal(event) for event in events])
         return
+    if not events:
+        print_note("nothing")
+        return
     now = datetime.datetime.now(datetime.UTC)
     principals = [format_principal(event.get("principal")) for event in events]
+    short_principals = [shorten_principal(event.get("principal")) for event in events]
+    subjects = [_find_subject(event) for event in events]
+    tools = [_get_first(event, ("tool", "source_tool")) for event in events]
+    reasons = [*map(_format_reason, events)]
+    paths = [event.get("path") for event in events]
     times = [parse_timestamp(event.get("ts")) for event in events]
     heads: list[str | None] = []
     for previous, current in itertools.pairwise([None, *times]):
@@ -68,15 +77,15 @@ def print_events(events: Sequence[dict[str, Any]], *, is_json: bool = False) -> 
         heads.append(None if is_same_day and heads else _format_day(current, now))
     print_columns(
         [
-            Column("UTC", [_format_time(moment, now) for moment in times], is_numeric=True),
+            Column("time (UTC)", [_format_time(moment, now) for moment in times], is_numeric=True),
             Column("", [_style_event(event, "") for event in events]),
             Column("event", [_style_event(event, _name_event(event)) for event in events]),
-            Column("handle", [event.get("handle") for event in events]),
-            Column("size", [format_size(_get_first(event, _SIZE_KEYS)) for event in events], is_numeric=True, rank=4),
-            Column("reason", [_format_reason(event) for event in events], min_width=10),
-            Column("principal", principals, min_width=16, keeps_end=True, rank=1),
-            Column("tool", [_get_first(event, ("tool", "source_tool")) for event in events], min_width=8, rank=2),
-            Column("path", [event.get("path") for event in events], min_width=8, keeps_end=True, rank=3),
+            Column("handle or tool", subjects, min_width=max(len(str(event.get("handle") or "")) for event in events)),
+            Column("size", [format_size(_get_first(event, _SIZE_KEYS)) for event in events], is_numeric=True, rank=3),
+            Column("reason", reasons, min_width=8, short_cells=reasons, rank=1),
+            Column("principal", principals, min_width=9, short_cells=short_principals, rank=2),
+            Column("tool", _leave_out(tools, subjects), min_width=8, rank=4),
+            Column("path", _leave_out(paths, subjects), min_width=8, rank=5),
         ],
         row_heads=heads,
     )
@@ -95,7 +104,7 @@ def _format_time(moment: datetime.datetime | None, now: datetime.datetime) -> st
     if moment is None:
         return ""
     age = (now - moment).total_seconds()
-    is_recent = 0 <= age < _AGE_SECONDS and moment.date() == now.date()
+    is_recent = 0 <= age < _AGE_SECONDS
     return f"{format_duration(age)} ago" if is_recent else f"{moment:%H:%M:%S}"
 
 
@@ -117,10 +126,20 @@ def _get_first(event: dict[str, Any], keys: Sequence[str]) -> Any:
     return next((event[key] for key in keys if event.get(key) is not None), None)
 
 
+def _find_subject(event: dict[str, Any]) -> Any:
+    """Return what an event is about: a handle, else a tool, else a path."""
+    return _get_first(event, ("handle", "tool", "source_tool", "path"))
+
+
+def _leave_out(values: Sequence[Any], shown: Sequence[Any]) -> list[Any]:
+    """Return the values without those that stand in another column already."""
+    return [None if value == other else value for value, other in zip(values, shown, strict=True)]
+
+
 def _format_reason(event: dict[str, Any]) -> str | None:
     """Return why an operation failed or an event was recorded, if the event says so."""
     match event:
-        case {"code": code} if code:
+        case {"code": code} if code and code != event.get("event"):
             return str(code).removeprefix("output_handle_")
         case {"capability": capability} if capability:
             return f"capability {capability}"

@@ -143,7 +143,7 @@ def print_matches(page: "SearchPage", *, is_json: bool = False) -> None:
 def _make_match_column(name: str, matches: Sequence[dict[str, Any]]) -> Column:
     is_path = name == "path"
     cells = [match.get(name) for match in matches]
-    return Column(name.partition("_")[0], cells, not is_path, 12 if is_path else None, keeps_end=True)
+    return Column(name.partition("_")[0], cells, not is_path, 12 if is_path else None)
 
 
 def _format_total(page: "SearchPage") -> str:

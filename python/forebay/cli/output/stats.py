@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["print_stats"]
 
 _BAR_WIDTH = 20
+_NARROW_BAR_WIDTH = 12
+_WIDE_COLUMNS = 80
 _SHARE_WIDTH = 10
 _LABEL_WIDTH = 8
 _DATE_WIDTH = 10
@@ -33,13 +35,12 @@ def print_stats(
         _print_days(usage["by_day"])
         print_rich("")
         _print_tools(usage["by_tool"])
+        print_rich("")
     if tools:
-        print_rich("")
         _print_response_sizes(tools)
-    if usage["by_tool"] or tools:
         print_rich("")
-    else:
-        print_note("no call was counted yet; every call through forebay is counted")
+    if not usage["by_tool"]:
+        print_note("no call was counted yet; every call through forebay is counted", wraps=True)
     size, on_disk = format_size(storage["size_bytes"]), format_size(storage["stored_bytes"])
     print_note(f"{_pad('stored')}{count_noun(storage['payloads'], 'payload')}, {size}, {on_disk} on disk")
 
@@ -103,28 +104,29 @@ def _list_days(first: str, last: str) -> list[str]:
 def _print_tools(by_tool: Mapping[str, Mapping[str, int]]) -> None:
     rows = [*by_tool.values()]
     largest = max(abs(row["saved_bytes"]) for row in rows)
+    bar_width = _BAR_WIDTH if get_console().width >= _WIDE_COLUMNS else _NARROW_BAR_WIDTH
     print_columns(
         [
             Column("tool", [*by_tool], min_width=12),
             Column("calls", [f"{row['calls']:,}" for row in rows], is_numeric=True),
             Column("stored", [f"{row['handles']:,}" if row["handles"] else "" for row in rows], is_numeric=True),
-            Column("", [_make_saved_bar(row["saved_bytes"], largest) for row in rows], rank=2),
+            Column("", [_make_saved_bar(row["saved_bytes"], largest, bar_width) for row in rows], rank=1),
             Column("saved", [format_signed_size(row["saved_bytes"]) for row in rows], is_numeric=True),
             Column(
                 "tokens",
                 [f"{row['saved_tokens']:,}" if row["saved_tokens"] else "" for row in rows],
                 is_numeric=True,
-                rank=1,
+                rank=2,
             ),
         ]
     )
 
 
-def _make_saved_bar(saved: int, largest: int) -> "Text":
+def _make_saved_bar(saved: int, largest: int, width: int) -> "Text":
     """Return a bar of what a tool saved; what was read back has another colour, and its number has a minus."""
     from rich.text import Text
 
-    bar = format_bar(get_share(abs(saved), largest), _BAR_WIDTH, is_ascii=is_ascii_only())
+    bar = format_bar(get_share(abs(saved), largest), width, is_ascii=is_ascii_only())
     return Text(bar, style="green" if saved > 0 else "yellow")
 
 

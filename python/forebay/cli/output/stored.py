@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forebay.cli.output.charts import format_bar, get_share
-from forebay.cli.output.streams import print_json, print_rich
+from forebay.cli.output.streams import handle_output_errors, print_json
 from forebay.cli.output.tables import Column, print_columns
-from forebay.cli.output.terminal import is_ascii_only, wants_table
+from forebay.cli.output.terminal import get_console, is_ascii_only, wants_table
 from forebay.cli.output.units import (
     count_noun,
     format_duration,
@@ -15,6 +15,7 @@ from forebay.cli.output.units import (
     format_size,
     name_principal,
     parse_timestamp,
+    shorten_principal,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["print_metadata", "print_stored"]
 
-_BAR_WIDTH = 8
+_BAR_WIDTH = 6
 _SOON_SECONDS = 3600
 
 
@@ -43,6 +44,7 @@ def print_stored(entries: Sequence["StoredOutput"], *, is_json: bool = False) ->
     largest = max((entry.size_bytes for entry in entries), default=0)
     is_ascii = is_ascii_only()
     principals = [format_principal(entry.principal) for entry in entries]
+    short_principals = [shorten_principal(entry.principal) for entry in entries]
     bars = [format_bar(get_share(entry.size_bytes, largest), _BAR_WIDTH, is_ascii=is_ascii) for entry in entries]
     print_columns(
         [
@@ -56,10 +58,10 @@ def print_stored(entries: Sequence["StoredOutput"], *, is_json: bool = False) ->
             ),
             Column("expires", [*map(_format_expiry, seconds_left)], is_numeric=True),
             Column("age", [_format_age(entry, now) for entry in entries], is_numeric=True, rank=4),
-            Column("principal", principals, min_width=16, keeps_end=True, rank=1),
+            Column("principal", principals, min_width=9, short_cells=short_principals, rank=1),
             Column("tool", [entry.source_tool for entry in entries], min_width=12, rank=2),
-            Column("type", [entry.mime_type.removeprefix("application/") for entry in entries], min_width=10, rank=3),
-            Column("outline", [entry.outline for entry in entries], min_width=24, rank=6),
+            Column("type", [entry.mime_type.removeprefix("application/") for entry in entries], min_width=10, rank=6),
+            Column("outline", [*map(_format_outline, entries)], min_width=16, rank=3),
         ]
     )
     if entries:
@@ -67,9 +69,13 @@ def print_stored(entries: Sequence["StoredOutput"], *, is_json: bool = False) ->
 
 
 def _print_total(entries: Sequence["StoredOutput"], expiring: int) -> None:
+    from rich.text import Text
+
     size, on_disk = (sum(getattr(entry, name) for entry in entries) for name in ("size_bytes", "stored_bytes"))
     text = f"{count_noun(len(entries), 'payload')}, {format_size(size)}, {format_size(on_disk)} on disk"
-    print_rich(_style(text, "dim"), *([_style(f"; {expiring:,} expire within an hour", "yellow")] if expiring else []))
+    soon = f"; {expiring:,} {'expires' if expiring == 1 else 'expire'} within an hour" if expiring else ""
+    with handle_output_errors():
+        get_console().print(Text.assemble((text, "dim"), (soon, "yellow")), highlight=False)
 
 
 def _style(text: str, style: str) -> "Text":
@@ -93,3 +99,10 @@ def _format_expiry(seconds: float) -> "Text":
 def _format_age(entry: "StoredOutput", now: datetime.datetime) -> str:
     created_at = parse_timestamp(entry.created_at)
     return "" if created_at is None else format_duration((now - created_at).total_seconds())
+
+
+def _format_outline(entry: "StoredOutput") -> str:
+    """Return the outline of JSON, or the number of lines of a text."""
+    if entry.outline is not None:
+        return entry.outline
+    return count_noun(entry.line_count, "line") if entry.nature == "text" and entry.line_count is not None else ""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Column", "fit_columns", "print_columns", "print_table"]
 
 _PADDING = 2
+_MAX_KEPT_WIDTH = 28
 _MIN_CUT_WIDTH = 6
 _MIN_REASON_WIDTH = 10
 _NUMBER_PATTERN = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?: ?[kMGTP]?B| s| %)?")
@@ -31,8 +32,11 @@ class Column:
     """Whether its cells are aligned at the right."""
     min_width: int | None = None
     """Width to which long cells may be cut; by default no cell is cut."""
-    keeps_end: bool = False
-    """Whether a cell that is cut loses its beginning, because its end says more."""
+    short_cells: Sequence[Any] | None = None
+    """Shorter texts for cells that do not fit. They are cut only if no column of a higher rank is left.
+
+    If no cell is longer than `_MAX_KEPT_WIDTH`, this is true of the cells themselves.
+    """
     is_folded: bool = False
     """Whether long cells continue on the next line instead of being cut."""
     rank: int = 0
@@ -81,9 +85,15 @@ def print_columns(
     shown, fitted = fit_columns(filled, widths, get_console().width)
     headings = [Text(column.heading, style="dim") for column in shown]
     lines = _render_row(headings, shown, fitted)
+    for column, width in zip(shown, fitted, strict=True):
+        if column.short_cells is not None:
+            texts[id(column)] = [
+                cell if cell.cell_len <= width else _make_text(short)
+                for cell, short in zip(texts[id(column)], column.short_cells, strict=True)
+            ]
     for place, cells in enumerate(zip(*(texts[id(column)] for column in shown), strict=True)):
         if row_heads is not None and row_heads[place] is not None:
-            lines.append(Text(row_heads[place] or "", style="bold"))
+            lines.append(_cut(Text(row_heads[place] or "", style="bold"), get_console().width))
         lines += _render_row(cells, shown, fitted)
     with handle_output_errors():
         get_console().print(Text("\n").join(lines), soft_wrap=True, highlight=False)
@@ -94,7 +104,7 @@ def _render_row(cells: Sequence["Text"], columns: Sequence[Column], widths: Sequ
     from rich.text import Text
 
     parts = [
-        _fold(cell, width) if column.is_folded else [_cut(cell, width, keeps_end=column.keeps_end)]
+        _fold(cell, width) if column.is_folded else [_cut(cell, width)]
         for cell, column, width in zip(cells, columns, widths, strict=True)
     ]
     lines = []
@@ -115,29 +125,31 @@ def _fold(text: "Text", width: int) -> list["Text"]:
 
 def fit_columns(columns: Sequence[Column], widths: Sequence[int], available: int) -> tuple[list[Column], list[int]]:
     """Return the columns that fit into a width, and the width of each; `widths` are those of their longest cells."""
-
-    def get_min_width(place: int) -> int:
-        column = columns[place]
-        least = column.min_width if column.min_width is not None else widths[place]
-        return min(widths[place], max(least, len(column.heading)))
-
     places = [*range(len(columns))]
-    while (
-        sum(map(get_min_width, places)) + _PADDING * (len(places) - 1) > available
-        and (last := max(places, key=lambda place: columns[place].rank)) is not None
-        and columns[last].rank > 0
-    ):
-        places.remove(last)
+    while True:
+        highest = max(columns[place].rank for place in places)
+        least = {place: _get_least_width(columns[place], widths[place], highest) for place in places}
+        is_fitting = sum(least.values()) + _PADDING * (len(places) - 1) <= available
+        if is_fitting or highest == 0 or len(places) == 1:
+            break
+        places.remove(max(places, key=lambda place: columns[place].rank))
     room = available - _PADDING * (len(places) - 1)
     fitted = {place: widths[place] for place in places}
-    while sum(fitted.values()) > room:
+    while sum(fitted.values()) > room and (wider := [place for place in places if fitted[place] > least[place]]):
         # The widest columns lose most.
-        cuttable = [place for place in places if fitted[place] > get_min_width(place)]
-        if not cuttable:
-            break
-        widest = max(cuttable, key=lambda place: fitted[place])
-        fitted[widest] -= 1
+        fitted[max(wider, key=lambda place: fitted[place])] -= 1
     return [columns[place] for place in places], [fitted[place] for place in places]
+
+
+def _get_least_width(column: Column, width: int, highest_rank: int) -> int:
+    """Return the width that a column must have, if the highest rank of all columns is this one."""
+    if column.min_width is None:
+        return width
+    least = column.min_width
+    if column.short_cells is not None and column.rank < highest_rank:
+        short_width = max([_make_text(cell).cell_len for cell in column.short_cells], default=0)
+        least = max(least, width if width <= _MAX_KEPT_WIDTH else short_width)
+    return min(width, max(least, len(column.heading)))
 
 
 def _make_text(cell: object) -> "Text":
@@ -146,17 +158,12 @@ def _make_text(cell: object) -> "Text":
     return cell if isinstance(cell, Text) else to_plain_text(cell)
 
 
-def _cut(text: "Text", width: int, *, keeps_end: bool) -> "Text":
+def _cut(text: "Text", width: int) -> "Text":
     """Return a text of at most `width` characters; a mark stands for what was cut."""
     if text.cell_len <= width:
         return text
     from rich.text import Text
 
-    mark = "~" if is_ascii_only() else "…"
     cut = text.copy()
-    if keeps_end:
-        while cut.cell_len > width - 1 and cut:
-            cut = cut[1:]
-        return Text.assemble(mark, cut)
     cut.truncate(width - 1, overflow="crop")
-    return Text.assemble(cut, mark)
+    return Text.assemble(cut, "~" if is_ascii_only() else "…")

@@ -1,7 +1,10 @@
 """Sizes, durations and names as people read them."""
 
 import datetime
+import json
 from typing import Any
+
+from forebay.cli.output.terminal import is_ascii_only
 
 __all__ = [
     "count_noun",
@@ -12,9 +15,13 @@ __all__ = [
     "format_size",
     "name_principal",
     "parse_timestamp",
+    "shorten_principal",
 ]
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+_MIN_TOKEN_PARTS = 3
+"""Parts of a principal with a subject: the word, the issuer, the subject."""
 
 
 def format_size(size: object) -> str:
@@ -36,13 +43,13 @@ def format_signed_size(size: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in its largest unit, rounded down: `45 s`, `12 min`, `3 h`, `5 d`."""
-    if seconds < _MINUTE:
-        return f"{max(0, int(seconds))} s"
-    if seconds < _HOUR:
-        return f"{int(seconds // _MINUTE)} min"
-    # One and a half days are more than `1 d` tells.
-    return f"{int(seconds // _HOUR)} h" if seconds < 2 * _DAY else f"{int(seconds // _DAY):,} d"
+    """Format a duration in its largest unit, rounded: `45 s`, `12 min`, `3 h`, `5 d`."""
+    if round(seconds) < _MINUTE:
+        return f"{max(0, round(seconds))} s"
+    if round(seconds / _MINUTE) < _HOUR // _MINUTE:
+        return f"{round(seconds / _MINUTE)} min"
+    # Up to two days in hours, because one and a half days are more than `1 d` tells.
+    return f"{round(seconds / _HOUR)} h" if seconds < 2 * _DAY else f"{round(seconds / _DAY):,} d"
 
 
 def format_seconds(seconds: float | None) -> str:
@@ -69,6 +76,17 @@ def format_principal(principal: str | None) -> str | None:
     from forebay.store.handles import format_principal
 
     return format_principal(principal)
+
+
+def shorten_principal(principal: str | None) -> str | None:
+    """Return the end of a principal that has the issuer of its token before the subject."""
+    try:
+        parts = json.loads(principal or "")
+    except ValueError:
+        return principal
+    if not isinstance(parts, list) or len(parts) < _MIN_TOKEN_PARTS:
+        return format_principal(principal)
+    return f"{'~' if is_ascii_only() else '…'}{parts[-1]}"
 
 
 def name_principal(record: dict[str, Any]) -> dict[str, Any]:
