@@ -172,5 +172,5 @@ def test_progress_names_what_runs(peers: Mapping[str, Peer]) -> None:
         on_progress=lambda *step: steps.append(step),
     )
     assert steps[:2] == [(0, 0, "prepare index"), (0, 0, "prepare page")]
-    assert steps[2] == (0, len(run.results), "index: items found, every byte checked, forebay")
+    assert steps[2] == (0, len(run.results), "index, forebay")
     assert [done for done, _, _ in steps] == sorted(done for done, _, _ in steps)

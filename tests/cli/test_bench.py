@@ -1,6 +1,7 @@
 """`forebay bench` as a command: JSON in a pipe, bars and progress on a terminal, charts and comparisons."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -38,13 +39,14 @@ def test_a_table_with_bars_on_a_terminal(
     assert (bar in shown.text) == (columns > 60)
     if "PYTHONIOENCODING" in environment:
         assert shown.text.isascii()
+        assert "\\x" not in shown.text
     assert len(shown.colours) > 1 or "NO_COLOR" in environment
 
 
 def test_progress_is_on_standard_error() -> None:
     result = run_on_terminal("bench", *QUICK, "--only", "index", only="err")
     assert json.loads(result.out)["benchmarks"]
-    assert b"index: items found" in result.err
+    assert re.search(rb"index, \w+", result.err)
 
 
 @pytest.mark.parametrize("name", ["orders.json", "-"])

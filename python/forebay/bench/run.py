@@ -61,7 +61,7 @@ def run_groups(
         for done, benchmark in enumerate(benchmarks):
 
             def show(who: str, done: int = done, benchmark: Benchmark = benchmark) -> None:
-                on_progress(done, len(benchmarks), f"{benchmark.group}: {benchmark.name}, {who}")
+                on_progress(done, len(benchmarks), f"{benchmark.group}, {who}")
 
             share = seconds / len(benchmarks)
             try:

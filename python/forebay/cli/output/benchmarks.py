@@ -66,8 +66,6 @@ def _print_head(report: Mapping[str, Any]) -> None:
 
 
 def _print_times(benchmarks: Sequence[Mapping[str, Any]]) -> None:
-    from forebay.bench.units import format_duration, format_ratio
-
     heads: list[str | None] = []
     rows: list[tuple[str, Mapping[str, Any]]] = []
     bars: list[Text | str] = []
@@ -80,15 +78,15 @@ def _print_times(benchmarks: Sequence[Mapping[str, Any]]) -> None:
         rows += sides
         heads += [f"{benchmark['group']}: {benchmark['name']}", *([None] * len(peers))]
         bars += [_make_bar(who, side["best_seconds"], min(times), max(times)) for who, side in sides]
-    medians = [_format(side["median_seconds"], format_duration) for _, side in rows]
+    medians = [_format_time(side["median_seconds"]) for _, side in rows]
     print_columns(
         [
             Column("", [_style_name(who) for who, _ in rows]),
             Column("", bars, rank=3),
-            Column("best", [_format(side["best_seconds"], format_duration) for _, side in rows], is_numeric=True),
+            Column("best", [_format_time(side["best_seconds"]) for _, side in rows], is_numeric=True),
             Column("median", medians, is_numeric=True, rank=4),
-            Column("", [_format(side["bytes_per_second"], _format_speed) for _, side in rows], is_numeric=True, rank=2),
-            Column("", [_make_ratio(who, side, format_ratio) for who, side in rows], is_numeric=True),
+            Column("", [_format_speed(side["bytes_per_second"]) for _, side in rows], is_numeric=True, rank=2),
+            Column("", [_make_ratio(who, side) for who, side in rows], is_numeric=True),
             Column("", [_make_note(side) for _, side in rows], min_width=16, rank=1),
         ],
         row_heads=heads,
@@ -113,21 +111,32 @@ def _make_bar(who: str, seconds: float | None, fastest: float, slowest: float) -
     return Text(format_bar(share, _BAR_WIDTH, is_ascii=is_ascii_only()), style=style)
 
 
-def _format(value: Any, format_value: Any) -> str:
-    return "" if value is None else format_value(value)
+def _format_time(seconds: float | None) -> str:
+    from forebay.bench.units import format_duration
+
+    return "" if seconds is None else _to_terminal(format_duration(seconds))
 
 
-def _format_speed(bytes_per_second: float) -> str:
+def _to_terminal(text: str) -> str:
+    """Return a time or ratio in ASCII, if the terminal shows nothing else."""
+    return text.replace("µ", "u").replace("×", "x") if is_ascii_only() else text
+
+
+def _format_speed(bytes_per_second: float | None) -> str:
+    if bytes_per_second is None:
+        return ""
     return f"{bytes_per_second / 1e9:.3g} GB/s" if bytes_per_second >= 1e9 else f"{bytes_per_second / 1e6:.3g} MB/s"
 
 
-def _make_ratio(who: str, side: Mapping[str, Any], format_ratio: Any) -> "Text | str":
+def _make_ratio(who: str, side: Mapping[str, Any]) -> "Text | str":
     from rich.text import Text
+
+    from forebay.bench.units import format_ratio
 
     if who == "forebay" or side["ratio"] is None:
         return ""
     style = "dim" if who == "memcpy" else "green" if side["ratio"] >= 1 else "yellow"
-    return Text(format_ratio(side["ratio"]).replace("×", "x" if is_ascii_only() else "×"), style=style)
+    return Text(_to_terminal(format_ratio(side["ratio"])), style=style)
 
 
 def _make_note(side: Mapping[str, Any]) -> "Text":
@@ -139,8 +148,6 @@ def _make_note(side: Mapping[str, Any]) -> "Text":
 def _print_changes(changes: Sequence[Mapping[str, Any]]) -> None:
     from rich.text import Text
 
-    from forebay.bench.units import format_duration, format_ratio
-
     if not changes:
         print_note("no benchmark is in both reports")
         return
@@ -148,9 +155,9 @@ def _print_changes(changes: Sequence[Mapping[str, Any]]) -> None:
         [
             Column("", [Text(_MARKS[row["verdict"]], style=_STYLES[row["verdict"]]) for row in changes]),
             Column("compared", [f"{row['group']}: {row['name']}" for row in changes], min_width=16),
-            Column("before", [format_duration(row["old_seconds"]) for row in changes], is_numeric=True),
-            Column("now", [format_duration(row["new_seconds"]) for row in changes], is_numeric=True),
-            Column("speed", [format_ratio(row["speed"]) for row in changes], is_numeric=True),
+            Column("before", [_format_time(row["old_seconds"]) for row in changes], is_numeric=True),
+            Column("now", [_format_time(row["new_seconds"]) for row in changes], is_numeric=True),
+            Column("speed", [f"{row['speed']:.2f}" for row in changes], is_numeric=True),
             Column("", [Text(row["verdict"], style=_STYLES[row["verdict"]]) for row in changes]),
             Column("noise", [f"{row['noise']:.0%}" for row in changes], is_numeric=True, rank=1),
         ]

@@ -58,8 +58,11 @@ def show_steps() -> Iterator[Callable[[int, int, str], None]]:
         yield lambda _done, _total, _text: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    columns = BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
+    # Cut without the mark that rich puts there, which is not ASCII.
+    what = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="crop"))
+    columns = BarColumn(16), MofNCompleteColumn(), TimeElapsedColumn(), what
     with Progress(*columns, console=get_console(is_stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total, text: bar.update(task, completed=done, total=total or None, description=text)
