@@ -17,8 +17,12 @@ _RATIO_WIDTH = 210
 _BAR_HEIGHT = 14
 _ROW_HEIGHT = 22
 _HEADING_HEIGHT = 40
-_HEAD_HEIGHT = 108
+_HEAD_HEIGHT = 124
+_NOTE_HEIGHT = 18
 _FOOT_HEIGHT = 56
+
+_GROUPS_WITH_RESULTS = ("limit",)
+"""Groups whose sides do not return the same, so that times alone would say too little."""
 
 _NOTE = "Fastest call of each side. From line to line the time is tenfold. × is the time relative to that of forebay."
 
@@ -56,7 +60,7 @@ def draw_chart(report: Mapping[str, Any]) -> str:
     rows = [row for row in report["benchmarks"] if row["forebay"]["best_seconds"]]
     times = [side["best_seconds"] for row in rows for _, side in _list_sides(row)]
     first, last = _get_decades(times)
-    height = _HEAD_HEIGHT + _FOOT_HEIGHT + sum(_HEADING_HEIGHT + _ROW_HEIGHT * len(_list_sides(row)) for row in rows)
+    height = _HEAD_HEIGHT + _FOOT_HEIGHT + sum(map(_get_height, rows))
     bottom = height - _FOOT_HEIGHT
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
@@ -71,7 +75,7 @@ def draw_chart(report: Mapping[str, Any]) -> str:
     top = _HEAD_HEIGHT
     for row in rows:
         parts += _draw_row(row, top, first, last)
-        top += _HEADING_HEIGHT + _ROW_HEIGHT * len(_list_sides(row))
+        top += _get_height(row)
     parts.append(f'<text class="dim" x="{_MARGIN}" y="{height - 20}">{_NOTE}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
@@ -94,6 +98,17 @@ def _list_sides(row: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(FOREBAY, row["forebay"]), *sorted(peers, key=lambda side: side[1]["best_seconds"])]
 
 
+def _list_notes(row: Mapping[str, Any]) -> list[str]:
+    """Return what each side returns, where that differs."""
+    if row["group"] not in _GROUPS_WITH_RESULTS:
+        return []
+    return [f"{who}: {side['result']}" for who, side in _list_sides(row) if side["result"]]
+
+
+def _get_height(row: Mapping[str, Any]) -> int:
+    return _HEADING_HEIGHT + _NOTE_HEIGHT * len(_list_notes(row)) + _ROW_HEIGHT * len(_list_sides(row))
+
+
 def _get_decades(times: Sequence[float]) -> tuple[int, int]:
     """Return the powers of ten between which all times are."""
     if not times:
@@ -114,7 +129,8 @@ def _draw_grid(first: int, last: int, bottom: int) -> Iterator[str]:
         x = _get_x(10.0**power, first, last)
         yield f'<line class="grid" x1="{x:.1f}" y1="{_HEAD_HEIGHT}" x2="{x:.1f}" y2="{bottom}"/>'
         label = format_duration(10.0**power)
-        yield f'<text class="axis" x="{x:.1f}" y="{bottom + 15}" text-anchor="middle">{label}</text>'
+        for y in (_HEAD_HEIGHT - 7, bottom + 15):
+            yield f'<text class="axis" x="{x:.1f}" y="{y}" text-anchor="middle">{label}</text>'
 
 
 def _draw_row(row: Mapping[str, Any], top: int, first: int, last: int) -> Iterator[str]:
@@ -122,6 +138,9 @@ def _draw_row(row: Mapping[str, Any], top: int, first: int, last: int) -> Iterat
         f'<text x="{_MARGIN}" y="{top + 28}"><tspan class="heading">{escape(row["group"])}</tspan>'
         f'<tspan class="dim" dx="8">{escape(row["name"])}</tspan></text>'
     )
+    for note in _list_notes(row):
+        top += _NOTE_HEIGHT
+        yield f'<text class="dim" x="{_MARGIN}" y="{top + 28}">{escape(note)}</text>'
     left = _MARGIN + _NAME_WIDTH
     for place, (who, side) in enumerate(_list_sides(row)):
         y = top + _HEADING_HEIGHT + place * _ROW_HEIGHT

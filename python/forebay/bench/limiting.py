@@ -80,10 +80,10 @@ def _describe(text: str, result: str) -> str:
     with contextlib.suppress(orjson.JSONDecodeError):
         value = orjson.loads(result)
         if isinstance(value, dict) and "output_handle" in value:
-            return f"{size} of valid JSON, with a handle to every byte"
-        return f"{size} of valid JSON, the rest lost"
-    was_json = text.lstrip()[:1] in ("{", "[")
-    return f"{size}{' of invalid JSON' if was_json else ''}, the rest lost"
+            return f"JSON with a handle to all of it, {size}"
+        return f"valid JSON, the rest lost, {size}"
+    is_cut_json = text.lstrip()[:1] in ("{", "[")
+    return f"{'invalid JSON' if is_cut_json else 'cut text'}, the rest lost, {size}"
 
 
 @contextlib.contextmanager
