@@ -91,7 +91,8 @@ def _explain_json(data: bytes) -> str | None:
     try:
         forebay.index_items(data)
     except InvalidJSON as error:
-        return str(error)
+        # Without advice on how to read it.
+        return str(error).partition(";")[0]
     return None
 
 

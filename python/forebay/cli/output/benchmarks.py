@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from forebay.cli.output.charts import format_bar
-from forebay.cli.output.streams import print_json, print_note, print_rich
+from forebay.cli.output.streams import handle_output_errors, print_json, print_note, print_rich
 from forebay.cli.output.tables import Column, print_columns
-from forebay.cli.output.terminal import is_ascii_only, to_plain_text, wants_table
+from forebay.cli.output.terminal import get_console, is_ascii_only, replace_controls, to_plain_text, wants_table
 from forebay.cli.output.units import count_noun, format_size
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["print_benchmarks"]
 
 _BAR_WIDTH = 24
+_NARROW_BAR_WIDTH = 12
+_WIDE_COLUMNS = 100
 _STYLES = {"better": "bold green", "worse": "bold yellow", "same": "dim"}
 _MARKS = {"better": "+", "worse": "-", "same": "="}
 
@@ -54,9 +56,12 @@ def _print_head(report: Mapping[str, Any]) -> None:
     elif payload["lines"] is not None:
         parts.append(count_noun(payload["lines"], "line"))
     parts.append(f"sha256 {payload['sha256'][:12]}")
-    print_rich(Text.assemble((to_plain_text(payload["name"]).plain, "bold"), f"  {', '.join(parts)}"), highlight=False)
-    if payload["json_error"]:
-        print_rich(to_plain_text(f"not JSON, so it is measured as text: {payload['json_error']}"), style="yellow")
+    with handle_output_errors():
+        head = Text.assemble((replace_controls(payload["name"]), "bold"), replace_controls(f"  {', '.join(parts)}"))
+        get_console().print(head, highlight=False)
+        if payload["json_error"]:
+            error = to_plain_text(f"measured as text: {payload['json_error']}")
+            get_console().print(error, style="yellow", highlight=False)
     busy = (
         f"; busy with other work (load {machine['load']}), so times are longer than alone" if machine["is_busy"] else ""
     )
@@ -84,8 +89,8 @@ def _print_times(benchmarks: Sequence[Mapping[str, Any]]) -> None:
             Column("", [_style_name(who) for who, _ in rows]),
             Column("", bars, rank=3),
             Column("best", [_format_time(side["best_seconds"]) for _, side in rows], is_numeric=True),
-            Column("median", medians, is_numeric=True, rank=4),
-            Column("", [_format_speed(side["bytes_per_second"]) for _, side in rows], is_numeric=True, rank=2),
+            Column("median", medians, is_numeric=True, rank=5),
+            Column("", [_format_speed(side["bytes_per_second"]) for _, side in rows], is_numeric=True, rank=4),
             Column("", [_make_ratio(who, side) for who, side in rows], is_numeric=True),
             Column("", [_make_note(side) for _, side in rows], min_width=16, rank=1),
         ],
@@ -107,8 +112,9 @@ def _make_bar(who: str, seconds: float | None, fastest: float, slowest: float) -
         return ""
     span = math.log10(slowest / fastest) + 1
     share = (math.log10(seconds / fastest) + 1) / span
+    width = _BAR_WIDTH if get_console().width >= _WIDE_COLUMNS else _NARROW_BAR_WIDTH
     style = {"forebay": "cyan", "memcpy": "dim"}.get(who, "")
-    return Text(format_bar(share, _BAR_WIDTH, is_ascii=is_ascii_only()), style=style)
+    return Text(format_bar(share, width, is_ascii=is_ascii_only()), style=style)
 
 
 def _format_time(seconds: float | None) -> str:

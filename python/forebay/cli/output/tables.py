@@ -93,7 +93,9 @@ def print_columns(
             ]
     for place, cells in enumerate(zip(*(texts[id(column)] for column in shown), strict=True)):
         if row_heads is not None and row_heads[place] is not None:
-            lines.append(_cut(Text(row_heads[place] or "", style="bold"), get_console().width))
+            head = to_plain_text(row_heads[place])
+            head.stylize("bold")
+            lines.append(_cut(head, get_console().width))
         lines += _render_row(cells, shown, fitted)
     with handle_output_errors():
         get_console().print(Text("\n").join(lines), soft_wrap=True, highlight=False)
