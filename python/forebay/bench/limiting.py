@@ -11,9 +11,12 @@ from typing import Any
 import orjson
 
 from forebay.bench.contest import FOREBAY, Benchmark, Contender
-from forebay.bench.workspace import NotApplicable, Workspace
+from forebay.bench.workspace import NotApplicable, Workspace, get_available_bytes
 
 __all__ = ["list_limits"]
+
+_MEMORY_FACTOR = 12
+"""Estimate of the memory that a server and a client need for a text, relative to its size."""
 
 _LIMIT_BYTES = 32768
 """Results above this are not sent inline: the default of forebay in mode `auto`."""
@@ -26,6 +29,8 @@ def list_limits(work: Workspace) -> Iterator[Benchmark]:
         raise NotApplicable("the payload is no text, which a tool could return")
     if len(payload.data) <= _LIMIT_BYTES:
         raise NotApplicable(f"a payload of up to {_LIMIT_BYTES:,} bytes is sent inline")
+    if _MEMORY_FACTOR * len(payload.data) > get_available_bytes():
+        raise NotApplicable("the payload is larger than what a tool could return with the memory that is free")
     if not work.has("fastmcp"):
         raise NotApplicable(f"it compares servers with fastmcp: {work.peers['fastmcp'].install}")
     import fastmcp
