@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from forebay.bench.measure import Timing, measure_in_turn
+from forebay.bench.measure import Side, Timing, measure_in_turn
 
 __all__ = ["FOREBAY", "Benchmark", "Contender", "Outcome", "Result", "run_benchmark"]
 
@@ -91,7 +91,9 @@ def run_benchmark(
         outcomes[peer.who] = _check(benchmark, peer, ours, available_bytes)
     sides = [benchmark.ours, *(peer for peer in benchmark.peers if not outcomes[peer.who].problem)]
     timings = measure_in_turn(
-        [(side.work, side.before) for side in sides], seconds, on_sample=lambda number: on_step(sides[number].who)
+        [Side(side.work, side.before, side is not benchmark.ours) for side in sides],
+        seconds,
+        on_sample=lambda number: on_step(sides[number].who),
     )
     for side, timing in zip(sides[1:], timings[1:], strict=True):
         outcomes[side.who] = outcomes[side.who]._replace(timing=timing)

@@ -2,12 +2,13 @@
 
 import contextlib
 import gc
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Timing", "measure_in_turn"]
+__all__ = ["Side", "Timing", "measure_in_turn"]
 
 _MIN_SAMPLE_SECONDS = 1e-3
 """Shorter calls are repeated within a sample, because the clock and the loop cost time, too."""
@@ -17,6 +18,19 @@ _MAX_ROUNDS = 200
 _MIN_ROUNDS = 3
 
 Work = Callable[[], Any]
+
+
+class Side(NamedTuple):
+    """What is measured."""
+
+    work: Work
+    before: Work | None = None
+    """Called before every call, without being timed."""
+    leaves_out_waiting: bool = False
+    """Whether only processor time counts if a call took longer by the clock, because it waited for the processor.
+
+    Where other programs keep a machine busy, a long call waits in any case, and a short one often does not.
+    """
 
 
 class Timing(NamedTuple):
@@ -32,12 +46,11 @@ class Timing(NamedTuple):
         return self.median / self.best - 1 if self.best > 0 else 0.0
 
 
-class _Side:
-    """A side that is being measured."""
+class _Sampler:
+    """The samples of a side."""
 
-    def __init__(self, work: Work, before: Work | None, budget_seconds: float) -> None:
-        self._work = work
-        self._before = before
+    def __init__(self, side: Side, budget_seconds: float) -> None:
+        self._side = side
         self._budget_seconds = budget_seconds
         self._spent_seconds = 0.0
         self._calls = 1
@@ -54,49 +67,61 @@ class _Side:
 
     def take_sample(self) -> None:
         began_at = time.perf_counter()
-        if self._before is not None:
-            self._before()
+        if self._side.before is not None:
+            self._side.before()
         elif not self.samples:
             self._calls = self._count_calls()
-        work, calls = self._work, self._calls
+        work, calls = self._side.work, self._calls
+        processor_start = _get_processor_seconds()
         start = time.perf_counter()
         if calls == 1:
             result = work()
             end = time.perf_counter()
+            processor_seconds = _get_processor_seconds() - processor_start
             # After the clock was read: the time to free a result is not counted, to the advantage of large results.
             del result
         else:
             for _ in range(calls):
                 work()
             end = time.perf_counter()
-        self.samples.append((end - start) / calls)
+            processor_seconds = _get_processor_seconds() - processor_start
+        seconds = end - start
+        if self._side.leaves_out_waiting and 0 < processor_seconds < seconds:
+            seconds = processor_seconds
+        self.samples.append(seconds / calls)
         self._spent_seconds += time.perf_counter() - began_at
 
     def _count_calls(self) -> int:
         """Return how many calls make a sample long enough."""
         start = time.perf_counter()
-        self._work()
+        self._side.work()
         seconds = max(time.perf_counter() - start, 1e-9)
         return min(max(1, round(_MIN_SAMPLE_SECONDS / seconds)), _MAX_CALLS) if seconds < _MIN_SAMPLE_SECONDS else 1
 
 
+def _get_processor_seconds() -> float:
+    """Return the processor time of this process, and of child processes that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
 def measure_in_turn(
-    sides: Sequence[tuple[Work, Work | None]], seconds: float, *, on_sample: Callable[[int], None] = lambda _: None
+    sides: Sequence[Side], seconds: float, *, on_sample: Callable[[int], None] = lambda _: None
 ) -> list[Timing]:
-    """Return the times of sides: each is its work and, if needed, what comes before every call without being timed.
+    """Return the times of sides.
 
     A round runs every side once, and the next round runs them in the opposite order, because a later side finds warmer
     caches. A side leaves the rounds when it has used its share of the seconds. `on_sample` gets the number of a side.
     """
-    running = [_Side(work, before, seconds / len(sides)) for work, before in sides]
+    running = [_Sampler(side, seconds / len(sides)) for side in sides]
     order = [*enumerate(running)]
     with _without_collector():
         while order:
-            for number, side in order:
+            for number, sampler in order:
                 on_sample(number)
-                side.take_sample()
+                sampler.take_sample()
             order = [entry for entry in reversed(order) if not entry[1].is_done]
-    return [Timing(min(side.samples), statistics.median(side.samples), len(side.samples)) for side in running]
+    return [Timing(min(one.samples), statistics.median(one.samples), len(one.samples)) for one in running]
 
 
 @contextlib.contextmanager
