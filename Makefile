@@ -33,7 +33,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-providers test-fast test-versions lint bench scale conformance peers clients eval wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-providers test-fast test-versions lint docs docs-measure bench scale conformance peers clients eval wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,12 @@ lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## C
 	cargo fmt --check --manifest-path $(FUZZ)/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --manifest-path $(FUZZ)/Cargo.toml -- -D warnings
+
+docs: $(BUILT) $(VENV)/.group-docs ## Build the documentation into target/docs; dead links fail
+	PYTHONPATH=tools $(BIN)/python -m docs_site.build
+
+docs-measure: $(BUILT) ## Measure the costs that the pages of the verbs show
+	PYTHONPATH=tools $(BIN)/python -m docs_site.measure
 
 bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a table, results.json, results.svg
 	$(BIN)/python benches/corpus.py $(CORPUS)

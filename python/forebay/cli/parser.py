@@ -259,7 +259,12 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         ).set_defaults(run=run)
 
     doctor_parser = add(doctor, has_store=False)
-    doctor_parser.add_argument("paths", metavar="PATH", nargs="*", help="files of MCP clients (default: all known)")
+    doctor_parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        help="files of MCP clients, or addresses of stores (default: all known files)",
+    )
     _add_timeout(doctor_parser, "how long to wait for each server")
     doctor_parser.add_argument(
         "--trust-project", action="store_true", help="also start the servers of the project in this folder"

@@ -170,14 +170,19 @@ class OutputPolicy:
         return None if client is None else client.name_tool(self.tools.fetch_tool, self._server_name)
 
     @property
-    def handle_note(self) -> str:
-        """What a handle is, for the end of the server's instructions."""
+    def reading_note(self) -> str:
+        """What a handle is, and which tools read it."""
         return (
             "A result that is too large is stored, and a JSON object with an output_handle comes in its place: read it "
             f"with {self.tools.fetch_tool}, find text in it with {self.tools.search_tool}"
             + (f", and count, group and join its items with {self.tools.query_tool}" if self.tools.query_tool else "")
-            + ". They are tools of this server."
+            + "."
         )
+
+    @property
+    def handle_note(self) -> str:
+        """What a handle is, for the end of the server's instructions."""
+        return f"{self.reading_note} They are tools of this server."
 
     def extend_instructions(self, instructions: object) -> str:
         """Return the server's instructions with `handle_note` added."""
