@@ -98,7 +98,8 @@ def _format_expiry(seconds: float) -> "Text":
 
 def _format_age(entry: "StoredOutput", now: datetime.datetime) -> str:
     created_at = parse_timestamp(entry.created_at)
-    return "" if created_at is None else format_duration((now - created_at).total_seconds())
+    # As wide as the longest one, so that the table does not change from second to second.
+    return "" if created_at is None else format_duration((now - created_at).total_seconds()).rjust(len("59 min"))
 
 
 def _format_outline(entry: "StoredOutput") -> str:
