@@ -23,7 +23,8 @@ def test_only_peers_with_the_same_result_are_measured() -> None:
             Contender("other", lambda: 4),
             Contender("failing", fail),
             Contender("hungry", lambda: 3, memory_bytes=10**15),
-            Contender("memcpy", lambda: None, is_baseline=True),
+            Contender("memcpy", lambda: True, is_baseline=True),
+            Contender("lazy", lambda: None, is_baseline=True),
         ),
         0.01,
         available_bytes=1 << 30,
@@ -37,7 +38,8 @@ def test_only_peers_with_the_same_result_are_measured() -> None:
     assert outcomes["failing"].problem == "fails: OverflowError: an integer of 30 digits"
     assert outcomes["hungry"].problem == "needs about 1000000.0 GB of memory, and 1.1 GB are free"
     assert steps[:5] == ["forebay", "same", "other", "failing", "hungry"]
-    assert set(steps[6:]) == {"forebay", "same", "memcpy"}
+    assert outcomes["lazy"].problem == "does not do its work"
+    assert set(steps[7:]) == {"forebay", "same", "memcpy"}
 
 
 def test_a_flaw_is_said_in_the_words_of_the_benchmark() -> None:

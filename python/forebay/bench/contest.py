@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from forebay.bench.measure import Side, Timing, measure_in_turn
 
-__all__ = ["FOREBAY", "Benchmark", "Contender", "Outcome", "Result", "run_benchmark"]
+__all__ = ["FOREBAY", "MEMCPY", "Benchmark", "Contender", "Outcome", "Result", "run_benchmark"]
 
 FOREBAY = "forebay"
 MEMCPY = "memcpy"
@@ -30,7 +30,7 @@ class Contender:
     memory_bytes: int = 0
     """Estimate of the memory that a call needs."""
     is_baseline: bool = False
-    """Whether it does less than the work, so that its result is not compared."""
+    """Whether it does less than the work. Then `view` returns whether it did that, and no result is compared."""
 
 
 def _require_equal(ours: Any, theirs: Any) -> str | None:
@@ -109,7 +109,11 @@ def _check(benchmark: Benchmark, peer: Contender, ours: Any, available_bytes: in
         if peer.before is not None:
             peer.before()
         result = peer.work()
-        flaw = None if peer.is_baseline else benchmark.find_flaw(ours, peer.view(result))
+        view = peer.view(result)
+        if peer.is_baseline:
+            flaw = None if view is True else "does not do its work"
+        else:
+            flaw = benchmark.find_flaw(ours, view)
         note = peer.describe(result)
     except Exception as error:
         # A peer may fail in any way on a payload that forebay can read, which is worth a line in the report.

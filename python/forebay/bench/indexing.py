@@ -5,8 +5,7 @@ from typing import Any
 
 import forebay
 from forebay._core import Survey
-from forebay.bench.contest import FOREBAY, MEMCPY, Benchmark, Contender
-from forebay.bench.memcpy import Memcpy
+from forebay.bench.contest import FOREBAY, Benchmark, Contender
 from forebay.bench.payloads import Payload
 from forebay.bench.readers import Reader, sample_items
 from forebay.bench.workspace import NotApplicable, Workspace
@@ -20,23 +19,23 @@ def list_indexings(work: Workspace) -> Iterator[Benchmark]:
     if payload.nature == "binary":
         raise NotApplicable("the payload is binary")
     if payload.nature in ("text", "csv", "tsv"):
-        yield _make_line_benchmark(payload)
+        yield _make_line_benchmark(work)
     if payload.items is None:
         if payload.nature not in ("text", "csv", "tsv"):
             raise NotApplicable("the document has no collection of items")
         return
     readers = work.readers
     if payload.nature in ("csv", "tsv"):
-        yield _make_item_benchmark(payload, "rows found, fields checked", _survey_rows, readers)
+        yield _make_item_benchmark(work, "rows found, fields checked", _survey_rows, readers)
         return
     yield _make_item_benchmark(
-        payload,
+        work,
         "items found, every byte checked",
         lambda payload: forebay.index_items(payload.data),
         [reader for reader in readers if reader.validates],
     )
     yield _make_item_benchmark(
-        payload,
+        work,
         "items found, structure only",
         lambda payload: forebay.index_items(payload.data, validate=False),
         [reader for reader in readers if not reader.validates],
@@ -49,8 +48,8 @@ def _survey_rows(payload: Payload) -> Any:
     return survey.finish().items
 
 
-def _make_item_benchmark(payload: Payload, name: str, index: Any, readers: list[Reader]) -> Benchmark:
-    data = payload.data
+def _make_item_benchmark(work: Workspace, name: str, index: Any, readers: list[Reader]) -> Benchmark:
+    payload, data = work.payload, work.payload.data
 
     def make_peer(reader: Reader) -> Contender:
         return Contender(reader.who, reader.load, reader.sample, memory_bytes=reader.memory_bytes)
@@ -60,7 +59,7 @@ def _make_item_benchmark(payload: Payload, name: str, index: Any, readers: list[
         name,
         len(data),
         Contender(FOREBAY, lambda: index(payload), lambda found: (len(found), *sample_items(payload)[1:])),
-        [Contender(MEMCPY, Memcpy(data), is_baseline=True), *map(make_peer, readers)],
+        [work.memcpy, *map(make_peer, readers)],
         find_flaw=_find_flaw,
         note="the same number of items, the same first and last one",
     )
@@ -72,15 +71,15 @@ def _find_flaw(ours: Any, theirs: Any) -> str | None:
     return None if tuple(theirs) == tuple(ours) else "changes the value of the first or the last item"
 
 
-def _make_line_benchmark(payload: Payload) -> Benchmark:
-    data = payload.data
+def _make_line_benchmark(work: Workspace) -> Benchmark:
+    data = work.payload.data
     return Benchmark(
         "index",
         "lines found",
         len(data),
         Contender(FOREBAY, lambda: forebay.index_lines(data), len),
         [
-            Contender(MEMCPY, Memcpy(data), is_baseline=True),
+            work.memcpy,
             Contender("splitlines", lambda: data.split(b"\n"), _count_lines, memory_bytes=4 * len(data)),
         ],
         note="the same number of lines",

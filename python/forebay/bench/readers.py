@@ -200,8 +200,8 @@ def _make_simdjson_reader(payload: Payload) -> Reader | None:
         if isinstance(items, simdjson.Object):
             names = list(items)[offset : offset + limit]
             return orjson.dumps([_add_key(name, to_object(items[name])) for name in names])
-        last = min(offset + limit, len(items))
-        return orjson.dumps([to_object(items[place]) for place in range(offset, last)])
+        # By number, each item would be found from the start.
+        return orjson.dumps([to_object(item) for item in itertools.islice(items, offset, offset + limit)])
 
     return Reader("pysimdjson", load, sample, page, None, validates=True, memory_bytes=_VALUES_FACTOR * len(data))
 

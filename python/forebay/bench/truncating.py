@@ -7,8 +7,7 @@ from typing import Any
 import orjson
 
 import forebay
-from forebay.bench.contest import FOREBAY, MEMCPY, Benchmark, Contender
-from forebay.bench.memcpy import Memcpy
+from forebay.bench.contest import FOREBAY, Benchmark, Contender
 from forebay.bench.peers import load_module
 from forebay.bench.workspace import NotApplicable, Workspace
 
@@ -100,7 +99,6 @@ def _make_json_benchmark(work: Workspace) -> Benchmark:
         is_same = orjson.loads(make_ample()) == orjson.loads(ours[1]())
         return None if is_same else "shows another part of the document"
 
-    copy = Memcpy(data)
     return Benchmark(
         "truncate",
         f"overview in {_BUDGET_BYTES:,} bytes",
@@ -111,7 +109,7 @@ def _make_json_benchmark(work: Workspace) -> Benchmark:
             lambda result: (result, lambda: forebay.truncate(data, max_bytes=_AMPLE_BYTES)),
             describe=_describe_overview,
         ),
-        [Contender(MEMCPY, copy, is_baseline=True), *map(make_peer, libraries)],
+        [work.memcpy, *map(make_peer, libraries)],
         find_flaw=find_flaw,
         note="load, cut and dump; with room for all of it, both sides show the same",
     )
@@ -139,7 +137,7 @@ def _make_text_benchmark(work: Workspace) -> Benchmark:
         len(data),
         Contender(FOREBAY, lambda: forebay.truncate_lines(data, _SHOWN_LINES, _SHOWN_LINES, max_bytes=_BUDGET_BYTES)),
         [
-            Contender(MEMCPY, Memcpy(data), is_baseline=True),
+            work.memcpy,
             Contender("splitlines", truncate_in_python, memory_bytes=_OBJECTS_FACTOR * len(data)),
         ],
         note="both count the lines between",

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from forebay.bench.contest import MEMCPY, Contender
+from forebay.bench.memcpy import Memcpy
 from forebay.bench.payloads import Payload
 from forebay.bench.peers import Peer
 from forebay.bench.readers import Reader, list_readers
@@ -69,6 +71,12 @@ class Workspace:
     def put(self) -> str:
         """Store the payload, and return its handle."""
         return self.store.put(self.payload.data, mime_type=self.payload.mime_type).output_handle
+
+    @functools.cached_property
+    def memcpy(self) -> Contender:
+        """The baseline of all work that reads the whole payload."""
+        copy = Memcpy(self.payload.data)
+        return Contender(MEMCPY, copy, lambda _: copy.is_equal(), is_baseline=True)
 
     @functools.cached_property
     def readers(self) -> list[Reader]:
