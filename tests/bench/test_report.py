@@ -82,6 +82,8 @@ def test_reports_on_other_payloads_are_not_compared(report: dict[str, Any]) -> N
     with pytest.raises(InvalidArgument, match=r"old.json measured another payload, generated orders, seed 1"):
         check_comparable(report, "old.json", generate_payload("orders", 50_000, 2))
     others: list[Any] = [[], {}, {"payload": {}}, "x"]
+    wrong_rows: list[Any] = [{}, [1], [{"group": "page", "name": "x", "forebay": {"best_seconds": 1.0}}]]
+    others += [{**report, "benchmarks": rows} for rows in wrong_rows]
     for other in others:
         with pytest.raises(InvalidArgument, match="no report of forebay bench"):
             check_comparable(other, "old.json", make_payload(b"[]", "a"))

@@ -33,10 +33,13 @@ def list_limits(work: Workspace) -> Iterator[Benchmark]:
         raise NotApplicable("the payload is larger than what a tool could return with the memory that is free")
     if not work.has("fastmcp"):
         raise NotApplicable(f"it compares servers with fastmcp: {work.peers['fastmcp'].install}")
-    import fastmcp
-    from fastmcp.server.middleware.response_limiting import ResponseLimitingMiddleware
+    try:
+        import fastmcp
+        from fastmcp.server.middleware.response_limiting import ResponseLimitingMiddleware
 
-    from forebay.adapters.fastmcp import ForebayMiddleware
+        from forebay.adapters.fastmcp import ForebayMiddleware
+    except ImportError as error:
+        raise NotApplicable(f"fastmcp {work.peers['fastmcp'].version} cannot be used: {error}") from None
 
     text = payload.data.decode()
 
@@ -99,6 +102,7 @@ def _open_clients(servers: list[Any]) -> Iterator[list[Callable[[], str]]]:
     loop = asyncio.new_event_loop()
     clients = [fastmcp.Client(server) for server in servers]
     is_open, closing = threading.Event(), asyncio.Event()
+    errors: list[Exception] = []
 
     async def keep_open() -> None:
         # Clients are closed by the task that opened them.
@@ -108,6 +112,9 @@ def _open_clients(servers: list[Any]) -> Iterator[list[Callable[[], str]]]:
                     await stack.enter_async_context(client)
                 is_open.set()
                 await closing.wait()
+        except Exception as error:
+            # Of any kind: a server of another package does not start.
+            errors.append(error)
         finally:
             is_open.set()
 
@@ -124,6 +131,8 @@ def _open_clients(servers: list[Any]) -> Iterator[list[Callable[[], str]]]:
     thread.start()
     try:
         is_open.wait()
+        if errors:
+            raise NotApplicable(f"a server with fastmcp does not start: {errors[0]}")
         yield [functools.partial(call, client) for client in clients]
     finally:
         loop.call_soon_threadsafe(closing.set)

@@ -118,13 +118,23 @@ class Change(NamedTuple):
 def check_comparable(old: Any, name: str, payload: Payload) -> None:
     """Raise `InvalidArgument` unless a value is a report on the same payload."""
     measured = old.get("payload") if isinstance(old, dict) else None
-    if not isinstance(measured, dict) or not isinstance(old.get("benchmarks"), list):
+    rows = old.get("benchmarks") if isinstance(old, dict) else None
+    if not isinstance(measured, dict) or not isinstance(rows, list) or not all(map(_is_row, rows)):
         raise InvalidArgument(f"{name} is no report of forebay bench; write one with forebay bench --json > {name}")
     if measured.get("sha256") != payload.to_dict()["sha256"]:
         raise InvalidArgument(
             f"{name} measured another payload, {measured.get('name')} of {measured.get('size_bytes')} bytes; "
             "measure the same file, or the same --shape, --size and --seed"
         )
+
+
+def _is_row(row: Any) -> bool:
+    """Return whether a value is a benchmark of a report, as far as a comparison needs it."""
+    if not isinstance(row, dict) or not isinstance(row.get("forebay"), dict):
+        return False
+    times = [row["forebay"].get(name) for name in ("best_seconds", "median_seconds")]
+    are_times = all(isinstance(time, float) and time > 0 for time in times)
+    return {"group", "name"} <= row.keys() and (are_times or times == [None, None])
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from forebay.cli.output.charts import format_bar, get_share
 from forebay.cli.output.streams import print_json, print_note, print_rich
 from forebay.cli.output.tables import Column, print_columns
-from forebay.cli.output.terminal import is_ascii_only, wants_table
+from forebay.cli.output.terminal import is_ascii_only, replace_controls, wants_table
 from forebay.cli.output.units import (
     count_noun,
     format_duration,
@@ -115,8 +115,6 @@ def _name_event(event: dict[str, Any]) -> str:
 def _style_event(event: dict[str, Any], text: str) -> "Text":
     """Return a text in the style of an event's kind, or its symbol if there is no text."""
     from rich.text import Text
-
-    from forebay.cli.output.terminal import replace_controls
 
     symbol, ascii_symbol, style = _LOOKS.get(str(event.get("event")), _CALLED)
     return Text(replace_controls(text) or (ascii_symbol if is_ascii_only() else symbol), style=style)
