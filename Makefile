@@ -18,6 +18,10 @@ CORPUS := target/corpus
 BENCH_FLAGS := --benchmark-quiet --benchmark-disable-gc --benchmark-min-rounds=3 --benchmark-max-time=0.5
 NODE := target/node
 CLIENTS := target/clients
+ALTERNATIVES := target/alternatives
+SPEED_BENCHES := '(bench_validated and records-100) or (bench_truncate and records-100) or bench_where \
+	or (bench_stored_page and not bench_stored_pages) or bench_literals or bench_expression \
+	or (bench_first_query and 100 and not nested) or bench_query_with_sidecar'
 NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 \
 	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
@@ -33,10 +37,11 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-providers test-fast test-versions lint docs docs-measure bench scale conformance peers clients eval wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-providers test-fast test-versions lint docs docs-measure bench speed alternatives \
+	scale conformance peers clients clients-direct eval wheel mcpb fuzz soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(BUILT) ## Wrap a server that returns 50 MB, then page and search the result
 	@$(BIN)/python examples/demo.py
@@ -92,6 +97,16 @@ bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a ta
 	cargo bench -p forebay-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
 
+speed: $(BUILT) $(VENV)/.group-bench ## Measure the headline figures of the README, in four minutes, and draw them
+	$(BIN)/python -m pytest -q $(BENCH_FLAGS) --benchmark-json=target/speed.json -k $(SPEED_BENCHES) \
+		benches/bench_index.py benches/bench_query.py benches/bench_search.py benches/bench_store_page.py \
+		benches/bench_store_where.py benches/bench_truncate.py
+	$(BIN)/python benches/headline.py target/speed.json
+
+alternatives: $(BUILT) $(ALTERNATIVES)/.made ## Send one large result through forebay and its alternatives, and compare
+	PYTHONPATH=tools $(BIN)/python -m alternatives.run --environments $(ALTERNATIVES) benches/alternatives.json
+	PYTHONPATH=tools $(BIN)/python -m alternatives.report
+
 scale: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(SERVERS)/.installed ## Count what stores on S3 and Redis cost, and simulate a year of 1,000 replicas
 	TEST_SERVERS=$(abspath $(SERVERS)) $(BIN)/python benches/scale.py benches/scale.json
 	$(BIN)/python benches/scale_simulation.py
@@ -105,6 +120,11 @@ peers: $(BUILT) $(NODE)/.made ## Compare real servers with and without the gatew
 
 clients: $(BUILT) $(NODE)/.installed ## Run real MCP clients with a scripted model: what reaches the model through each
 	PYTHONPATH=tools $(BIN)/python -m clients.run --node $(NODE)/wheel --packages $(CLIENTS) $(if $(WRITE),--write $(WRITE))
+
+clients-direct: $(BUILT) $(NODE)/.installed ## Run the same clients without the gateway: what becomes of 19 MB
+	PYTHONPATH=tools $(BIN)/python -m clients.direct --node $(NODE)/wheel --packages $(CLIENTS) \
+		--write benches/clients_direct.json
+	PYTHONPATH=tools $(BIN)/python -m alternatives.report
 
 eval: $(BUILT) $(VENV)/.group-test ## Answer questions about large outputs with the tools, by a script or (ARGS) by a model
 	PYTHONPATH=examples $(BIN)/python -m evals.run $(ARGS)
@@ -159,6 +179,15 @@ $(NODE)/.installed: Makefile
 $(NODE)/.made: $(NODE)/.installed
 	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(NODE) \
 		--ignore-scripts --no-audit --no-fund --loglevel=error $(NPM_PACKAGES)
+	@touch $@
+
+# Some of the alternatives need version 1 of the SDK, others version 2.
+$(ALTERNATIVES)/.made: Makefile
+	rm -rf $(ALTERNATIVES)
+	$(PYTHON) -m venv $(ALTERNATIVES)/sdk-1
+	$(ALTERNATIVES)/sdk-1/bin/python -m pip install --quiet 'mcp<2' contextweaver==0.18.2 mcp-pager==0.8.0
+	$(PYTHON) -m venv $(ALTERNATIVES)/sdk-2
+	$(ALTERNATIVES)/sdk-2/bin/python -m pip install --quiet fastmcp==4.1.2 mcp-refcache==0.2.1
 	@touch $@
 
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo
