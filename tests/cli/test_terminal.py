@@ -165,7 +165,7 @@ def test_events_are_shown_with_tool_path_size_and_reason(home: Path) -> None:
         record("file_ref_denied", tool="upload", path="/etc/shadow", code="file_ref_denied")
         record("capability_denied", tool="wipe", capability="admin")
     header, day, *rows = plain(run_on_terminal("journal").out).splitlines()
-    assert header.split() == ["time", "(UTC)", "event", "handle", "or", "tool", "size", "reason", "path"]
+    assert header.split() == ["time", "(UTC)", "event", "handle", "or", "tool", "size", "reason"]
     assert day.startswith(("today, ", "yesterday, "))
     assert [row.partition(" ago  ")[2].split() for row in reversed(rows)] == [
         ["✗", "refused", "oh_AAAAAAAAAAAA", "not_found"],

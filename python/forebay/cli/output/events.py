@@ -85,7 +85,7 @@ def print_events(events: Sequence[dict[str, Any]], *, is_json: bool = False) -> 
             Column("reason", reasons, min_width=8, short_cells=reasons, rank=1),
             Column("principal", principals, min_width=9, short_cells=short_principals, rank=2),
             Column("tool", _leave_out(tools, subjects), min_width=8, rank=4),
-            Column("path", _leave_out(paths, subjects), min_width=8, rank=5),
+            Column("path", _leave_out(_leave_out(paths, subjects), reasons), min_width=8, rank=5),
         ],
         row_heads=heads,
     )
@@ -143,6 +143,8 @@ def _format_reason(event: dict[str, Any]) -> str | None:
             return f"capability {capability}"
         case {"budget_bytes": budget}:
             return f"over {format_size(budget)}"
+        case {"event": "file_ref_denied", "path": path}:
+            return str(path)
     return None
 
 

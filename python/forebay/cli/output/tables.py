@@ -81,16 +81,21 @@ def print_columns(
     from rich.text import Text
 
     texts = {id(column): [_make_text(cell) for cell in column.cells] for column in filled}
-    widths = [max([cell.cell_len for cell in texts[id(column)]] + [len(column.heading)]) for column in filled]
-    shown, fitted = fit_columns(filled, widths, get_console().width)
-    headings = [Text(column.heading, style="dim") for column in shown]
-    lines = _render_row(headings, shown, fitted)
+
+    def measure(column: Column) -> int:
+        return max([cell.cell_len for cell in texts[id(column)]] + [len(column.heading)])
+
+    shown, fitted = fit_columns(filled, [*map(measure, filled)], get_console().width)
     for column, width in zip(shown, fitted, strict=True):
         if column.short_cells is not None:
             texts[id(column)] = [
                 cell if cell.cell_len <= width else _make_text(short)
                 for cell, short in zip(texts[id(column)], column.short_cells, strict=True)
             ]
+    # What the short forms leave is for the other columns.
+    shown, fitted = fit_columns(shown, [*map(measure, shown)], get_console().width)
+    headings = [Text(column.heading, style="dim") for column in shown]
+    lines = _render_row(headings, shown, fitted)
     for place, cells in enumerate(zip(*(texts[id(column)] for column in shown), strict=True)):
         if row_heads is not None and row_heads[place] is not None:
             head = to_plain_text(row_heads[place])
