@@ -3,7 +3,7 @@
 #   PYTHON=python3.13   the interpreter to use (a change rebuilds the environment)
 #   TIME=600            seconds that `make fuzz` spends on each target, or that `make soak` runs
 #   WRITE=FILE          the document whose table `make clients` replaces
-#   ARGS='--api …'      the arguments of `make eval`; see evals/README.md
+#   ARGS='--api …'      the arguments of `make eval` (see evals/README.md) or `make apps`
 #   FUZZER=stable       fuzz without cargo-fuzz and nightly even where they are installed
 
 PYTHON ?= python3
@@ -22,6 +22,9 @@ ALTERNATIVES := target/alternatives
 SPEED_BENCHES := '(bench_validated and records-100) or (bench_truncate and records-100) or bench_where \
 	or (bench_stored_page and not bench_stored_pages) or bench_literals or bench_expression \
 	or (bench_first_query and 100 and not nested) or bench_query_with_sidecar'
+APPS := target/apps
+APPS_PACKAGES := @modelcontextprotocol/ext-apps@2.0.4 @modelcontextprotocol/client@2.4.0 \
+	@modelcontextprotocol/core@2.4.0 zod@4.6.7 esbuild@0.28.2
 NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 \
 	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
@@ -38,7 +41,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-backends test-providers test-fast test-versions lint docs docs-measure bench speed alternatives \
-	scale conformance peers clients clients-direct eval wheel mcpb fuzz soak clean
+	scale conformance peers clients clients-direct apps eval pictures wheel mcpb fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,8 +129,14 @@ clients-direct: $(BUILT) $(NODE)/.installed ## Run the same clients without the 
 		--write benches/clients_direct.json
 	PYTHONPATH=tools $(BIN)/python -m alternatives.report
 
+apps: $(BUILT) $(VENV)/.group-test $(APPS)/.installed ## Use the viewer in a host made of the protocol's own packages, in Chromium
+	PATH="$(abspath $(NODE))/wheel/bin:$$PATH" PYTHONPATH=tools $(BIN)/python -m apps.run --packages $(APPS) $(ARGS)
+
 eval: $(BUILT) $(VENV)/.group-test ## Answer questions about large outputs with the tools, by a script or (ARGS) by a model
 	PYTHONPATH=examples $(BIN)/python -m evals.run $(ARGS)
+
+pictures: $(BUILT) $(VENV)/.group-test ## Write docs/images: the dashboard and its viewer, as Chromium shows them
+	PICTURES=docs/images $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl
@@ -188,6 +197,12 @@ $(ALTERNATIVES)/.made: Makefile
 	$(ALTERNATIVES)/sdk-1/bin/python -m pip install --quiet 'mcp<2' contextweaver==0.18.2 mcp-pager==0.8.0
 	$(PYTHON) -m venv $(ALTERNATIVES)/sdk-2
 	$(ALTERNATIVES)/sdk-2/bin/python -m pip install --quiet fastmcp==4.1.2 mcp-refcache==0.2.1
+	@touch $@
+
+$(APPS)/.installed: Makefile $(NODE)/.installed
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
+	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(APPS) \
+		--ignore-scripts --no-audit --no-fund --loglevel=error $(APPS_PACKAGES)
 	@touch $@
 
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import forebay
 import pytest
-from busy_store import DAYS, fill_store
 from command import run
+from eventful_store import DAYS, fill_store
 from screens import ShownScreen, show
 from stores import Clock
 

@@ -1,80 +1,87 @@
-"""A store with two weeks of events, as a team's gateway leaves it."""
+"""A store as weeks of use leave it, for pictures and for tests of what is shown of it."""
 
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import forebay
-from forebay.store.handles import make_subject_principal
-from stores import Clock
+from forebay.outputs.monitor import Monitor
 
-DAY_SECONDS = 86400
-DAYS = 14
-TOOLS = {"crawl_site": 40, "list_orders": 25, "search_issues": 12, "read_log": 8, "export_customers": 3}
-PRINCIPALS = ("ann", "bob", make_subject_principal("https://issuer.example", "carol.o'neill@example.org"))
-MIB = 1 << 20
+__all__ = ["fill_store"]
 
-
-def fill_store(folder: Path, *, seed: int = 7) -> list[str]:
-    """Fill a store with events of the last two weeks, the newest a few minutes ago; return the handles it keeps."""
-    rng = random.Random(seed)
-    now = time.time()
-    clock = Clock(now)
-    with forebay.open_store(folder, sweep_interval=0, clock=clock) as store:
-        kept: list[str] = []
-        for day in range(DAYS - 1, -1, -1):
-            if day in (4, 5):
-                # A weekend.
-                continue
-            calls = rng.randrange(6, 24)
-            moments = sorted(now - day * DAY_SECONDS - rng.randrange(4 * 60, 6 * 3600) for _ in range(calls))
-            for clock.now in moments:
-                tool = rng.choices([*TOOLS], [*TOOLS.values()])[0]
-                principal = rng.choice(PRINCIPALS)
-                _call(store, rng, tool, principal, is_kept=day == 0, kept=kept)
-    return kept
+_DAY_SECONDS = 86400
+_DAYS = 27
+_TOOLS = ("list_issues", "crawl_site", "search_code", "read_file", "query_orders", "screenshot", "get_logs")
+_CITIES = ("Lima", "Oslo", "Kyoto", "Accra", "Quito")
+_MAX_RESULT_BYTES = 2_000_000
 
 
-def _call(
-    store: forebay.Store, rng: random.Random, tool: str, principal: str, *, is_kept: bool, kept: list[str]
-) -> None:
-    """Make the events of one call."""
-    record = store.journal.record
-    if rng.random() < 0.35:
-        size = rng.randrange(200, 30_000)
-        record("tool_called", principal=principal, tool=tool, response_bytes=size, mode="inline")
-        store.call_counts.add(tool, principal, calls=1)
-        return
-    # Sizes differ by orders of magnitude, as those of real results.
-    count = round(10 ** rng.uniform(2.6, 4.6))
-    rows = [{"id": number, "status": "paid", "note": "x" * 40} for number in range(count)]
-    ttl = rng.choice((900, DAY_SECONDS, 7 * DAY_SECONDS)) if is_kept else 60
-    descriptor = store.put(
-        {"orders": rows} if tool != "read_log" else "\n".join(f"line {number} ok" for number in range(count)),
-        source_tool=tool,
-        principal=principal,
-        ttl=max(ttl, 6 * 3600 + 1200) if is_kept else ttl,
-    )
-    shown = 2800
-    record("tool_called", principal=principal, tool=tool, response_bytes=shown, mode="handle")
-    store.call_counts.add(tool, principal, calls=1, handles=1, stored_bytes=descriptor.size_bytes, shown_bytes=shown)
-    if is_kept:
-        kept.append(descriptor.output_handle)
-        for _ in range(rng.randrange(3)):
-            page = store.fetch(descriptor.output_handle, offset=rng.randrange(100), limit=20, principal=principal)
-            store.call_counts.add("output_fetch", principal, calls=1, shown_bytes=len(page.to_json()))
-    if rng.random() < 0.08:
-        record("output_handle_refused", principal=principal, handle="oh_" + "A" * 12, code="output_handle_not_found")
-    if rng.random() < 0.05:
-        record("capability_denied", principal=principal, tool="delete_orders", capability="admin")
-    if rng.random() < 0.05:
-        record("file_ref_denied", principal=principal, tool="upload", path="/etc/shadow", code="file_ref_denied")
-    if rng.random() < 0.05:
-        record(
-            "response_oversize",
-            principal=principal,
-            tool=tool,
-            response_bytes=61_000,
-            mode="inline",
-            budget_bytes=10_240,
+class _Clock:
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def fill_store(root: Path) -> str:
+    """Fill a store with counts, outputs and events of the last weeks, and return the handle of a list of orders."""
+    source, now = random.Random(7), time.time()
+    clock = _Clock(now)
+    with forebay.open_store(root.as_uri(), sweep_interval=0, clock=clock, ttl=3 * _DAY_SECONDS) as store:
+        for days in reversed(range(_DAYS)):
+            clock.now = now - days * _DAY_SECONDS
+            # Fewer calls at weekends.
+            share = 0.25 if time.gmtime(clock.now).tm_wday >= 5 else 1
+            for tool in _TOOLS:
+                calls = int(source.randrange(10, 60) * share)
+                handles = source.randrange(calls // 2 + 1)
+                stored = sum(source.randrange(50_000, _MAX_RESULT_BYTES) for _ in range(handles))
+                store.call_counts.add(
+                    tool, None, calls=calls, handles=handles, stored_bytes=stored, shown_bytes=3200 * handles
+                )
+            store.call_counts.add("output_fetch", None, calls=40, shown_bytes=source.randrange(200_000, 900_000))
+            store.call_counts.add("output_search", None, calls=20, shown_bytes=source.randrange(50_000, 200_000))
+            store.call_counts.flush()
+        monitor = Monitor(store.journal, connection_limit=1 << 40)
+        for number in range(80):
+            clock.now = now - (80 - number) * 1800
+            # One in forty is too large.
+            size = 12_400 if number % 40 == 11 else source.randrange(900, 10_000)
+            monitor.record(source.choice(_TOOLS), size, mode="contract", budget=10_240)
+        for number in range(38):
+            clock.now = now - (38 - number) * 3600
+            tool = _TOOLS[source.randrange(len(_TOOLS))]
+            handle = store.put(_make_payload(tool, source), source_tool=tool).output_handle
+            for _ in range(source.choice((0, 0, 1, 2, 5))):
+                store.fetch(handle, limit=1)
+        clock.now = now - 600
+        store.journal.record("capability_denied", tool="delete_repository", capability="admin")
+        store.journal.record("file_ref_denied", tool="write_file", path="content", code="file_ref_denied")
+        store.journal.record("store_failed", source_tool="crawl_site", code="store_full")
+        clock.now = now - 240
+        orders = {"orders": [_make_order(number, source) for number in range(41_200)], "page": 1, "next": None}
+        return store.put(orders, source_tool="query_orders").output_handle
+
+
+def _make_payload(tool: str, source: random.Random) -> Any:
+    if tool == "screenshot":
+        return source.randbytes(source.randrange(40_000, 400_000))
+    if tool == "get_logs":
+        lines = range(source.randrange(500, 5000))
+        return "".join(
+            f"2026-11-19T12:00:07Z INFO worker-{line % 7} took {source.randrange(900)} ms\n" for line in lines
         )
+    return {"items": [_make_order(number, source) for number in range(source.randrange(300, 4000))]}
+
+
+def _make_order(number: int, source: random.Random) -> dict[str, Any]:
+    return {
+        "id": number,
+        "status": source.choice(("paid", "shipped", "failed")),
+        "customer": {"name": source.choice(("Ada", "Grace", "Alan", "Edsger")), "city": source.choice(_CITIES)},
+        "total": round(source.random() * 900, 2),
+        "note": f"Order {number} from {source.choice(_CITIES)}",
+        "tags": ["web", "gift"][: source.randrange(3)],
+    }

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import forebay
 from forebay.cli import commands, gateway
 from forebay.cli.bench import bench, parse_groups
+from forebay.cli.dashboard import dashboard
 from forebay.cli.doctor import doctor
 from forebay.cli.export import export
 from forebay.cli.mirror import mirror
@@ -203,6 +204,25 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     add(commands.stats, _add_principal, _add_json)
 
+    dashboard_parser = add(dashboard)
+    dashboard_parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        type=_parse_address,
+        default=("127.0.0.1", 0),
+        help="listen on this address (default: 127.0.0.1 and a free port)",
+    )
+    dashboard_parser.add_argument(
+        "--token-file", metavar="FILE", help="let people sign in with the tokens of this file, one `name: token` a line"
+    )
+    dashboard_parser.add_argument(
+        "--allowed-hosts",
+        metavar="HOSTS",
+        type=_split_fields,
+        default=[],
+        help="accept these host names in the Host header, such as forebay.example.com",
+    )
+
     journal = add(commands.journal, _add_principal, _add_json)
     journal.add_argument(
         "action", nargs="?", choices=["recent", "summary"], default="recent", help="what to print (default: recent)"
@@ -336,6 +356,17 @@ def _parse_size(text: str) -> int:
         return int(SIZE.parse(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"it is {error}, such as 100MB, not {text!r:.64}") from None
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    # Imported here, so that `--help` starts quickly.
+    from forebay.config.option_types import ADDRESS
+
+    try:
+        host, port = ADDRESS.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it is {error}, such as {ADDRESS.example}, not {text!r:.64}") from None
+    return host, port
 
 
 def _parse_quota(text: str) -> int | None:
