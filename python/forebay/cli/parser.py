@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import forebay
 from forebay.cli import commands, gateway
+from forebay.cli.bench import bench, parse_groups
 from forebay.cli.dashboard import dashboard
 from forebay.cli.doctor import doctor
 from forebay.cli.export import export
@@ -228,6 +229,43 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     )
     journal.add_argument("--count", metavar="N", type=int, default=50, help="the number of events (default: 50)")
 
+    bench_parser = add(bench, _add_json, has_store=False)
+    bench_parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="the payload; - is standard input (default: a generated one)"
+    )
+    bench_parser.add_argument(
+        "--shape",
+        choices=("orders", "crawl", "events", "log", "csv"),
+        default="orders",
+        help="what to generate: JSON with an array, JSON of long texts, NDJSON, a log, rows (default: orders)",
+    )
+    bench_parser.add_argument(
+        "--size", metavar="SIZE", type=_parse_size, default=20_000_000, help="how much to generate (default: 20MB)"
+    )
+    bench_parser.add_argument("--seed", metavar="N", type=int, default=1, help="what differs between payloads")
+    bench_parser.add_argument(
+        "--only",
+        metavar="NAMES",
+        type=parse_groups,
+        default=["truncate", "index", "page", "search", "where", "query", "limit"],
+        help="run these only, such as truncate,index,page,search,where,query,limit (default: all)",
+    )
+    bench_parser.add_argument(
+        "--time",
+        metavar="DURATION",
+        type=_parse_duration,
+        default=20.0,
+        help="how long to measure in all, besides one call of each side that is checked (default: 20s)",
+    )
+    bench_parser.add_argument("--svg", metavar="FILE", help="also write a chart")
+    bench_parser.add_argument("--compare", metavar="FILE", help="an earlier report in JSON to compare the times with")
+    bench_parser.add_argument(
+        "--fail-below",
+        metavar="RATIO",
+        type=float,
+        help="exit with code 1 if any speed, relative to --compare, is below this, such as 0.8",
+    )
+
     for run, usage in gateway.USAGES.items():
         about = run.__doc__ or ""
         subparsers.add_parser(
@@ -308,6 +346,16 @@ def _parse_duration(text: str) -> float:
     except ValueError as error:
         message = f"it is {error}, such as {SECONDS.example}, not {text!r:.64}"
         raise argparse.ArgumentTypeError(message) from None
+
+
+def _parse_size(text: str) -> int:
+    # Imported here, so that `--help` starts quickly.
+    from forebay.config.option_types import SIZE
+
+    try:
+        return int(SIZE.parse(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it is {error}, such as 100MB, not {text!r:.64}") from None
 
 
 def _parse_address(text: str) -> tuple[str, int]:
