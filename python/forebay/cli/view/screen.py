@@ -1,0 +1,503 @@
+"""What all screens share: rows with a cursor, a prompt, search, copying, and work in threads."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Input
+
+from forebay.cli.errors import translate_message
+from forebay.cli.view.bars import Prompt, StatusLine, TitleLine
+from forebay.cli.view.copies import MAX_COPIED_BYTES, Place, format_call, format_command
+from forebay.cli.view.find import Finder, Pattern, find_spans
+from forebay.cli.view.jobs import Cancelled, Job
+from forebay.cli.view.row_list import RowList
+from forebay.cli.view.rows import Row, Rows
+from forebay.errors import ForebayError, InvalidArgument, QueryFailed
+from forebay.store.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from forebay.cli.view.app import ViewApp
+
+__all__ = ["MATCH", "PagerScreen", "highlight"]
+
+MATCH = Style(color="black", bgcolor="yellow", bold=True, underline=True)
+"""A match of the search. The underline shows it where there are no colours."""
+
+_T = TypeVar("_T")
+
+
+class PagerScreen(Screen[None]):
+    """Rows that can be scrolled, searched and copied."""
+
+    AUTO_FOCUS = "RowList"
+    unit = "line"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)"),
+        Binding("k,up", "move(-1)"),
+        Binding("space,pagedown,ctrl+f", "page(1)"),
+        Binding("b,pageup,ctrl+b", "page(-1)"),
+        Binding("ctrl+d", "page(0.5)"),
+        Binding("ctrl+u", "page(-0.5)"),
+        Binding("home", "first"),
+        Binding("end,G", "last"),
+        Binding("left,h", "sideways(-1)"),
+        Binding("right,l", "sideways(1)"),
+        Binding("g", "ask_number"),
+        Binding("slash", "ask_pattern"),
+        Binding("n", "find_next"),
+        Binding("N", "find_previous"),
+        Binding("y", "copy"),
+        Binding("enter", "open"),
+        Binding("colon", "ask_query"),
+        Binding("p", "ask_path"),
+        Binding("o", "outline"),
+        Binding("t", "toggle_text"),
+        Binding("x", "ask_export"),
+        Binding("question_mark,f1", "help"),
+        Binding("q", "leave"),
+        Binding("escape", "cancel"),
+        Binding("backspace", "back"),
+        Binding("Q", "app.exit_now"),
+        Binding("ctrl+c", "interrupt", priority=True),
+        Binding("ctrl+z", "app.suspend_process"),
+        Binding("ctrl+r", "toggle_flag('regex')", priority=True),
+        Binding("ctrl+t", "toggle_flag('values')", priority=True),
+        Binding("ctrl+o", "toggle_flag('ignore_case')", priority=True),
+    ]
+
+    def __init__(self, rows: Rows, title: str, about: str) -> None:
+        super().__init__()
+        header = self.draw_header if type(self).draw_header is not PagerScreen.draw_header else None
+        self.list = RowList(rows, self.draw_row, header)
+        self.title_line = TitleLine(title, about)
+        self.status = StatusLine(self.get_status)
+        self.prompt = Prompt()
+        self._answer: Callable[[str], None] | None = None
+        self._history: list[str] = []
+        self._history_at = 0
+        self._job: Job | None = None
+        self._is_copying = False
+        self._flags = Pattern("")
+
+    @property
+    def viewer(self) -> "ViewApp":
+        """The app."""
+        return cast("ViewApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        yield self.title_line
+        yield self.list
+        yield self.status
+        yield self.prompt
+
+    # What subclasses define.
+
+    def draw_row(self, row: Row, position: int, width: int, is_cursor: bool) -> Sequence[Segment]:
+        """Draw one row. It is cut or padded to the width afterwards."""
+        raise NotImplementedError
+
+    def draw_header(self, width: int) -> Sequence[Segment]:
+        """Draw the line above the rows. Only called if a subclass defines it."""
+        raise NotImplementedError
+
+    def make_finder(self) -> Finder:
+        raise NotImplementedError
+
+    def get_place(self) -> Place:
+        """Return where the cursor is."""
+        return Place()
+
+    def get_value(self) -> bytes | None:
+        """Return what the cursor is at, to copy it."""
+        row = self.list.row
+        return None if row is None else row.data
+
+    def get_finder_row(self) -> int:
+        """Return the row to search from, as the finder numbers it."""
+        return self.list.cursor
+
+    def show_found(self, row: int) -> None:
+        """Put the cursor into a row that was found."""
+        self.list.move_to(row, is_centered=True)
+
+    # Status.
+
+    def get_status(self) -> tuple[str, str]:
+        """Return the texts on the left and right of the status line."""
+        count = self.list.rows.count
+        place = self.get_place().pointer
+        number = self.list.cursor + 1 if count else 0
+        end = min(self.list.top + self.list.page_rows, count)
+        share = "end" if end == count else f"{end * 100 // max(count, 1)} %"
+        hint = "? help" if self.size.width > 40 else ""
+        return place or "", "   ".join(filter(None, (f"{number:,} of {count:,}", share, hint)))
+
+    def say(self, message: str) -> None:
+        """Show a message in the status line."""
+        self.status.show(message)
+
+    def on_row_list_moved(self) -> None:
+        self.status.refresh()
+
+    # Moving.
+
+    def _moved(self) -> None:
+        self.status.show("")
+
+    def action_move(self, count: int) -> None:
+        self._moved()
+        self.list.move_by(count)
+
+    def action_page(self, pages: float) -> None:
+        self._moved()
+        self.list.page_by(pages)
+
+    def action_first(self) -> None:
+        self._moved()
+        self.list.move_to(0)
+
+    def action_last(self) -> None:
+        self._moved()
+        self.list.move_to(self.list.rows.count - 1)
+
+    def action_sideways(self, step: int) -> None:
+        """Scroll or move to the left or right."""
+
+    def action_ask_number(self) -> None:
+        self.ask(f"go to {self.unit}", self._go_to_number, hint=f"1 to {self.list.rows.count:,}; empty: the first")
+
+    def _go_to_number(self, text: str) -> None:
+        digits = text.replace(",", "").replace("_", "").strip() or "1"
+        if digits.endswith("%") and digits[:-1].isdigit():
+            number = self.list.rows.count * min(int(digits[:-1]), 100) // 100
+        elif digits.isascii() and digits.isdigit():
+            number = int(digits)
+        else:
+            self.say(f"{text} is no number; type one from 1 to {self.list.rows.count:,}, or a share such as 50%")
+            return
+        self.list.move_to(number - 1)
+
+    # The prompt.
+
+    def ask(self, label: str, answer: Callable[[str], None], value: str = "", hint: str = "") -> None:
+        """Let the user type a text, and call `answer` with it."""
+        self._answer = answer
+        self._history = self.viewer.histories.setdefault(label.partition(" ")[0], [])
+        self._history_at = len(self._history)
+        self.status.display = False
+        self.prompt.open(label, value, hint if self.size.width >= 70 else "")
+
+    def _close_prompt(self) -> None:
+        self._answer = None
+        self.prompt.close()
+        self.status.display = True
+        self.list.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        answer, text = self._answer, event.value
+        if text and text not in self._history[-1:]:
+            self._history.append(text)
+        self._close_prompt()
+        if answer is not None:
+            answer(text)
+
+    def on_key(self, event: events.Key) -> None:
+        if self.prompt.display and event.key in ("up", "down"):
+            event.stop()
+            event.prevent_default()
+            at = self._history_at + (1 if event.key == "down" else -1)
+            if 0 <= at <= len(self._history):
+                self._history_at = at
+                self.prompt.input.value = [*self._history, ""][at]
+                self.prompt.input.cursor_position = len(self.prompt.input.value)
+        elif self._is_copying:
+            event.stop()
+            event.prevent_default()
+            self._is_copying = False
+            self.say("")
+            self._copy(event.key)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """While the user types a text, or says what to copy, keys do nothing else."""
+        if action == "toggle_flag":
+            return self.prompt.display and self._answer == self._start_search
+        if action in ("cancel", "interrupt"):
+            return True
+        return not self.prompt.display and not self._is_copying
+
+    # Work in threads.
+
+    def run_job(self, label: str, function: Callable[[Job], _T], done: Callable[[_T], None]) -> None:
+        """Run a function in a thread, and pass its result to `done`. It replaces the job that runs."""
+        if self._job is not None:
+            self._job.cancel()
+        job = self._job = Job(label)
+        self.status.show_job(job)
+        self.run_worker(self._run_job(job, function, done))
+
+    async def _run_job(self, job: Job, function: Callable[[Job], _T], done: Callable[[_T], None]) -> None:
+        try:
+            result = await run_in_thread(lambda: function(job), daemon=True)
+        except Cancelled:
+            return
+        except ForebayError as error:
+            if self._end_job(job):
+                self.say(_describe(error))
+            return
+        except OSError as error:
+            if self._end_job(job):
+                self.say(f"{error.strerror or error}")
+            return
+        if self._end_job(job):
+            done(result)
+
+    def _end_job(self, job: Job) -> bool:
+        """Return whether a job is still wanted; then it is done."""
+        if self._job is not job:
+            return False
+        self._job = None
+        self.status.show_job(None)
+        return True
+
+    def cancel_job(self) -> bool:
+        """Cancel the job that runs. Return whether there was one."""
+        if self._job is None:
+            return False
+        self._job.cancel()
+        self._end_job(self._job)
+        self.say("cancelled")
+        return True
+
+    def action_cancel(self) -> None:
+        if self.prompt.display:
+            self._close_prompt()
+        elif self._is_copying:
+            self._is_copying = False
+            self.say("")
+        elif not self.cancel_job():
+            self.escape()
+
+    def escape(self) -> None:
+        """Do what Escape does if nothing is to be cancelled."""
+        self.action_back()
+
+    def action_interrupt(self) -> None:
+        if self.prompt.display or self._job is not None:
+            self.action_cancel()
+        else:
+            self.viewer.action_exit_now()
+
+    def action_back(self) -> None:
+        if self.viewer.has_parent_screen:
+            self.app.pop_screen()
+
+    def action_leave(self) -> None:
+        if self.viewer.has_parent_screen:
+            self.app.pop_screen()
+        else:
+            self.viewer.action_exit_now()
+
+    def on_unmount(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+
+    def on_screen_resume(self) -> None:
+        # The pattern may have changed in another screen.
+        self.list.redraw()
+
+    # Search.
+
+    def action_ask_pattern(self) -> None:
+        last = self.viewer.pattern
+        self._flags = (last or Pattern(""))._replace(text="")
+        self.ask("/", self._start_search)
+        self._show_flags()
+
+    def _show_flags(self) -> None:
+        names = (("^R", "regex", self._flags.regex), ("^O", "any case", self._flags.ignore_case))
+        if self.can_search_values:
+            names = (*names, ("^T", "values", self._flags.values))
+        text = "  ".join(f"{key} {'☑' if is_on else '☐'} {name}" for key, name, is_on in names)
+        self.prompt.set_hint(text if self.size.width >= 60 else "")
+
+    @property
+    def can_search_values(self) -> bool:
+        """Whether the rows are JSON, whose keys and values can be searched."""
+        return False
+
+    def action_toggle_flag(self, name: str) -> None:
+        if name == "values" and not self.can_search_values:
+            return
+        self._flags = self._flags._replace(**{name: not getattr(self._flags, name)})
+        self._show_flags()
+
+    def _start_search(self, text: str) -> None:
+        if not text and self.viewer.pattern is None:
+            return
+        last = self.viewer.pattern
+        flags = self._flags if self.can_search_values else self._flags._replace(values=False)
+        pattern = flags._replace(text=text or (last.text if last is not None else ""))
+        try:
+            pattern.search(b"")
+        except InvalidArgument as error:
+            self.say(_describe(error))
+            return
+        self.viewer.pattern = pattern
+        self.list.redraw()
+        # The first match may be in this row.
+        self._find(self.get_finder_row() - 1, is_first=True)
+
+    def action_find_next(self) -> None:
+        self._find(self.get_finder_row())
+
+    def action_find_previous(self) -> None:
+        self._find(self.get_finder_row(), is_backward=True)
+
+    def _find(self, row: int, *, is_backward: bool = False, is_first: bool = False) -> None:
+        pattern, finder = self.viewer.pattern, self.make_finder()
+        if pattern is None:
+            self.say("nothing to search for yet; / starts a search")
+            return
+        if pattern.values and not self.can_search_values:
+            pattern = pattern._replace(values=False)
+
+        def find(job: Job) -> tuple[int | None, bool]:
+            found = finder.find(pattern, row, job, is_backward=is_backward)
+            if found is not None:
+                return found, False
+            return finder.find(
+                pattern, self.get_finder_end() if is_backward else -1, job, is_backward=is_backward
+            ), True
+
+        def show(result: tuple[int | None, bool]) -> None:
+            found, is_wrapped = result
+            if found is None:
+                self.say(f"no match for {pattern.text}{_describe_flags(pattern)}")
+                return
+            self.show_found(found)
+            end = "first" if is_backward else "last"
+            self.say(f"continued from the other end, after the {end} match" if is_wrapped and not is_first else "")
+            self._count(pattern, finder)
+
+        self.run_job("search", find, show)
+
+    def get_finder_end(self) -> int:
+        """Return the number after that of the last row, as the finder numbers them."""
+        return self.list.rows.count
+
+    def _count(self, pattern: Pattern, finder: Finder) -> None:
+        """Count all matches once, and say how many there are."""
+        key = (pattern, id(self.list.rows))
+        if self.viewer.counts.get(key) is not None:
+            self.say(self.viewer.counts[key])
+            return
+
+        def show(text: str) -> None:
+            self.viewer.counts[key] = text
+            self.say(text)
+
+        self.run_job("count", lambda job: finder.count(pattern, job), show)
+
+    # Copying.
+
+    def action_copy(self) -> None:
+        self._is_copying = True
+        self.say("copy:  y value   p pointer   c command   t tool call")
+
+    def _copy(self, key: str) -> None:
+        source, place = self.viewer.source, self.get_place()
+        try:
+            match key:
+                case "y" | "v":
+                    text = self._decode_copied()
+                case "p":
+                    if place.pointer is None:
+                        raise InvalidArgument("no JSON Pointer leads here; yc copies a command")
+                    text = place.pointer
+                case "c":
+                    text = format_command(source, place)
+                case "t":
+                    text = format_call(source, place)
+                case _:
+                    self.say("nothing copied")
+                    return
+        except ForebayError as error:
+            self.say(_describe(error))
+            return
+        self.app.copy_to_clipboard(text)
+        self.say(f"copied: {text}")
+
+    def _decode_copied(self) -> str:
+        value = self.get_value()
+        if value is None:
+            raise InvalidArgument("there is nothing here to copy")
+        if len(value) > MAX_COPIED_BYTES:
+            raise InvalidArgument(f"{len(value):,} bytes are too many to copy; yc copies a command that reads them")
+        return value.decode("utf-8", "replace")
+
+    # Other screens.
+
+    def action_open(self) -> None:
+        """Open what the cursor is at."""
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        self.choose(event.column)
+
+    def choose(self, column: int) -> None:
+        """React to a click into the row of the cursor."""
+
+    def action_ask_query(self) -> None:
+        self.ask(":", lambda sql: self.viewer.start_query(self, sql), hint="SQL over the table items")
+
+    def action_ask_path(self) -> None:
+        self.ask(
+            "path", lambda path: self.viewer.open_path(self, path), self.get_place().pointer or "", "a JSON Pointer"
+        )
+
+    def action_outline(self) -> None:
+        self.viewer.show_outline(self)
+
+    def action_toggle_text(self) -> None:
+        self.viewer.toggle_text(self)
+
+    def action_ask_export(self) -> None:
+        self.viewer.ask_export(self)
+
+    def action_help(self) -> None:
+        self.viewer.show_help()
+
+
+def highlight(text: str, style: Style, pattern: Pattern | None) -> list[Segment]:
+    """Return a safe text as segments in which the matches of a pattern are marked."""
+    if pattern is None or not text:
+        return [Segment(text, style)] if text else []
+    segments, position = [], 0
+    for start, end in _find_spans(pattern, text):
+        segments += [Segment(text[position:start], style), Segment(text[start:end], MATCH)]
+        position = end
+    return [*segments, Segment(text[position:], style)]
+
+
+_find_spans = lru_cache(maxsize=4096)(find_spans)
+
+
+def _describe(error: ForebayError) -> str:
+    message = translate_message(str(error))
+    if isinstance(error, QueryFailed) and error.example:
+        message += f"  example: {error.example}"
+    return message
+
+
+def _describe_flags(pattern: Pattern) -> str:
+    names = [name for name, is_on in (("regex", pattern.regex), ("any case", pattern.ignore_case)) if is_on]
+    names += ["values"] if pattern.values else []
+    return f" ({', '.join(names)})" if names else ""
