@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import forebay
@@ -30,9 +31,9 @@ ORDERS = [
         "status": "failed" if n % 9 == 4 else "paid",
         "total": n / 4,
         "customer": {"id": n % 50, "country": "DE" if n % 2 else "FR"},
-        "note": "x" * (n % 300) + (" needle" if n % 1000 == 777 else ""),
+        "note": "x" * (n % 300) + (" needle" if n % 400 == 377 else ""),
     }
-    for n in range(5000)
+    for n in range(1600)
 ]
 
 
@@ -65,7 +66,7 @@ def test_items_are_rows(make_source) -> None:  # type: ignore[no-untyped-def]
     assert view.items is not None
     rows = read_all(ItemRows(view, view.items))
     assert [json.loads(row.data) for row in rows] == ORDERS
-    assert [row.number for row in rows] == [*range(5000)]
+    assert [row.number for row in rows] == [*range(1600)]
     assert all(row.full is None for row in rows)
 
 
@@ -133,6 +134,7 @@ PATTERNS = [
 @pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
 @pytest.mark.parametrize("kind", ["items", "matches", "lines"])
 def test_every_row_with_a_match_is_found_in_both_directions(make_source, pattern: Pattern, kind: str) -> None:  # type: ignore[no-untyped-def]
+    naive = re.compile(pattern.text.encode(), re.IGNORECASE if pattern.ignore_case else 0)
     separator = ",\n" if kind == "lines" else ", "
     data = "[" + separator.join(json.dumps(order) for order in ORDERS) + "]"
     source = make_source(data.encode())
@@ -141,15 +143,15 @@ def test_every_row_with_a_match_is_found_in_both_directions(make_source, pattern
     finder: ByteFinder | RowFinder
     if kind == "matches":
         matches, hint = filter_items(rows, '{"status": "failed"}', Job("filter"))
-        assert (matches.count, hint) == (556, "")
-        found = [row for first in range(0, 556, 50) for row in matches.read(first, 50)]
+        assert (matches.count, hint) == (178, "")
+        found = [row for first in range(0, 178, 50) for row in matches.read(first, 50)]
         assert [json.loads(row.data) for row in found] == [order for order in ORDERS if order["status"] == "failed"]
         assert all(json.loads(row.data)["id"] == row.number for row in found)
         finder = RowFinder(matches, "item")
     else:
         found = read_all(rows)
         finder = ByteFinder(view, rows.index, "line" if kind == "lines" else "item", source.map)
-    expected = [position for position, row in enumerate(found) if pattern.search(row.data).matches]
+    expected = [position for position, row in enumerate(found) if naive.search(row.data)]
     job = Job("search")
     for is_backward in (False, True):
         row: int | None = len(found) if is_backward else -1
@@ -157,9 +159,7 @@ def test_every_row_with_a_match_is_found_in_both_directions(make_source, pattern
         while (row := finder.find(pattern, row, job, is_backward=is_backward)) is not None:
             seen.append(row)
         assert seen == (expected[::-1] if is_backward else expected)
-    assert finder.count(pattern, job).split()[0] == str(
-        sum(len(pattern.search(row.data, 0, 1000).matches) for row in found)
-    )
+    assert finder.count(pattern, job).split()[0] == str(sum(len(naive.findall(row.data)) for row in found))
 
 
 def test_a_job_that_was_cancelled_stops(make_source) -> None:  # type: ignore[no-untyped-def]

@@ -19,10 +19,10 @@ from forebay.cli.errors import OutputFailed
 from forebay.cli.view.cells import decode_text, decode_value, make_safe, wrap
 from forebay.cli.view.columns import choose_columns
 from forebay.cli.view.help import HELP
-from forebay.cli.view.items_screen import SAMPLE_ROWS, ItemsScreen
+from forebay.cli.view.items_screen import ItemsScreen
 from forebay.cli.view.jobs import Job
 from forebay.cli.view.parts import BufferView, PartView, index_entries
-from forebay.cli.view.rows import HexRows, ItemRows, LineRows, Row, Rows, TextRows
+from forebay.cli.view.rows import HexRows, ItemRows, LineRows, Row, Rows, TextRows, read_sample
 from forebay.cli.view.screen import PagerScreen
 from forebay.cli.view.source import Source
 from forebay.cli.view.text_screen import TextScreen
@@ -128,7 +128,7 @@ class ViewApp(App[None]):
         about: str | None = None,
     ) -> _OpenScreen:
         job.start("read", 0)
-        columns = choose_columns(items.read(0, SAMPLE_ROWS), is_map=items.index.kind == "map")
+        columns = choose_columns(read_sample(items), is_map=items.index.kind == "map")
         if about is None:
             where = f" at {base}" if base else ""
             noun = "row" if items.index.columns is not None else "entry" if items.index.kind == "map" else "item"

@@ -24,7 +24,7 @@ _CONDITION = re.compile(
 )
 _SIGNS = {"==": "=", "<>": "!=", "~": "matches"}
 _TEXT_VALUE = re.compile(r'\s*("(?:[^"\\]|\\.)*")')
-_AND = re.compile(r"\s+and\s+|\s*&&?\s*|\s*$", re.IGNORECASE)
+_AND = re.compile(r"(?:\s+|(?<=\s))(?:and|&&?)\s+|\s*$", re.IGNORECASE)
 
 
 def parse_conditions(text: str) -> str:

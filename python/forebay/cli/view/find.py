@@ -8,7 +8,7 @@ from typing_extensions import Buffer
 from forebay import _core
 from forebay._core import Chunk, ItemIndex, SearchResult
 from forebay.cli.view.jobs import Job
-from forebay.cli.view.rows import Rows
+from forebay.cli.view.rows import Row, Rows
 from forebay.store.reader import View
 
 __all__ = ["ByteFinder", "Finder", "Pattern", "RowFinder", "find_spans"]
@@ -94,9 +94,10 @@ class RowFinder:
             rows = self._rows.read(first, row - first if is_backward else step)
             if not rows:
                 return None
-            for position in reversed(range(len(rows))) if is_backward else range(len(rows)):
-                if pattern.search(rows[position].data).matches:
-                    return first + position
+            if _may_match(pattern, rows):
+                for position in reversed(range(len(rows))) if is_backward else range(len(rows)):
+                    if pattern.search(rows[position].data).matches:
+                        return first + position
             done += len(rows)
             job.advance(done)
             row = first if is_backward else first + len(rows) - 1
@@ -105,7 +106,7 @@ class RowFinder:
         matches = found = first = 0
         job.start("count", self._rows.count)
         while rows := self._rows.read(first, 256):
-            for row in rows:
+            for row in rows if _may_match(pattern, rows) else ():
                 count = _core.count_matches(
                     row.data,
                     pattern.text,
@@ -119,6 +120,14 @@ class RowFinder:
             first += len(rows)
             job.advance(first)
         return f"{_count(matches, 'match')} in {_count(found, self._unit)}"
+
+
+def _may_match(pattern: Pattern, rows: list[Row]) -> bool:
+    """Return whether any of the rows may have a match. One search of all is much faster than one of each."""
+    if pattern.regex and "\\" in pattern.text:
+        # The start and end of a row are no longer those of the text.
+        return True
+    return bool(pattern.search(b"\n".join(row.data for row in rows)).matches)
 
 
 class ByteFinder:

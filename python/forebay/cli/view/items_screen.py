@@ -17,16 +17,13 @@ from forebay.cli.view.filter import filter_items
 from forebay.cli.view.find import ByteFinder, Finder, RowFinder
 from forebay.cli.view.jobs import Job
 from forebay.cli.view.row_list import DIM, PLAIN
-from forebay.cli.view.rows import ItemRows, MatchRows, Row
+from forebay.cli.view.rows import ItemRows, MatchRows, Row, read_sample
 from forebay.cli.view.screen import PagerScreen, highlight
 from forebay.cli.view.tree import decode_key
 from forebay.errors import ForebayError
 from forebay.store.rest import encode_token
 
-__all__ = ["SAMPLE_ROWS", "ItemsScreen"]
-
-SAMPLE_ROWS = 64
-"""Items that the columns are chosen from."""
+__all__ = ["ItemsScreen"]
 
 _MAX_WIDTH = 40
 _GAP = 2
@@ -186,7 +183,7 @@ class ItemsScreen(PagerScreen):
 
         def choose(job: Job) -> list[Column]:
             job.advance(0)
-            return choose_columns(self.list.rows.read(first, SAMPLE_ROWS), names, is_map=self.items.index.kind == "map")
+            return choose_columns(read_sample(self.list.rows, first), names, is_map=self.items.index.kind == "map")
 
         def show(columns: list[Column]) -> None:
             self.columns, self._first_column = columns, 0

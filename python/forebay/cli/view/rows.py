@@ -8,12 +8,15 @@ from forebay.store.items import read_fitting_items
 from forebay.store.reader import View
 from forebay.store.where import Matches
 
-__all__ = ["MAX_ROW_BYTES", "HexRows", "ItemRows", "LineRows", "MatchRows", "Row", "Rows", "TextRows"]
+__all__ = ["MAX_ROW_BYTES", "HexRows", "ItemRows", "LineRows", "MatchRows", "Row", "Rows", "TextRows", "read_sample"]
 
 MAX_ROW_BYTES = 64 << 10
 """Bytes of an item or line that are read to draw it. Of a larger item there is an overview."""
 
 _READ_BYTES = 256 << 10
+
+_SAMPLE_ROWS = 64
+"""Rows that the columns of a table are chosen from, and as many at the end that only their widths depend on."""
 
 _BYTES_PER_HEX_ROW = 16
 
@@ -159,6 +162,13 @@ class TextRows:
 
     def read(self, first: int, count: int) -> list[Row]:
         return [Row(first + at, line) for at, line in enumerate(self._lines[first : first + count])]
+
+
+def read_sample(rows: Rows, first: int = 0) -> list[Row]:
+    """Read some rows from a position on, and some of the last ones: numbers at the end are longer."""
+    head = rows.read(first, _SAMPLE_ROWS)
+    tail_start = max(rows.count - _SAMPLE_ROWS // 2, first + len(head))
+    return head + rows.read(tail_start, rows.count - tail_start)
 
 
 def _split(items: bytes) -> list[bytes]:

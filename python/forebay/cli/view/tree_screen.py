@@ -89,18 +89,18 @@ class TreeScreen(PagerScreen):
     unit = "line"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "toggle"),
+        Binding("space", "toggle_branch"),
         Binding("e", "open_all"),
         Binding("E", "close_all"),
     ]
 
     def __init__(self, data: bytes, nodes: list[Node], *, title: str, about: str, pointer: str | None) -> None:
         self._data = data
-        self._nodes = nodes
+        self._tree = nodes
         self._pointer = pointer
         is_large = len(nodes) > _MAX_OPEN_NODES
-        self._closed = {n for n, node in enumerate(nodes) if is_large and node.depth >= 1 and node.count}
-        super().__init__(_TreeRows(nodes, self._closed), title, about)
+        self._shut = {n for n, node in enumerate(nodes) if is_large and node.depth >= 1 and node.count}
+        super().__init__(_TreeRows(nodes, self._shut), title, about)
 
     @property
     def can_search_values(self) -> bool:
@@ -113,9 +113,9 @@ class TreeScreen(PagerScreen):
         return rows.numbers[self.list.cursor] if isinstance(rows, _TreeRows) and rows.count else 0
 
     def draw_row(self, row: Row, position: int, width: int, is_cursor: bool) -> Sequence[Segment]:  # noqa: ARG002
-        node = self._nodes[row.number]
+        node = self._tree[row.number]
         pattern = self.viewer.pattern
-        marker = " " if not node.count else "▸" if row.number in self._closed else "▾"
+        marker = " " if not node.count else "▸" if row.number in self._shut else "▾"
         indent = min(node.depth * _INDENT, width // 2)
         key = (
             "" if node.key is None else make_safe(str(node.key) if isinstance(node.key, int) else decode_key(node.key))
@@ -127,8 +127,9 @@ class TreeScreen(PagerScreen):
         raw = self._data[node.start : min(node.end, node.start + 4096)]
         text, style = self._describe(row.number, node, raw)
         text = cut(text, width - 3 - indent - cell_len(label))
+        start = f" {' ' * indent}{marker} "
         if is_cursor:
-            line = f" {marker} {' ' * indent}{label}"
+            line = f"{start}{label}"
             used = cell_len(line) + cell_len(text)
             return [
                 Segment(line, REVERSE),
@@ -136,7 +137,7 @@ class TreeScreen(PagerScreen):
                 Segment(" " * max(width - used, 0), REVERSE),
             ]
         return [
-            Segment(f" {marker} {' ' * indent}", DIM),
+            Segment(start, DIM),
             *highlight(label, DIM if isinstance(node.key, int) else _KEY, pattern),
             *highlight(text, style, pattern),
         ]
@@ -147,7 +148,7 @@ class TreeScreen(PagerScreen):
             noun = "member" if is_object else "item"
             text = f"{node.count:,} {noun}{'' if node.count == 1 else 's'}"
             text = f"{{{text}}}" if is_object else f"[{text}]"
-            if number in self._closed or node.count == 0:
+            if number in self._shut or node.count == 0:
                 if node.count == 0:
                     return ("{}" if is_object else "[]"), DIM
                 return f"{text}  {make_safe(decode_text(raw[:512]))}", DIM
@@ -158,86 +159,86 @@ class TreeScreen(PagerScreen):
 
     # Branches.
 
-    def action_toggle(self) -> None:
+    def action_toggle_branch(self) -> None:
         number = self._node
-        if self._nodes[number].count:
-            self._closed ^= {number}
+        if self._tree[number].count:
+            self._shut ^= {number}
             self._show(number)
 
     def action_open_all(self) -> None:
-        self._closed.clear()
+        self._shut.clear()
         self._show(self._node)
 
     def action_close_all(self) -> None:
         number = self._node
-        while self._nodes[number].depth > 1:
-            number = self._nodes[number].parent
-        self._closed = {n for n, node in enumerate(self._nodes) if node.depth >= 1 and node.count}
+        while self._tree[number].depth > 1:
+            number = self._tree[number].parent
+        self._shut = {n for n, node in enumerate(self._tree) if node.depth >= 1 and node.count}
         self._show(number)
 
     def action_sideways(self, step: int) -> None:
         number = self._node
-        node = self._nodes[number]
-        if step > 0 and number in self._closed:
-            self._closed.discard(number)
+        node = self._tree[number]
+        if step > 0 and number in self._shut:
+            self._shut.discard(number)
             self._show(number)
         elif step > 0:
             self.list.move_by(1)
-        elif node.count and number not in self._closed:
-            self._closed.add(number)
+        elif node.count and number not in self._shut:
+            self._shut.add(number)
             self._show(number)
         elif node.parent >= 0:
             self._show(node.parent)
 
     def _show(self, number: int) -> None:
         """Draw the branches that are open, and put the cursor into a node."""
-        parent = self._nodes[number].parent
+        parent = self._tree[number].parent
         while parent >= 0:
-            self._closed.discard(parent)
-            parent = self._nodes[parent].parent
-        rows = _TreeRows(self._nodes, self._closed)
+            self._shut.discard(parent)
+            parent = self._tree[parent].parent
+        rows = _TreeRows(self._tree, self._shut)
         self.list.set_rows(rows, rows.numbers.index(number))
         self.status.show("")
 
     def action_open(self) -> None:
         number = self._node
-        node = self._nodes[number]
+        node = self._tree[number]
         if node.count:
-            self.action_toggle()
+            self.action_toggle_branch()
         elif self._data[node.start : node.start + 1] == b'"':
             pointer = self.get_place().pointer
             self.viewer.open_string(self, self._data[node.start : node.end], pointer)
 
     def choose(self, column: int) -> None:
-        node = self._nodes[self._node]
+        node = self._tree[self._node]
         if column < 4 + node.depth * _INDENT:
-            self.action_toggle()
+            self.action_toggle_branch()
 
     # What the cursor is at.
 
     def get_place(self) -> Place:
         if self._pointer is None:
             return Place()
-        return Place(self._pointer + make_pointer(self._nodes, self._node))
+        return Place(self._pointer + make_pointer(self._tree, self._node))
 
     def get_status(self) -> tuple[str, str]:
         left, right = super().get_status()
         return left or "/", right
 
     def get_value(self) -> bytes | None:
-        node = self._nodes[self._node]
+        node = self._tree[self._node]
         return self._data[node.start : node.end]
 
     # Search.
 
     def make_finder(self) -> Finder:
-        return _TreeFinder(self._data, self._nodes)
+        return _TreeFinder(self._data, self._tree)
 
     def get_finder_row(self) -> int:
         return self._node
 
     def get_finder_end(self) -> int:
-        return len(self._nodes)
+        return len(self._tree)
 
     def show_found(self, row: int) -> None:
         self._show(row)
