@@ -4,11 +4,11 @@ import base64
 import contextlib
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import forebay
 import pytest
 from command import COMMAND, run, run_on_terminal
 from terminal_screen import TerminalScreen
@@ -22,7 +22,7 @@ ORDERS = [
         "status": "failed" if n % 9 == 4 else "paid",
         "total": n / 4,
         "customer": {"name": f"name {n % 50}", "country": "DE" if n % 2 else "FR"},
-        "note": "needle in a haystack" if n in (777, 4123) else f"note {n}",
+        "note": "needle in a haystack" if n in (777, 4126) else f"note {n}",
     }
     for n in range(5000)
 ]
@@ -54,20 +54,20 @@ def view(*args: str, ready: str = "? help", **options: object) -> Iterator[Termi
 
 
 def assert_ends(terminal: TerminalScreen) -> None:
-    terminal.press("q")
+    terminal.press("Q")
     assert terminal.wait_for_end() == 0
 
 
 @pytest.mark.usefixtures("home")
 def test_items_are_a_table(orders: str) -> None:
     with view(orders) as terminal:
-        rows = terminal.wait_for("customer.country", "5,000 items at /orders").splitlines()
+        rows = terminal.wait_for("customer.country", "5,000 items at /orders", "note 0").splitlines()
         assert rows[1].split() == ["id", "status", "total", "customer.name", "customer.country", "note"]
-        assert rows[2].split() == ["0", "0", "paid", "0.0", "name", "0", "FR", "note", "0"]
+        assert rows[2].split()[:-1] == ["0", "0", "paid", "0.0", "name", "0", "FR", "note", "0"]
         assert "1 of 5,000" in rows[-1]
         terminal.press("G")
-        rows = terminal.wait_for("5,000 of 5,000").splitlines()
-        assert rows[-2].split()[:4] == ["4,999", "4999", "paid", "1249.75"]
+        rows = terminal.wait_for("5,000 of 5,000", "note 4999").splitlines()
+        assert rows[-2].split()[:4] == ["4,999", "4999", "failed", "1249.75"]
         terminal.press("g", "1235", "enter")
         terminal.wait_for("1,235 of 5,000", "/orders/1234/id")
         terminal.press("page_down", "page_down", "down", "j")
@@ -81,8 +81,8 @@ def test_an_item_is_a_tree(orders: str) -> None:
         terminal.press("g", "5", "enter")
         terminal.wait_for("5 of 5,000")
         terminal.press("enter")
-        rows = terminal.wait_for("orders.json /orders/4", "{5 members}").splitlines()
-        assert [row.rstrip("│█ ") for row in rows[1:8]] == [
+        rows = terminal.wait_for("orders.json /orders/4", "{5 members}", "note 4").splitlines()
+        assert rows[1:8] == [
             " ▾ {5 members}",
             "     id: 4",
             "     status: failed",
@@ -92,12 +92,13 @@ def test_an_item_is_a_tree(orders: str) -> None:
             "       country: FR",
         ]
         terminal.press("j", "j", "j", "j", "left")
-        terminal.wait_for("▸ customer: {2 members}", "/orders/4/customer", without=["country"])
+        terminal.wait_for("▸ customer: {2 members}", "/orders/4/customer", without=["country: FR"])
         terminal.press("right", "j", "j")
         terminal.wait_for("/orders/4/customer/country")
-        terminal.press("escape")
+        terminal.press("q")
         terminal.wait_for("5 of 5,000", without=["{5 members}"])
-        assert_ends(terminal)
+        terminal.press("q")
+        assert terminal.wait_for_end() == 0
 
 
 @pytest.mark.parametrize("columns", [80, 60])
@@ -107,12 +108,14 @@ def test_a_search_goes_to_the_rows_with_matches(orders: str, columns: int) -> No
         terminal.press("/", "needle", "enter")
         terminal.wait_for("778 of 5,000", "2 matches in 2 items")
         terminal.press("n")
-        terminal.wait_for("4,124 of 5,000")
+        terminal.wait_for("4,127 of 5,000")
         terminal.press("N")
         terminal.wait_for("778 of 5,000")
         terminal.press("enter")
         terminal.wait_for("note: needle in a haystack")
-        terminal.press("escape", "/", "ctrl+r", "^absent$", "enter")
+        terminal.press("escape")
+        terminal.wait_for("778 of 5,000")
+        terminal.press("/", "ctrl+r", "^absent$", "enter")
         terminal.wait_for("no match for ^absent$ (regex)")
         terminal.press("/", "(", "enter")
         terminal.wait_for("unclosed")
@@ -123,12 +126,12 @@ def test_a_search_goes_to_the_rows_with_matches(orders: str, columns: int) -> No
 def test_a_filter_leaves_the_items_that_match(orders: str) -> None:
     with view(orders) as terminal:
         terminal.press("f", "status = failed and total >= 1000", "enter")
-        rows = terminal.wait_for("111 of 5,000 items").splitlines()
+        rows = terminal.wait_for("112 of 5,000 items", "note 4000").splitlines()
         assert rows[2].split()[:4] == ["4,000", "4000", "failed", "1000.0"]
         terminal.press("/", "needle", "enter")
-        terminal.wait_for("4,123", "1 match in 1 item")
+        terminal.wait_for("4,126", "1 match in 1 item")
         terminal.press("escape")
-        terminal.wait_for("4,124 of 5,000")
+        terminal.wait_for("4,127 of 5,000")
         terminal.press("f", "stauts = failed", "enter")
         terminal.wait_for("no item has the field 'stauts'")
         assert_ends(terminal)
@@ -138,13 +141,15 @@ def test_a_filter_leaves_the_items_that_match(orders: str) -> None:
 def test_sql_over_a_file(orders: str) -> None:
     with view(orders) as terminal:
         terminal.press(":", "SELECT status, count(*) AS n FROM items GROUP BY 1 ORDER BY 2", "enter")
-        rows = terminal.wait_for("2 rows").splitlines()
+        rows = terminal.wait_for("2 rows", "4444").splitlines()
         assert [row.split()[:3] for row in rows[1:4]] == [
             ["status", "n"],
             ["0", "failed", "556"],
             ["1", "paid", "4444"],
         ]
-        terminal.press("escape", ":", "SELECT stauts FROM items", "enter")
+        terminal.press("escape")
+        terminal.wait_for("5,000 items")
+        terminal.press(":", "SELECT stauts FROM items", "enter")
         terminal.wait_for('column "stauts" not found', "5,000")
         assert_ends(terminal)
 
@@ -152,13 +157,15 @@ def test_sql_over_a_file(orders: str) -> None:
 @pytest.mark.usefixtures("home")
 def test_lines_of_a_log(log: str) -> None:
     with view(log) as terminal:
-        rows = terminal.wait_for("20,000 lines").splitlines()
+        rows = terminal.wait_for("20,000 lines", "request 19").splitlines()
         assert rows[1].split()[:5] == ["1", "2026-11-19", "INFO", "request", "0"]
         terminal.press("/", "broke", "enter")
         terminal.wait_for("12,346 of 20,000", "1 match")
         terminal.press("enter")
         terminal.wait_for("message: it broke", "frames: [2 items]")
-        terminal.press("escape", "end", "enter")
+        terminal.press("escape")
+        terminal.wait_for("12,346 of 20,000")
+        terminal.press("end", "enter")
         terminal.wait_for("line 20,000", "request 19999 took 56 ms")
         assert_ends(terminal)
 
@@ -190,7 +197,9 @@ def test_a_handle_is_viewed_like_a_file(handle: str) -> None:
         terminal.wait_for("300 of 300", "1 match in 1 item")
         terminal.press("o")
         terminal.wait_for("rows: [{", "name: str")
-        terminal.press("escape", "t")
+        terminal.press("escape")
+        terminal.wait_for("300 items at /rows")
+        terminal.press("t")
         terminal.wait_for('{"rows":', "1 line")
         assert_ends(terminal)
 
@@ -224,14 +233,14 @@ def test_what_is_shown_is_exported(orders: str, tmp_path: Path, name: str) -> No
         terminal.press("f", "note contains needle", "enter")
         terminal.wait_for("2 of 5,000 items")
         terminal.press("x", str(path), "enter")
-        terminal.wait_for("2 rows")
+        terminal.wait_for("wrote 2 rows")
         terminal.press("x", str(path), "enter")
         terminal.wait_for("there is a file")
         assert_ends(terminal)
     text = path.read_text()
     assert text.count("needle") == 2
     if name == "out.json":
-        assert json.loads(text) == [ORDERS[777], ORDERS[4123]]
+        assert json.loads(text) == [ORDERS[777], ORDERS[4126]]
 
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x1b[31mred\x9b5m\u202e\r\nnext \x7f"
@@ -247,9 +256,13 @@ def test_a_payload_has_no_power_over_the_terminal(tmp_path: Path, kind: str) -> 
     with view(str(path)) as terminal:
         terminal.wait_for("red")
         before = terminal.output.count(b"\x1b[2J")
-        for keys in (("enter",), ("j", "y", "y"), ("o",), ("escape",), ("/", "red", "enter"), ("y", "c")):
-            terminal.press(*keys)
-        terminal.wait_for("copied")
+        terminal.press("j", "y", "y")
+        terminal.wait_for("copied", "red")
+        terminal.press("/", "red", "enter")
+        terminal.wait_for("match")
+        terminal.press("enter", "o", "p", "/0", "enter")
+        terminal.press("?")
+        terminal.wait_for("Moving")
         assert terminal.output.count(b"\x1b[2J") == before
         for sequence in (b"\x1b]0;", b"\x1b[31mred", "\x9b".encode(), "\u202e".encode(), b"\x7f"):
             assert sequence not in terminal.output
@@ -293,14 +306,16 @@ def test_the_screen_follows_the_size_of_the_terminal(orders: str) -> None:
 @pytest.mark.usefixtures("home")
 def test_what_takes_long_can_be_cancelled(tmp_path: Path) -> None:
     path = tmp_path / "long.txt"
-    # Finding nothing takes time in proportion to the square of the length of a line.
+    # Each of the matches takes time in proportion to the length of the line.
     path.write_bytes(b"a" * 400_000)
     with view(str(path)) as terminal:
-        terminal.press("/", "ctrl+r", "a.*[^a].*b$", "enter")
+        terminal.press("/", "ctrl+r", ".*x|a", "enter")
         terminal.wait_for("Esc cancels")
         terminal.press("?")
         terminal.wait_for("Moving")
-        terminal.press("escape", "escape")
+        terminal.press("escape")
+        terminal.wait_for("Esc cancels")
+        terminal.press("escape")
         terminal.wait_for("cancelled")
         assert_ends(terminal)
 
@@ -309,7 +324,7 @@ def test_what_takes_long_can_be_cancelled(tmp_path: Path) -> None:
 def test_other_payloads(tmp_path: Path) -> None:
     for name, content, expected in [
         ("empty", b"", ["nothing here", "0 lines"]),
-        ("scalar.json", b"[]", ["[]"]),
+        ("scalar.json", b"[]", ["0 items", "nothing here"]),
         ("binary", bytes(range(256)), ["binary", "00 01 02"]),
         ("table.csv", b"a,b\n1,two\n", ["1 row", "two"]),
         ("some.ndjson", b'{"a": 1}\n{"a": 2}\n', ["2 items"]),
@@ -367,8 +382,6 @@ def test_the_extra_is_named_if_it_is_missing(orders: str, tmp_path: Path) -> Non
         assert "pip install 'forebay[view]'" in terminal.text
 
 
-def test_the_library_does_not_import_textual() -> None:
-    code = "import sys, forebay.cli.parser; forebay.cli.parser.parse_arguments; sys.exit('textual' in sys.modules)"
-    with TerminalScreen(sys.executable, "-c", code) as terminal:
-        assert terminal.wait_for_end() == 0
-    assert forebay.__version__
+def test_other_commands_do_not_import_textual() -> None:
+    code = "import sys, forebay.cli.parser; sys.exit('textual' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

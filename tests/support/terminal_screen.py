@@ -60,12 +60,14 @@ class TerminalScreen:
         self._set_size(columns, lines)
         # The first terminal that a new session opens becomes its own, as /dev/tty.
         open_terminal = ["sh", "-c", ': <>"$0"; exec "$@"', os.ttyname(terminal), *command]
+        # They would win over the size of the terminal.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self._process = subprocess.Popen(
             open_terminal,
             stdin=terminal if stdin is None else subprocess.PIPE,
             stdout=terminal,
             stderr=terminal,
-            env={**os.environ, "TERM": "xterm-256color", **(env or {})},
+            env={**inherited, "TERM": "xterm-256color", **(env or {})},
             start_new_session=True,
         )
         os.close(terminal)
@@ -114,14 +116,18 @@ class TerminalScreen:
 
     def wait_for(self, *texts: str, without: Sequence[str] = ()) -> str:
         """Wait until all texts are on the screen, and none of the others. Return the screen."""
+        screen = ""
+
+        def is_there() -> bool:
+            nonlocal screen
+            screen = self.text
+            return all(text in screen for text in texts) and not any(text in screen for text in without)
+
         try:
-            wait_until(
-                lambda: all(text in self.text for text in texts) and not any(text in self.text for text in without),
-                seconds=30,
-            )
+            wait_until(is_there, seconds=20)
         except AssertionError:
-            raise AssertionError(f"{texts} without {list(without)} is not on the screen:\n{self.text}") from None
-        return self.text
+            raise AssertionError(f"{texts} without {list(without)} is not on the screen:\n{screen}") from None
+        return screen
 
     def wait_for_end(self) -> int:
         """Wait until the process ends, and return its exit code."""

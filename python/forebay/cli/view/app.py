@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.binding import BindingType
 from typing_extensions import Buffer
@@ -82,6 +83,18 @@ class ViewApp(App[None]):
         await self.push_screen(first)
         self._load(first)
 
+    async def on_event(self, event: events.Event) -> None:
+        """Pass keys to the prompt of the screen, if it is open."""
+        screen = self.screen if self.screen_stack else None
+        if isinstance(screen, PagerScreen):
+            if isinstance(event, events.Key) and not event.is_forwarded:
+                if screen.intercept_key(event.key, event.character):
+                    return
+            elif isinstance(event, events.Paste) and not event.is_forwarded:
+                screen.intercept_paste(event.text)
+                return
+        await super().on_event(event)
+
     def _load(self, first: PagerScreen) -> None:
         def load(job: Job) -> _OpenScreen:
             self.source.load(job)
@@ -105,11 +118,14 @@ class ViewApp(App[None]):
 
     @property
     def _title(self) -> str:
-        return "standard input" if self.source.name == "-" else self.source.name
+        return "standard input" if self.source.name == "-" else Path(self.source.name).name
 
     def _prepare_root(self, job: Job) -> _OpenScreen:
         view = self.source.view
-        if is_mostly_items(view.items, view.size):
+        # A single item is easier to read in a tree of the document.
+        if is_mostly_items(view.items, view.size) and not (
+            len(view.items) == 1 and view.size <= MAX_TREE_BYTES and view.nature == "json"
+        ):
             base = view.items_path
             return self._prepare_items(ItemRows(view, view.items), self.source.map, base, job)
         if view.nature in ("json", "ndjson"):
@@ -351,7 +367,7 @@ class ViewApp(App[None]):
                 except OSError as error:
                     raise OutputFailed(f"{path} cannot be written: {error.strerror or error}") from None
                 rows = "" if export.rows is None else f"{_plural(export.rows, 'row')}, "
-                return f"wrote {path}: {rows}{_format_size(size)}"
+                return f"wrote {rows}{_format_size(size)} to {path}"
 
         screen.run_job("export", write, screen.say)
 

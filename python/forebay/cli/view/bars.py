@@ -6,13 +6,10 @@ from collections.abc import Callable
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input, Static
 
-from forebay.cli.view.cells import cut, make_safe
+from forebay.cli.view.cells import cut, make_safe, skip_cells
 from forebay.cli.view.jobs import Job
 
 __all__ = ["Prompt", "StatusLine", "TitleLine"]
@@ -78,16 +75,20 @@ class StatusLine(Widget):
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line
         width = self.size.width
         place, position = self._get_place()
-        position = cut(position, width)
-        room = max(width - cell_len(position) - 3, 0)
+        style = _PLAIN
         if self._job is not None:
-            left = Segment(cut(f" {_draw_progress(*self._job)}", room), _PLAIN)
+            text = _draw_progress(*self._job)
         elif self._message:
-            left = Segment(cut(f" {self._message}", room), Style(bold=True))
+            text, style = self._message, Style(bold=True)
+            if cell_len(text) + cell_len(position) + 4 > width:
+                # The message is worth more than the position.
+                position = ""
         else:
-            left = Segment(cut(f" {make_safe(place)}", room), _PLAIN)
-        gap = " " * (width - cell_len(left.text) - cell_len(position) - 1)
-        return _fill([left, Segment(f"{gap}{position} ", _DIM)], width, _PLAIN)
+            text = make_safe(place)
+        position = cut(position, width)
+        left = cut(f" {text}", max(width - cell_len(position) - 2, 0))
+        gap = " " * (width - cell_len(left) - cell_len(position) - 1)
+        return _fill([Segment(left, style), Segment(f"{gap}{position} ", _DIM)], width, _PLAIN)
 
 
 def _draw_progress(job: Job, started: float) -> str:
@@ -103,36 +104,89 @@ def _fill(segments: list[Segment], width: int, style: Style) -> Strip:
     return Strip([segment for segment in segments if segment.text]).adjust_cell_length(width, style)
 
 
-class Prompt(Horizontal):
-    """A line for input in place of the status."""
+class Prompt(Widget):
+    """A line for input in place of the status.
 
-    DEFAULT_CSS = """
-    Prompt { height: 1; display: none; }
-    Prompt Static { width: auto; height: 1; text-style: bold; padding: 0 1 0 1; }
-    Prompt Input { width: 1fr; background: ansi_default; }
-    Prompt #hint { text-style: dim; }
+    The app passes it every key at once, before any other widget: what is typed fast must not get out of order.
     """
 
-    def compose(self) -> ComposeResult:
-        yield Static("", id="label", markup=False)
-        yield Input(compact=True, select_on_focus=False, id="input")
-        yield Static("", id="hint", markup=False)
+    DEFAULT_CSS = "Prompt { height: 1; display: none; }"
 
-    @property
-    def input(self) -> Input:
-        return self.query_one(Input)
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self._cursor = 0
+        self._label = ""
+        self._hint = ""
 
-    def open(self, label: str, value: str, hint: str) -> None:
+    def open(self, label: str, text: str, hint: str) -> None:
         """Show the prompt with a text to edit."""
-        self.query_one("#label", Static).update(label)
-        self.set_hint(hint)
+        self._label, self._hint = label, hint
+        self.set_text(text)
         self.display = True
-        self.input.value = value
-        self.input.cursor_position = len(value)
-        self.input.focus()
-
-    def set_hint(self, hint: str) -> None:
-        self.query_one("#hint", Static).update(hint)
 
     def close(self) -> None:
         self.display = False
+
+    def set_hint(self, hint: str) -> None:
+        self._hint = hint
+        self.refresh()
+
+    def set_text(self, text: str) -> None:
+        """Replace the text, and put the cursor behind it."""
+        self.text, self._cursor = text, len(text)
+        self.refresh()
+
+    def insert(self, text: str) -> None:
+        """Insert a text at the cursor."""
+        before, after = self.text[: self._cursor], self.text[self._cursor :]
+        self.text = before + text + after
+        self._cursor += len(text)
+        self.refresh()
+
+    def edit(self, key: str) -> None:
+        """Move the cursor, or delete text."""
+        before, after = self.text[: self._cursor], self.text[self._cursor :]
+        match key:
+            case "left" | "ctrl+b":
+                self._cursor = max(self._cursor - 1, 0)
+            case "right" | "ctrl+f":
+                self._cursor = min(self._cursor + 1, len(self.text))
+            case "home" | "ctrl+a":
+                self._cursor = 0
+            case "end" | "ctrl+e":
+                self._cursor = len(self.text)
+            case "backspace" | "ctrl+h":
+                self.text, self._cursor = before[:-1] + after, max(self._cursor - 1, 0)
+            case "delete" | "ctrl+d":
+                self.text = before + after[1:]
+            case "ctrl+u":
+                self.text, self._cursor = after, 0
+            case "ctrl+k":
+                self.text = before
+            case "ctrl+w":
+                kept = before.rstrip()
+                kept = kept[: kept.rfind(" ") + 1]
+                self.text, self._cursor = kept + after, len(kept)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line
+        width = self.size.width
+        label = f" {self._label} "
+        before, at, after = (
+            make_safe(part)
+            for part in (self.text[: self._cursor], self.text[self._cursor :][:1], self.text[self._cursor + 1 :])
+        )
+        # The cursor is always on the screen.
+        before = skip_cells(before, cell_len(label) + cell_len(before) + 2 - width)
+        hint = f"  {self._hint} "
+        used = cell_len(label) + cell_len(before) + cell_len(at or " ") + cell_len(after)
+        segments = [
+            Segment(label, Style(bold=True)),
+            Segment(before, _PLAIN),
+            Segment(at or " ", _REVERSE),
+            Segment(after, _PLAIN),
+        ]
+        if self._hint and used + cell_len(hint) <= width:
+            segments += [Segment(" " * (width - used - cell_len(hint)), _PLAIN), Segment(hint, _DIM)]
+        return _fill(segments, width, _PLAIN)

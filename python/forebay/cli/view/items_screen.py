@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from typing_extensions import Buffer
 
 from forebay._core import locate
@@ -18,7 +18,7 @@ from forebay.cli.view.find import ByteFinder, Finder, RowFinder
 from forebay.cli.view.jobs import Job
 from forebay.cli.view.row_list import DIM, PLAIN
 from forebay.cli.view.rows import ItemRows, MatchRows, Row, read_sample
-from forebay.cli.view.screen import PagerScreen, highlight
+from forebay.cli.view.screen import PagerScreen, bind, highlight
 from forebay.cli.view.tree import decode_key
 from forebay.errors import ForebayError
 from forebay.store.rest import encode_token
@@ -40,10 +40,10 @@ class ItemsScreen(PagerScreen):
     unit = "item"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f,ampersand", "ask_filter"),
-        Binding("c", "ask_columns"),
-        Binding("0,circumflex_accent", "edge_column(0)"),
-        Binding("dollar_sign", "edge_column(-1)"),
+        bind("f,ampersand", "ask_filter"),
+        bind("c", "ask_columns"),
+        bind("0,circumflex_accent", "edge_column(0)"),
+        bind("dollar_sign", "edge_column(-1)"),
     ]
 
     def __init__(
@@ -69,6 +69,8 @@ class ItemsScreen(PagerScreen):
         self._about = about
         self._conditions = rows.conditions if isinstance(rows, MatchRows) else None
         self._layout: tuple[object, list[int]] = (None, [])
+        self._typed_filter = ""
+        """The filter as the user typed it."""
         self._is_found = False
         """Whether the cursor is to go to the column of a match, once the row is there."""
         super().__init__(rows or items, title, about)
@@ -149,12 +151,13 @@ class ItemsScreen(PagerScreen):
     def _show_title(self) -> None:
         about = self._about
         if self._conditions is not None:
-            about = f"where {self._conditions}   {self.list.rows.count:,} of {about}"
+            about = f"{self.list.rows.count:,} of {about}   where {self._typed_filter}"
         self.title_line.set_about(about)
 
     # Columns.
 
     def action_sideways(self, step: int) -> None:
+        self.say("")
         self.select_column(self.column + step)
 
     def action_edge_column(self, number: int) -> None:
@@ -172,7 +175,7 @@ class ItemsScreen(PagerScreen):
                 break
             self._first_column += 1
         self.list.redraw()
-        self.status.show("")
+        self.status.refresh()
 
     def action_ask_columns(self) -> None:
         self.ask("columns", self._set_columns, name_columns(self.columns), "empty: choose them again")
@@ -205,7 +208,12 @@ class ItemsScreen(PagerScreen):
         if self._sql is not None:
             self.say("rows of a query have no filter; put a WHERE into the statement")
             return
-        self.ask("filter", self.set_filter, "", 'status = failed and total > 200, or {"status": "failed"}')
+        self.ask(
+            "filter",
+            self.set_filter,
+            self._typed_filter if self._conditions else "",
+            'status = failed and total > 200, or {"status": "failed"}',
+        )
 
     def set_filter(self, text: str) -> None:
         """Show only the items that fulfil conditions; all items if there are none."""
@@ -220,6 +228,7 @@ class ItemsScreen(PagerScreen):
 
         def show(result: tuple[MatchRows, str]) -> None:
             rows, hint = result
+            self._typed_filter = text.strip()
             self._show_rows(rows)
             self.say(hint)
 
@@ -275,10 +284,8 @@ class ItemsScreen(PagerScreen):
             return None
         return (self._find_cell(row) if row.full is None else None) or row.data
 
-    def action_open(self) -> None:
-        row = self.list.row
-        if row is not None:
-            self.viewer.open_item(self, row)
+    def open_row(self, row: Row) -> None:
+        self.viewer.open_item(self, row)
 
     # Search.
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Input
 
 from forebay.cli.errors import translate_message
 from forebay.cli.view.bars import Prompt, StatusLine, TitleLine
+from forebay.cli.view.cells import decode_value
 from forebay.cli.view.copies import MAX_COPIED_BYTES, Place, format_call, format_command
 from forebay.cli.view.find import Finder, Pattern, find_spans
 from forebay.cli.view.jobs import Cancelled, Job
@@ -25,12 +24,23 @@ from forebay.store.threads import run_in_thread
 if TYPE_CHECKING:
     from forebay.cli.view.app import ViewApp
 
-__all__ = ["MATCH", "PagerScreen", "highlight"]
+__all__ = ["MATCH", "PagerScreen", "bind", "highlight"]
 
 MATCH = Style(color="black", bgcolor="yellow", bold=True, underline=True)
 """A match of the search. The underline shows it where there are no colours."""
 
+_FLAG_KEYS = {"ctrl+r": "regex", "ctrl+o": "ignore_case", "ctrl+t": "values"}
+"""Keys that change how a search is done, while its text is typed."""
+
 _T = TypeVar("_T")
+
+
+def bind(keys: str, action: str) -> Binding:
+    """Return a binding that is looked up before a key is passed to a widget.
+
+    Otherwise keys that are typed fast would be passed to the widget that had the focus before.
+    """
+    return Binding(keys, action, priority=True)
 
 
 class PagerScreen(Screen[None]):
@@ -40,37 +50,35 @@ class PagerScreen(Screen[None]):
     unit = "line"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)"),
-        Binding("k,up", "move(-1)"),
-        Binding("space,pagedown,ctrl+f", "page(1)"),
-        Binding("b,pageup,ctrl+b", "page(-1)"),
-        Binding("ctrl+d", "page(0.5)"),
-        Binding("ctrl+u", "page(-0.5)"),
-        Binding("home", "first"),
-        Binding("end,G", "last"),
-        Binding("left,h", "sideways(-1)"),
-        Binding("right,l", "sideways(1)"),
-        Binding("g", "ask_number"),
-        Binding("slash", "ask_pattern"),
-        Binding("n", "find_next"),
-        Binding("N", "find_previous"),
-        Binding("y", "copy"),
-        Binding("enter", "open"),
-        Binding("colon", "ask_query"),
-        Binding("p", "ask_path"),
-        Binding("o", "outline"),
-        Binding("t", "toggle_text"),
-        Binding("x", "ask_export"),
-        Binding("question_mark,f1", "help"),
-        Binding("q", "leave"),
-        Binding("escape", "cancel"),
-        Binding("backspace", "back"),
-        Binding("Q", "app.exit_now"),
-        Binding("ctrl+c", "interrupt", priority=True),
-        Binding("ctrl+z", "app.suspend_process"),
-        Binding("ctrl+r", "toggle_flag('regex')", priority=True),
-        Binding("ctrl+t", "toggle_flag('values')", priority=True),
-        Binding("ctrl+o", "toggle_flag('ignore_case')", priority=True),
+        bind("j,down", "move(1)"),
+        bind("k,up", "move(-1)"),
+        bind("space", "space"),
+        bind("pagedown,ctrl+f", "page(1)"),
+        bind("b,pageup,ctrl+b", "page(-1)"),
+        bind("ctrl+d", "page(0.5)"),
+        bind("ctrl+u", "page(-0.5)"),
+        bind("home", "first"),
+        bind("end,G", "last"),
+        bind("left,h", "sideways(-1)"),
+        bind("right,l", "sideways(1)"),
+        bind("g", "ask_number"),
+        bind("slash", "ask_pattern"),
+        bind("n", "find_next"),
+        bind("N", "find_previous"),
+        bind("y", "copy"),
+        bind("enter", "open"),
+        bind("colon", "ask_query"),
+        bind("p", "ask_path"),
+        bind("o", "outline"),
+        bind("t", "toggle_text"),
+        bind("x", "ask_export"),
+        bind("question_mark,f1", "help"),
+        bind("q", "leave"),
+        bind("escape", "cancel"),
+        bind("backspace", "back"),
+        bind("Q", "app.exit_now"),
+        bind("ctrl+c", "interrupt"),
+        bind("ctrl+z", "app.suspend_process"),
     ]
 
     def __init__(self, rows: Rows, title: str, about: str) -> None:
@@ -160,6 +168,9 @@ class PagerScreen(Screen[None]):
         self._moved()
         self.list.page_by(pages)
 
+    def action_space(self) -> None:
+        self.action_page(1)
+
     def action_first(self) -> None:
         self._moved()
         self.list.move_to(0)
@@ -199,40 +210,44 @@ class PagerScreen(Screen[None]):
         self._answer = None
         self.prompt.close()
         self.status.display = True
-        self.list.focus()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        answer, text = self._answer, event.value
+    def _submit(self) -> None:
+        answer, text = self._answer, self.prompt.text
         if text and text not in self._history[-1:]:
             self._history.append(text)
         self._close_prompt()
         if answer is not None:
             answer(text)
 
-    def on_key(self, event: events.Key) -> None:
-        if self.prompt.display and event.key in ("up", "down"):
-            event.stop()
-            event.prevent_default()
-            at = self._history_at + (1 if event.key == "down" else -1)
+    def intercept_key(self, key: str, character: str | None) -> bool:
+        """Take a key if the user types a text, or says what to copy. Called for each key before anything else."""
+        if self._is_copying:
+            self._is_copying = False
+            self._copy(key)
+            return True
+        if not self.prompt.display:
+            return False
+        if key == "enter":
+            self._submit()
+        elif key in ("escape", "ctrl+c"):
+            self._close_prompt()
+        elif key in ("up", "down"):
+            at = self._history_at + (1 if key == "down" else -1)
             if 0 <= at <= len(self._history):
                 self._history_at = at
-                self.prompt.input.value = [*self._history, ""][at]
-                self.prompt.input.cursor_position = len(self.prompt.input.value)
-        elif self._is_copying:
-            event.stop()
-            event.prevent_default()
-            self._is_copying = False
-            self.say("")
-            self._copy(event.key)
+                self.prompt.set_text([*self._history, ""][at])
+        elif key in _FLAG_KEYS and self._answer == self._start_search:
+            self._toggle_flag(_FLAG_KEYS[key])
+        elif character is not None and character.isprintable():
+            self.prompt.insert(character)
+        else:
+            self.prompt.edit(key)
+        return True
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """While the user types a text, or says what to copy, keys do nothing else."""
-        if action == "toggle_flag":
-            return self.prompt.display and self._answer == self._start_search
-        if action in ("cancel", "interrupt"):
-            return True
-        return not self.prompt.display and not self._is_copying
+    def intercept_paste(self, text: str) -> None:
+        """Insert the first line of a pasted text into the prompt."""
+        if self.prompt.display and text:
+            self.prompt.insert(text.splitlines()[0])
 
     # Work in threads.
 
@@ -278,12 +293,7 @@ class PagerScreen(Screen[None]):
         return True
 
     def action_cancel(self) -> None:
-        if self.prompt.display:
-            self._close_prompt()
-        elif self._is_copying:
-            self._is_copying = False
-            self.say("")
-        elif not self.cancel_job():
+        if not self.cancel_job():
             self.escape()
 
     def escape(self) -> None:
@@ -291,9 +301,7 @@ class PagerScreen(Screen[None]):
         self.action_back()
 
     def action_interrupt(self) -> None:
-        if self.prompt.display or self._job is not None:
-            self.action_cancel()
-        else:
+        if not self.cancel_job():
             self.viewer.action_exit_now()
 
     def action_back(self) -> None:
@@ -334,7 +342,7 @@ class PagerScreen(Screen[None]):
         """Whether the rows are JSON, whose keys and values can be searched."""
         return False
 
-    def action_toggle_flag(self, name: str) -> None:
+    def _toggle_flag(self, name: str) -> None:
         if name == "values" and not self.can_search_values:
             return
         self._flags = self._flags._replace(**{name: not getattr(self._flags, name)})
@@ -419,10 +427,10 @@ class PagerScreen(Screen[None]):
             match key:
                 case "y" | "v":
                     text = self._decode_copied()
+                case "p" if place.pointer is None:
+                    raise InvalidArgument("no JSON Pointer leads here; yc copies a command")
                 case "p":
-                    if place.pointer is None:
-                        raise InvalidArgument("no JSON Pointer leads here; yc copies a command")
-                    text = place.pointer
+                    text = place.pointer or ""
                 case "c":
                     text = format_command(source, place)
                 case "t":
@@ -442,11 +450,21 @@ class PagerScreen(Screen[None]):
             raise InvalidArgument("there is nothing here to copy")
         if len(value) > MAX_COPIED_BYTES:
             raise InvalidArgument(f"{len(value):,} bytes are too many to copy; yc copies a command that reads them")
+        if value.startswith(b'"') and self.can_search_values:
+            return decode_value(value, MAX_COPIED_BYTES)
         return value.decode("utf-8", "replace")
 
     # Other screens.
 
     def action_open(self) -> None:
+        row = self.list.row
+        if row is not None:
+            self.open_row(row)
+            return
+        cursor, rows = self.list.cursor, self.list.rows
+        self.run_job("read", lambda _: rows.read(cursor, 1), lambda found: [self.open_row(row) for row in found])
+
+    def open_row(self, row: Row) -> None:
         """Open what the cursor is at."""
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:

@@ -68,9 +68,8 @@ class TextScreen(PagerScreen):
         self._left = max(self._left + step * _SIDE_STEP, 0)
         self.list.redraw()
 
-    def action_open(self) -> None:
-        row = self.list.row
-        if row is not None and isinstance(self.list.rows, LineRows):
+    def open_row(self, row: Row) -> None:
+        if isinstance(self.list.rows, LineRows):
             self.viewer.open_line(self, row)
 
     def get_place(self) -> Place:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from forebay import _core
 from forebay.cli.view.cells import cut, decode_text, decode_value, make_safe
@@ -15,7 +15,7 @@ from forebay.cli.view.find import Finder, Pattern
 from forebay.cli.view.jobs import Job
 from forebay.cli.view.row_list import DIM, REVERSE
 from forebay.cli.view.rows import Row
-from forebay.cli.view.screen import PagerScreen, highlight
+from forebay.cli.view.screen import PagerScreen, bind, highlight
 from forebay.cli.view.tree import Node, decode_key, find_node, make_pointer
 
 __all__ = ["TreeScreen"]
@@ -89,9 +89,8 @@ class TreeScreen(PagerScreen):
     unit = "line"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "toggle_branch"),
-        Binding("e", "open_all"),
-        Binding("E", "close_all"),
+        bind("e", "open_all"),
+        bind("E", "close_all"),
     ]
 
     def __init__(self, data: bytes, nodes: list[Node], *, title: str, about: str, pointer: str | None) -> None:
@@ -159,7 +158,8 @@ class TreeScreen(PagerScreen):
 
     # Branches.
 
-    def action_toggle_branch(self) -> None:
+    def action_space(self) -> None:
+        """Open or close a branch."""
         number = self._node
         if self._tree[number].count:
             self._shut ^= {number}
@@ -204,7 +204,7 @@ class TreeScreen(PagerScreen):
         number = self._node
         node = self._tree[number]
         if node.count:
-            self.action_toggle_branch()
+            self.action_space()
         elif self._data[node.start : node.start + 1] == b'"':
             pointer = self.get_place().pointer
             self.viewer.open_string(self, self._data[node.start : node.end], pointer)
@@ -212,7 +212,7 @@ class TreeScreen(PagerScreen):
     def choose(self, column: int) -> None:
         node = self._tree[self._node]
         if column < 4 + node.depth * _INDENT:
-            self.action_toggle_branch()
+            self.action_space()
 
     # What the cursor is at.
 
