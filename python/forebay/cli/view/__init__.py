@@ -62,17 +62,19 @@ def _open_source(args: Namespace) -> Iterator["Source"]:
     if is_handle(handle):
         with open_store_of(args) as store:
             stored = Stored(store, handle, resolve_principal(store, args, handle))
-            with contextlib.closing(StoredSource(stored, options=options)) as source:
-                yield source
+            with contextlib.closing(StoredSource(stored, options=options)) as stored_source:
+                yield stored_source
     elif args.source == "-":
         _check_keyboard()
         with open_input("-") as file, output.show_progress_bar(None) as progress:
-            source = StoredSource.put(file, args.mime_type, progress)
-        with contextlib.closing(source):
-            yield source
+            piped_source = StoredSource.put(file, args.mime_type, progress)
+        with contextlib.closing(piped_source):
+            yield piped_source
     else:
-        with contextlib.closing(FileSource(args.source, args.mime_type)) as source:
-            yield source
+        with contextlib.closing(FileSource(args.source, args.mime_type)) as file_source:
+            # Importing Textual takes as long as indexing some hundred megabytes.
+            file_source.start_loading()
+            yield file_source
 
 
 def _check_keyboard() -> None:

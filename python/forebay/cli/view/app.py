@@ -104,6 +104,9 @@ class ViewApp(App[None]):
 
         def show(open_screen: _OpenScreen) -> None:
             screen = open_screen()
+            if isinstance(screen, TextScreen):
+                # The user may have scrolled already.
+                screen.list.top, screen.list.cursor = first.list.top, first.list.cursor
             self.switch_screen(screen)
             if self._where is not None and isinstance(screen, ItemsScreen):
                 self.call_later(screen.set_filter, self._where)
@@ -271,7 +274,7 @@ class ViewApp(App[None]):
         if isinstance(screen, TextScreen) and self.has_parent_screen:
             self.pop_screen()
         elif isinstance(screen, TextScreen):
-            screen.run_job("open", self._prepare_root, lambda open_screen: self.switch_screen(open_screen()))
+            screen.run_job("open", self._prepare_root, lambda open_screen: self._switch(open_screen()))
         else:
             screen.run_job(
                 "index",
@@ -370,6 +373,9 @@ class ViewApp(App[None]):
                 return f"wrote {rows}{_format_size(size)} to {path}"
 
         screen.run_job("export", write, screen.say)
+
+    def _switch(self, screen: PagerScreen) -> None:
+        self.switch_screen(screen)
 
     def _push(self, screen: PagerScreen) -> None:
         self.push_screen(screen)

@@ -1,5 +1,6 @@
 """Items as a table: fields are columns, and the cursor is in a cell."""
 
+import bisect
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -38,6 +39,8 @@ class ItemsScreen(PagerScreen):
     """The items of a payload, or those that a filter left, or the rows of a query."""
 
     unit = "item"
+    # As in paths and offsets.
+    first_number = 0
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("f,ampersand", "ask_filter"),
@@ -201,6 +204,18 @@ class ItemsScreen(PagerScreen):
             if column < start:
                 self.select_column(number)
                 return
+
+    def go_to(self, number: int) -> None:
+        rows = self.list.rows
+        if rows is self.items:
+            super().go_to(number)
+            return
+
+        def find(_: Job) -> int:
+            # Of the items that a filter left, the next one.
+            return bisect.bisect_left(range(rows.count), number, key=lambda position: rows.read(position, 1)[0].number)
+
+        self.run_job("find", find, lambda position: self.list.move_to(position, is_centered=True))
 
     # The filter.
 

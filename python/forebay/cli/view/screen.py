@@ -1,5 +1,6 @@
 """What all screens share: rows with a cursor, a prompt, search, copying, and work in threads."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
@@ -48,6 +49,7 @@ class PagerScreen(Screen[None]):
 
     AUTO_FOCUS = "RowList"
     unit = "line"
+    first_number = 1
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("j,down", "move(1)"),
@@ -183,18 +185,21 @@ class PagerScreen(Screen[None]):
         """Scroll or move to the left or right."""
 
     def action_ask_number(self) -> None:
-        self.ask(f"go to {self.unit}", self._go_to_number, hint=f"1 to {self.list.rows.count:,}; empty: the first")
+        last = self.list.rows.count - 1 + self.first_number
+        self.ask(f"go to {self.unit}", self._go_to_number, hint=f"{self.first_number} to {last:,}, or 50%")
 
     def _go_to_number(self, text: str) -> None:
-        digits = text.replace(",", "").replace("_", "").strip() or "1"
-        if digits.endswith("%") and digits[:-1].isdigit():
-            number = self.list.rows.count * min(int(digits[:-1]), 100) // 100
-        elif digits.isascii() and digits.isdigit():
-            number = int(digits)
+        match = re.fullmatch(r"(\d{1,18})(%?)", text.replace(",", "").replace("_", "").strip() or "0", re.ASCII)
+        if match is None:
+            self.say(f"{text} is no number; type that of a {self.unit}, or a share such as 50%")
+        elif match[2]:
+            self.list.move_to(self.list.rows.count * int(match[1]) // 100)
         else:
-            self.say(f"{text} is no number; type one from 1 to {self.list.rows.count:,}, or a share such as 50%")
-            return
-        self.list.move_to(number - 1)
+            self.go_to(int(match[1]))
+
+    def go_to(self, number: int) -> None:
+        """Put the cursor into the row with a number, as the screen shows it."""
+        self.list.move_to(number - self.first_number, is_centered=True)
 
     # The prompt.
 
@@ -298,7 +303,12 @@ class PagerScreen(Screen[None]):
 
     def escape(self) -> None:
         """Do what Escape does if nothing is to be cancelled."""
-        self.action_back()
+        if self.viewer.has_parent_screen:
+            self.action_back()
+        else:
+            self.viewer.pattern = None
+            self.list.redraw()
+            self.say("")
 
     def action_interrupt(self) -> None:
         if not self.cancel_job():
@@ -331,9 +341,9 @@ class PagerScreen(Screen[None]):
         self._show_flags()
 
     def _show_flags(self) -> None:
-        names = (("^R", "regex", self._flags.regex), ("^O", "any case", self._flags.ignore_case))
+        names = [("^R", "regex", self._flags.regex), ("^O", "any case", self._flags.ignore_case)]
         if self.can_search_values:
-            names = (*names, ("^T", "values", self._flags.values))
+            names.append(("^T", "values", self._flags.values))
         text = "  ".join(f"{key} {'☑' if is_on else '☐'} {name}" for key, name, is_on in names)
         self.prompt.set_hint(text if self.size.width >= 60 else "")
 
@@ -345,7 +355,8 @@ class PagerScreen(Screen[None]):
     def _toggle_flag(self, name: str) -> None:
         if name == "values" and not self.can_search_values:
             return
-        self._flags = self._flags._replace(**{name: not getattr(self._flags, name)})
+        flags = self._flags._asdict()
+        self._flags = Pattern(**{**flags, name: not flags[name]})
         self._show_flags()
 
     def _start_search(self, text: str) -> None:
@@ -462,7 +473,12 @@ class PagerScreen(Screen[None]):
             self.open_row(row)
             return
         cursor, rows = self.list.cursor, self.list.rows
-        self.run_job("read", lambda _: rows.read(cursor, 1), lambda found: [self.open_row(row) for row in found])
+
+        def open_found(found: list[Row]) -> None:
+            for row in found:
+                self.open_row(row)
+
+        self.run_job("read", lambda _: rows.read(cursor, 1), open_found)
 
     def open_row(self, row: Row) -> None:
         """Open what the cursor is at."""

@@ -5,16 +5,18 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
 
 from forebay.cli.errors import InputFailed
-from forebay.cli.view.jobs import Job
+from forebay.cli.view.jobs import Cancelled, Job
 from forebay.cli.view.parts import STEP_BYTES, BufferView, index_json, survey
 from forebay.store.payload import get_row_format, guess_row_mime_type
 from forebay.store.reader import View
+from forebay.store.threads import start_in_thread
 
 if TYPE_CHECKING:
     from forebay.store import Store
@@ -88,6 +90,7 @@ class FileSource:
         except ValueError:
             raise InputFailed(f"{path} cannot be mapped; pipe it into `forebay view -`") from None
         self.is_loaded = False
+        self._early: tuple[Job, Future[None]] | None = None
         self.view: View = self._read_beginning()
 
     def _read_beginning(self) -> View:
@@ -96,19 +99,39 @@ class FileSource:
         whole_lines = head[: head.rfind(b"\n") + 1] or head
         return survey(whole_lines, Job("read"), is_json=False)
 
+    def start_loading(self) -> None:
+        """Begin to load in a thread, while the caller does something else."""
+        self._early = (job := Job("index")), start_in_thread(lambda: self._load(job), daemon=True)
+
     def load(self, job: Job) -> None:
+        if self._early is None:
+            self._load(job)
+            return
+        early, future = self._early
+        while not future.done():
+            job.label, job.total = early.label, early.total
+            try:
+                job.advance(early.done)
+            except Cancelled:
+                early.cancel()
+                self._early = None
+                raise
+            wait([future], 0.05)
+        future.result()
+
+    def _load(self, job: Job) -> None:
         data = memoryview(self._data)
         job.start("index", data.nbytes)
         rows = get_row_format(self._mime_type)
         view = None if rows else index_json(data, job)
         if view is None:
             view = survey(data, job, is_json=False if rows else None, rows=rows)
-        self.view = view
         if view.nature == "binary":
             # The store decodes gzip and other charsets than UTF-8.
             stored = self._store(job)
-            if stored.view.decoded_from is not None:
-                self.view = stored.view
+            self.view = view if stored.view.decoded_from is None else stored.view
+        else:
+            self.view = view
         self.is_loaded = True
 
     def map(self, job: Job) -> Buffer:

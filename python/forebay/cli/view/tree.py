@@ -31,11 +31,11 @@ class Node(NamedTuple):
     """Number of the node that holds this one; -1 for the root."""
     last: int
     """Number of the last node inside of this one, or its own."""
-    count: int | None
+    children: int | None
     """How many members or elements the value has; `None` for a scalar."""
 
 
-_END, _LAST, _COUNT = map(Node._fields.index, ("end", "last", "count"))
+_END, _LAST, _COUNT = map(Node._fields.index, ("end", "last", "children"))
 
 
 def build_tree(data: bytes) -> list[Node]:

@@ -98,7 +98,7 @@ class TreeScreen(PagerScreen):
         self._tree = nodes
         self._pointer = pointer
         is_large = len(nodes) > _MAX_OPEN_NODES
-        self._shut = {n for n, node in enumerate(nodes) if is_large and node.depth >= 1 and node.count}
+        self._shut = {n for n, node in enumerate(nodes) if is_large and node.depth >= 1 and node.children}
         super().__init__(_TreeRows(nodes, self._shut), title, about)
 
     @property
@@ -114,7 +114,7 @@ class TreeScreen(PagerScreen):
     def draw_row(self, row: Row, position: int, width: int, is_cursor: bool) -> Sequence[Segment]:  # noqa: ARG002
         node = self._tree[row.number]
         pattern = self.viewer.pattern
-        marker = " " if not node.count else "▸" if row.number in self._shut else "▾"
+        marker = " " if not node.children else "▸" if row.number in self._shut else "▾"
         indent = min(node.depth * _INDENT, width // 2)
         key = (
             "" if node.key is None else make_safe(str(node.key) if isinstance(node.key, int) else decode_key(node.key))
@@ -142,18 +142,19 @@ class TreeScreen(PagerScreen):
         ]
 
     def _describe(self, number: int, node: Node, raw: bytes) -> tuple[str, Style]:
-        if node.count is not None:
+        if node.children is not None:
             is_object = raw.startswith(b"{")
             noun = "member" if is_object else "item"
-            text = f"{node.count:,} {noun}{'' if node.count == 1 else 's'}"
+            text = f"{node.children:,} {noun}{'' if node.children == 1 else 's'}"
             text = f"{{{text}}}" if is_object else f"[{text}]"
-            if number in self._shut or node.count == 0:
-                if node.count == 0:
+            if number in self._shut or node.children == 0:
+                if node.children == 0:
                     return ("{}" if is_object else "[]"), DIM
                 return f"{text}  {make_safe(decode_text(raw[:512]))}", DIM
             return text, DIM
         if raw.startswith(b'"'):
-            return make_safe(decode_value(self._data[node.start : node.end])), _TEXT
+            # The quotes tell the text "1" from the number 1 where there are no colours.
+            return f'"{make_safe(decode_value(self._data[node.start : node.end]))}"', _TEXT
         return make_safe(decode_text(raw)), DIM if raw in (b"null", b"true", b"false") else _NUMBER
 
     # Branches.
@@ -161,7 +162,7 @@ class TreeScreen(PagerScreen):
     def action_space(self) -> None:
         """Open or close a branch."""
         number = self._node
-        if self._tree[number].count:
+        if self._tree[number].children:
             self._shut ^= {number}
             self._show(number)
 
@@ -173,7 +174,7 @@ class TreeScreen(PagerScreen):
         number = self._node
         while self._tree[number].depth > 1:
             number = self._tree[number].parent
-        self._shut = {n for n, node in enumerate(self._tree) if node.depth >= 1 and node.count}
+        self._shut = {n for n, node in enumerate(self._tree) if node.depth >= 1 and node.children}
         self._show(number)
 
     def action_sideways(self, step: int) -> None:
@@ -184,7 +185,7 @@ class TreeScreen(PagerScreen):
             self._show(number)
         elif step > 0:
             self.list.move_by(1)
-        elif node.count and number not in self._shut:
+        elif node.children and number not in self._shut:
             self._shut.add(number)
             self._show(number)
         elif node.parent >= 0:
@@ -203,7 +204,7 @@ class TreeScreen(PagerScreen):
     def action_open(self) -> None:
         number = self._node
         node = self._tree[number]
-        if node.count:
+        if node.children:
             self.action_space()
         elif self._data[node.start : node.start + 1] == b'"':
             pointer = self.get_place().pointer
