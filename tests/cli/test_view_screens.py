@@ -60,9 +60,8 @@ def drive(path: Path, steps: Steps, size: tuple[int, int] = (80, 24)) -> None:
         ("broken.json", b'{"a": [1, 2', ["1 line", '{"a": [1, 2']),
         ("log", b"[info] one\n[info] two\n", ["2 lines", "[info] two"]),
         ("object.json", b'{"a": {"b": [1]}, "c": "d"}', ["{2 members}", 'c: "d"']),
-        ("map.json", b'{"a": {"x": 1}, "b": {"x": 2}}', ["2 entries", "_key", "x"]),
+        ("map.json", json.dumps({f"k{n}": {"x": n} for n in range(9)}).encode(), ["9 entries", "_key", "x"]),
         ("utf16.txt", "wide text".encode("utf-16"), ["1 line", "wide text"]),
-        ("latin.txt", "déjà vu ".encode("latin-1") * 9, ["1 line", "déjà vu"]),
     ],
 )
 def test_first_screens(tmp_path: Path, name: str, content: bytes, expected: list[str]) -> None:

@@ -230,7 +230,7 @@ class ViewApp(App[None]):
                 return self._prepare_value(_Value(BufferView(row.data), 0, len(row.data)), base, job)
             return self._prepare_value(_Value(screen.items.view, *row.full), base, job)
 
-        screen.run_job("open", prepare, lambda open_screen: self._push(open_screen()))
+        self._open(screen, "open", prepare)
 
     def open_line(self, screen: TextScreen, row: Row) -> None:
         """Open a line: as a tree if it is JSON, else wrapped."""
@@ -251,59 +251,54 @@ class ViewApp(App[None]):
             lines = _wrap_text(decode_text(data), self.size.width)
             return lambda: TextScreen(TextRows(lines), title=self._title, about=about)
 
-        screen.run_job("open", prepare, lambda open_screen: self._push(open_screen()))
+        self._open(screen, "open", prepare)
 
     def open_string(self, screen: PagerScreen, raw: bytes, pointer: str | None) -> None:
         """Open a string as wrapped lines."""
-        screen.run_job(
-            "open",
-            lambda _: self._prepare_string(raw[:_MAX_TEXT_BYTES], len(raw), pointer),
-            lambda open_screen: self._push(open_screen()),
-        )
+        self._open(screen, "open", lambda _: self._prepare_string(raw[:_MAX_TEXT_BYTES], len(raw), pointer))
 
     def open_path(self, screen: PagerScreen, pointer: str) -> None:
         """Open the value at a JSON Pointer."""
         pointer = pointer if pointer in ("", "/") or pointer.startswith("/") else f"/{pointer}"
         pointer = "" if pointer == "/" else pointer
-        screen.run_job(
-            "find", lambda job: self._prepare_path(pointer, job), lambda open_screen: self._push(open_screen())
-        )
+        self._open(screen, "find", lambda job: self._prepare_path(pointer, job))
 
     def toggle_text(self, screen: PagerScreen) -> None:
         """Show the lines of the payload instead of its items, or the items again."""
-        if isinstance(screen, TextScreen) and self.has_parent_screen:
-            self.pop_screen()
-        elif isinstance(screen, TextScreen):
-            screen.run_job("open", self._prepare_root, lambda open_screen: self._switch(open_screen()))
-        else:
-            screen.run_job(
-                "index",
-                lambda _: self.source.view.lines,
-                lambda _: self._push(self._make_lines_screen(self.source.view)),
-            )
+        if isinstance(screen, TextScreen):
+            screen.action_back()
+            return
+
+        def prepare(job: Job) -> _OpenScreen:
+            view = self.source.view
+            job.start("index", 0)
+            # Indexes the lines, if nobody did so before.
+            _ = view.lines
+            return lambda: self._make_lines_screen(view)
+
+        self._open(screen, "index", prepare)
 
     def show_outline(self, screen: PagerScreen) -> None:
         """Show the shape of the document."""
 
-        def outline(job: Job) -> list[bytes]:
+        def outline(job: Job) -> _OpenScreen:
             view = self.source.view
             if view.items is not None and view.items.columns is not None:
-                return [name.encode() for name in view.items.columns]
-            if view.nature not in ("json", "ndjson"):
+                lines = [name.encode() for name in view.items.columns]
+            elif view.nature not in ("json", "ndjson"):
                 raise InvalidFormat("only JSON, CSV and TSV have an outline; this is text")
-            data = self.source.map(job)
-            job.start("outline", 0)
-            return _spread_outline(_core.outline(skip_bom(data), _OUTLINE_BYTES))
+            else:
+                data = self.source.map(job)
+                job.start("outline", 0)
+                lines = _spread_outline(_core.outline(skip_bom(data), _OUTLINE_BYTES))
+            return lambda: TextScreen(TextRows(lines), title=f"outline of {self._title}", about="Esc goes back")
 
-        def show(lines: list[bytes]) -> None:
-            self._push(TextScreen(TextRows(lines), title=f"outline of {self._title}", about="Esc goes back"))
-
-        screen.run_job("outline", outline, show)
+        self._open(screen, "outline", outline)
 
     def show_help(self) -> None:
         """Show the keys."""
         lines = [line.encode() for line in HELP.strip("\n").split("\n")]
-        self._push(TextScreen(TextRows(lines), title="keys", about="Esc goes back"))
+        self.push_screen(TextScreen(TextRows(lines), title="keys", about="Esc goes back"))
 
     def start_query(self, screen: PagerScreen, sql: str) -> None:
         """Run a query, and show its rows."""
@@ -333,7 +328,7 @@ class ViewApp(App[None]):
                 about=f"{shown}   {page.ms:.0f} ms",
             )
 
-        screen.run_job("query", run, lambda open_screen: self._push(open_screen()))
+        self._open(screen, "query", run)
 
     def ask_export(self, screen: PagerScreen) -> None:
         """Ask for a file name, and write the items that are shown to the file."""
@@ -374,11 +369,14 @@ class ViewApp(App[None]):
 
         screen.run_job("export", write, screen.say)
 
-    def _switch(self, screen: PagerScreen) -> None:
-        self.switch_screen(screen)
+    def _open(self, screen: PagerScreen, label: str, prepare: Callable[[Job], _OpenScreen]) -> None:
+        """Prepare another screen in a thread, and show it, unless the user went somewhere else meanwhile."""
 
-    def _push(self, screen: PagerScreen) -> None:
-        self.push_screen(screen)
+        def show(open_screen: _OpenScreen) -> None:
+            if self.screen is screen:
+                self.push_screen(open_screen())
+
+        screen.run_job(label, prepare, show)
 
 
 class _Value:
