@@ -13,6 +13,8 @@ from forebay.cli.view.source import FileSource
 from textual.pilot import Pilot
 from waiting import wait_until_async
 
+pytestmark = pytest.mark.slow
+
 Steps = Callable[[Pilot[None]], Awaitable[None]]
 
 

@@ -154,7 +154,8 @@ class ItemsScreen(PagerScreen):
     def _show_title(self) -> None:
         about = self._about
         if self._conditions is not None:
-            about = f"{self.list.rows.count:,} of {about}   where {self._typed_filter}"
+            count, _, _ = about.partition("   ")
+            about = f"{self.list.rows.count:,} of {count}   where {self._typed_filter}"
         self.title_line.set_about(about)
 
     # Columns.
