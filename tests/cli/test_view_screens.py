@@ -162,3 +162,43 @@ def test_g_goes_to_the_number_that_is_shown(tmp_path: Path) -> None:
         await wait_for(pilot, "abc is no number")
 
     drive(path, steps)
+
+
+def test_items_that_are_not_json_are_an_error_where_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "some.ndjson"
+    lines = [json.dumps({"n": n, "text": "x" * 100}) for n in range(40_000)]
+    # Beyond what is validated when a file is opened.
+    lines[39_000] = '{"n": oops}'
+    path.write_text("\n".join(lines))
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await wait_for(pilot, "40,000 items")
+        await pilot.press("g", *"39000", "enter")
+        await wait_for(pilot, "not valid JSON", "39,001 of 40,000")
+        await pilot.press("g", *"38000", "enter")
+        await wait_for(pilot, "/38000/n")
+        await pilot.press("t")
+        await wait_for(pilot, "40,000 lines")
+
+    drive(path, steps)
+
+
+def test_escape_ends_a_job_then_a_filter_then_a_search(tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    path.write_text(json.dumps([{"n": n} for n in range(50)]))
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await wait_for(pilot, "50 items")
+        await pilot.press("f", *"n < 10", "enter")
+        await wait_for(pilot, "10 of 50 items", "where n < 10")
+        await pilot.press("slash", *"7", "enter")
+        await wait_for(pilot, "1 match in 1 item", "8 of 10")
+        await pilot.press("escape")
+        await wait_for(pilot, "8 of 50")
+        app = pilot.app
+        assert isinstance(app, ViewApp)
+        assert app.pattern is not None
+        await pilot.press("escape")
+        await wait_until_async(lambda: app.pattern is None)
+
+    drive(path, steps)

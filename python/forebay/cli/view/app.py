@@ -29,7 +29,7 @@ from forebay.cli.view.source import Source
 from forebay.cli.view.text_screen import TextScreen
 from forebay.cli.view.tree import MAX_TREE_BYTES, build_tree
 from forebay.cli.view.tree_screen import TreeScreen
-from forebay.errors import InvalidFormat, PathNotFound
+from forebay.errors import CorruptIndex, InvalidFormat, InvalidJSON, PathNotFound
 from forebay.store.payload import is_mostly_items, skip_bom
 from forebay.store.reader import View
 
@@ -53,6 +53,7 @@ class ViewApp(App[None]):
     """The pager."""
 
     ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = []
     CSS = "Screen { background: ansi_default; }"
 
@@ -60,8 +61,6 @@ class ViewApp(App[None]):
         super().__init__(ansi_color=True)
         self.source = source
         self.pattern: Pattern | None = None
-        self.counts: dict[tuple[Pattern, int], str] = {}
-        """Phrases about the number of matches, by pattern and rows."""
         self.histories: dict[str, list[str]] = {}
         self._path = path
         self._where = where
@@ -129,9 +128,10 @@ class ViewApp(App[None]):
         if is_mostly_items(view.items, view.size) and not (
             len(view.items) == 1 and view.size <= MAX_TREE_BYTES and view.nature == "json"
         ):
-            base = view.items_path
-            return self._prepare_items(ItemRows(view, view.items), self.source.map, base, job)
-        if view.nature in ("json", "ndjson"):
+            # Only the beginning of a file was validated.
+            with contextlib.suppress(InvalidJSON, CorruptIndex):
+                return self._prepare_items(ItemRows(view, view.items), self.source.map, view.items_path, job)
+        elif view.nature in ("json", "ndjson"):
             return self._prepare_value(_Value(view, 0, view.size), "", job)
         return lambda: self._make_lines_screen(view)
 

@@ -9,7 +9,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from forebay.cli.view.cells import make_safe
+from forebay.cli.view.cells import cut, make_safe
 from forebay.cli.view.rows import Row, Rows
 from forebay.errors import ForebayError
 from forebay.store.cache import LRUCache
@@ -61,7 +61,8 @@ class RowList(Widget, can_focus=True):
         self._draw_header = draw_header
         self._shown = (0, 0)
         self._blocks: LRUCache[int, list[Row]] = LRUCache(_MAX_CACHED_BYTES, _measure_block)
-        self._error: str | None = None
+        self._errors: dict[int, str] = {}
+        """Why blocks could not be read."""
         self._generation = 0
         self._is_reading = False
 
@@ -84,7 +85,7 @@ class RowList(Widget, can_focus=True):
         """Read all rows again."""
         self._generation += 1
         self._blocks = LRUCache(_MAX_CACHED_BYTES, _measure_block)
-        self._error = None
+        self._errors = {}
         self.move_to(self.cursor if cursor is None else cursor)
 
     def redraw(self) -> None:
@@ -142,11 +143,15 @@ class RowList(Widget, can_focus=True):
         self.post_message(self.Moved())
 
     def _find_missing(self) -> list[int]:
-        if self._error is not None or self.rows.count == 0:
+        if self.rows.count == 0:
             return []
         last = min(self.top + self.page_rows, self.rows.count) - 1
         numbers = {*range(self.top // _BLOCK_ROWS, last // _BLOCK_ROWS + 1), self.cursor // _BLOCK_ROWS}
-        return [number for number in sorted(numbers) if self._blocks.get(number, None) is None]
+        return [
+            number
+            for number in sorted(numbers)
+            if number not in self._errors and self._blocks.get(number, None) is None
+        ]
 
     async def _read_missing(self) -> None:
         try:
@@ -159,7 +164,7 @@ class RowList(Widget, can_focus=True):
                     )
                 except (ForebayError, OSError) as error:
                     if generation == self._generation:
-                        self._error = str(error)
+                        self._errors[number] = str(error)
                     continue
                 if generation == self._generation:
                     self._blocks[number] = block
@@ -201,12 +206,11 @@ class RowList(Widget, can_focus=True):
         if position >= self.rows.count:
             text = "nothing here" if self.rows.count == 0 and y == 0 else ""
             return _make_strip([Segment(f" {text}", DIM)], width)
-        if self._error is not None:
-            return _make_strip([Segment(f" {make_safe(self._error)}" if y == 0 else "", PLAIN)], width)
         row = self._get(position)
         bar = self._draw_scroll_bar(y)
         if row is None:
-            return _make_strip([Segment(" …", DIM)], width - 1, bar)
+            text = self._errors.get(position // _BLOCK_ROWS, "…")
+            return _make_strip([Segment(cut(f" {make_safe(text)}", width - 1), DIM)], width - 1, bar)
         return _make_strip(self._draw_row(row, position, width - 1, position == cursor), width - 1, bar)
 
     def _draw_scroll_bar(self, y: int) -> Segment:

@@ -30,6 +30,9 @@ __all__ = ["MATCH", "PagerScreen", "bind", "highlight"]
 MATCH = Style(color="black", bgcolor="yellow", bold=True, underline=True)
 """A match of the search. The underline shows it where there are no colours."""
 
+_MAX_SHOWN_CHARS = 500
+"""Characters of what was copied that the status line may need."""
+
 _FLAG_KEYS = {"ctrl+r": "regex", "ctrl+o": "ignore_case", "ctrl+t": "values"}
 """Keys that change how a search is done, while its text is typed."""
 
@@ -95,6 +98,8 @@ class PagerScreen(Screen[None]):
         self._history_at = 0
         self._job: Job | None = None
         self._is_copying = False
+        self._counted: tuple[Pattern, Rows, str] | None = None
+        """How many matches a pattern has in some rows."""
         self._flags = Pattern("")
 
     @property
@@ -415,13 +420,13 @@ class PagerScreen(Screen[None]):
 
     def _count(self, pattern: Pattern, finder: Finder) -> None:
         """Count all matches once, and say how many there are."""
-        key = (pattern, id(self.list.rows))
-        if self.viewer.counts.get(key) is not None:
-            self.say(self.viewer.counts[key])
+        rows = self.list.rows
+        if self._counted is not None and self._counted[0] == pattern and self._counted[1] is rows:
+            self.say(self._counted[2])
             return
 
         def show(text: str) -> None:
-            self.viewer.counts[key] = text
+            self._counted = (pattern, rows, text)
             self.say(text)
 
         self.run_job("count", lambda job: finder.count(pattern, job), show)
@@ -453,7 +458,7 @@ class PagerScreen(Screen[None]):
             self.say(_describe(error))
             return
         self.app.copy_to_clipboard(text)
-        self.say(f"copied: {text}")
+        self.say(f"copied: {text[:_MAX_SHOWN_CHARS]}")
 
     def _decode_copied(self) -> str:
         value = self.get_value()

@@ -48,6 +48,8 @@ def build_tree(data: bytes) -> list[Node]:
     for match in _TOKEN.finditer(data):
         token = match[0]
         if token in b"}]":
+            if not parents:
+                raise InvalidJSON("the value is not JSON: it closes what is not open", match.start())
             number, _ = parents.pop()
             nodes[number][_END] = match.end()
             nodes[number][_LAST] = len(nodes) - 1
