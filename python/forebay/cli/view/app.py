@@ -32,6 +32,7 @@ from forebay.cli.view.tree_screen import TreeScreen
 from forebay.errors import CorruptIndex, InvalidFormat, InvalidJSON, PathNotFound
 from forebay.store.payload import is_mostly_items, skip_bom
 from forebay.store.reader import View
+from forebay.store.threads import start_in_thread
 
 if TYPE_CHECKING:
     from forebay.cli.view.find import Pattern
@@ -45,6 +46,9 @@ _MAX_TEXT_BYTES = 1 << 20
 _MAX_QUERY_BYTES = 4 << 20
 _QUERY_SECONDS = 60.0
 _OUTLINE_BYTES = 4096
+
+_FIRST_SCREEN_SECONDS = 0.25
+"""Time to wait for the whole payload before only its beginning is shown."""
 
 _OpenScreen = Callable[[], PagerScreen]
 
@@ -75,12 +79,34 @@ class ViewApp(App[None]):
         """Show the beginning of the payload, and then what it is."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self.action_exit_now)
-        if self.source.is_loaded:
-            first = self._make_lines_screen(self.source.view)
-        else:
-            first = self._make_lines_screen(self.source.view, about="reading …")
+        job = Job("index")
+        future = start_in_thread(lambda: self._prepare_first(job), daemon=True)
+        # Keys that are pressed before the first screen is there wait for it.
+        await asyncio.wait([asyncio.wrap_future(future)], timeout=_FIRST_SCREEN_SECONDS)
+        if future.done() and future.exception() is None:
+            self._start(future.result()(), self.push_screen)
+            return
+        first = self._make_lines_screen(self.source.view, about="reading …")
         await self.push_screen(first)
-        self._load(first)
+
+        def show(open_screen: _OpenScreen) -> None:
+            screen = open_screen()
+            if isinstance(screen, TextScreen):
+                # The user may have scrolled already.
+                screen.list.top, screen.list.cursor = first.list.top, first.list.cursor
+            self._start(screen, self.switch_screen)
+
+        first.run_job("index", lambda shown: shown.follow(job, future), show)
+
+    def _start(self, screen: PagerScreen, show: Callable[[PagerScreen], object]) -> None:
+        """Show the screen of the whole payload, and apply the filter of the command line."""
+        show(screen)
+        if self._where is not None and isinstance(screen, ItemsScreen):
+            screen.call_after_refresh(screen.set_filter, self._where)
+
+    def _prepare_first(self, job: Job) -> _OpenScreen:
+        self.source.load(job)
+        return self._prepare_root(job) if self._path is None else self._prepare_path(self._path, job)
 
     async def on_event(self, event: events.Event) -> None:
         """Pass keys to the prompt of the screen, if it is open."""
@@ -93,24 +119,6 @@ class ViewApp(App[None]):
                 screen.intercept_paste(event.text)
                 return
         await super().on_event(event)
-
-    def _load(self, first: PagerScreen) -> None:
-        def load(job: Job) -> _OpenScreen:
-            self.source.load(job)
-            if self._path is not None:
-                return self._prepare_path(self._path, job)
-            return self._prepare_root(job)
-
-        def show(open_screen: _OpenScreen) -> None:
-            screen = open_screen()
-            if isinstance(screen, TextScreen):
-                # The user may have scrolled already.
-                screen.list.top, screen.list.cursor = first.list.top, first.list.cursor
-            self.switch_screen(screen)
-            if self._where is not None and isinstance(screen, ItemsScreen):
-                self.call_later(screen.set_filter, self._where)
-
-        first.run_job("index", load, show)
 
     def action_exit_now(self) -> None:
         """End the app, whatever it does."""

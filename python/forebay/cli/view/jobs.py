@@ -1,6 +1,13 @@
 """Work in a thread that the user can watch and cancel."""
 
+from concurrent.futures import Future, wait
+from typing import TypeVar
+
 __all__ = ["Cancelled", "Job"]
+
+_POLL_SECONDS = 0.05
+
+_T = TypeVar("_T")
 
 
 class Cancelled(Exception):
@@ -31,3 +38,15 @@ class Job:
     def cancel(self) -> None:
         """Stop the work at its next report."""
         self._is_cancelled = True
+
+    def follow(self, other: "Job", future: "Future[_T]") -> _T:
+        """Wait for work that another job does, with its progress, and return the result."""
+        while not future.done():
+            self.label, self.total = other.label, other.total
+            try:
+                self.advance(other.done)
+            except Cancelled:
+                other.cancel()
+                raise
+            wait([future], _POLL_SECONDS)
+        return future.result()

@@ -5,20 +5,21 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from typing_extensions import Buffer
 
 from forebay.cli.errors import InputFailed
-from forebay.cli.view.jobs import Cancelled, Job
+from forebay.cli.view.jobs import Job
 from forebay.cli.view.parts import STEP_BYTES, BufferView, index_json, survey
 from forebay.store.payload import get_row_format, guess_row_mime_type
 from forebay.store.reader import View
 from forebay.store.threads import start_in_thread
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from forebay.store import Store
     from forebay.store.handles import Principal
 
@@ -107,17 +108,8 @@ class FileSource:
         if self._early is None:
             self._load(job)
             return
-        early, future = self._early
-        while not future.done():
-            job.label, job.total = early.label, early.total
-            try:
-                job.advance(early.done)
-            except Cancelled:
-                early.cancel()
-                self._early = None
-                raise
-            wait([future], 0.05)
-        future.result()
+        early, self._early = self._early, None
+        job.follow(*early)
 
     def _load(self, job: Job) -> None:
         data = memoryview(self._data)
