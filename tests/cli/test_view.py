@@ -49,7 +49,7 @@ def log(tmp_path: Path) -> str:
 @contextlib.contextmanager
 def view(*args: str, ready: str = "? help", **options: object) -> Iterator[TerminalScreen]:
     with TerminalScreen(*COMMAND, "view", *args, **options) as terminal:  # type: ignore[arg-type]
-        terminal.wait_for(ready, without=["reading …"])
+        terminal.wait_for(ready, without=["the first"])
         yield terminal
 
 
@@ -331,6 +331,8 @@ def test_a_large_value_is_a_table_of_its_entries(tmp_path: Path) -> None:
         terminal.wait_for("1 entry at /0", "_key")
         terminal.press("enter")
         terminal.wait_for("51 entries at /0/big", "key 0")
+        terminal.press("/", "field49", "enter")
+        terminal.wait_for("50 of 51", "1 match in 1 item")
         terminal.press("G", "enter")
         terminal.wait_for("w w w", "the first 1.0 MB")
         assert_ends(terminal)

@@ -202,3 +202,20 @@ def test_escape_ends_a_job_then_a_filter_then_a_search(tmp_path: Path) -> None:
         await wait_until_async(lambda: app.pattern is None)
 
     drive(path, steps)
+
+
+@pytest.mark.parametrize(("value", "pointer"), [({"x": 5}, "/k5/x"), ([5], "/k5/0")])
+def test_pointers_into_entries_of_a_map(tmp_path: Path, value: object, pointer: str) -> None:
+    path = tmp_path / "map.json"
+    path.write_text(json.dumps({f"k{n}": value for n in range(40)}))
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await wait_for(pilot, "40 entries")
+        await pilot.press("g", *"5", "enter", "l")
+        await wait_for(pilot, pointer.rpartition("/")[0] if "0" in pointer else pointer)
+        await pilot.press("enter")
+        await wait_for(pilot, "map.json /k5", "1 of 2")
+        await pilot.press("j")
+        await wait_for(pilot, pointer, "2 of 2")
+
+    drive(path, steps)

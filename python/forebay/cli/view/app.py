@@ -18,7 +18,7 @@ from typing_extensions import Buffer
 from forebay import _core
 from forebay.cli.errors import OutputFailed
 from forebay.cli.view.cells import decode_text, decode_value, make_safe, wrap
-from forebay.cli.view.columns import choose_columns
+from forebay.cli.view.columns import choose_columns, get_entry_value
 from forebay.cli.view.help import HELP
 from forebay.cli.view.items_screen import ItemsScreen
 from forebay.cli.view.jobs import Job
@@ -86,7 +86,9 @@ class ViewApp(App[None]):
         if future.done() and future.exception() is None:
             self._start(future.result()(), self.push_screen)
             return
-        first = self._make_lines_screen(self.source.view, about="reading …")
+        # If the rest is not wanted, the beginning stays.
+        beginning = self.source.view
+        first = self._make_lines_screen(beginning, about=f"the first {_format_size(beginning.size)}")
         await self.push_screen(first)
 
         def show(open_screen: _OpenScreen) -> None:
@@ -234,9 +236,10 @@ class ViewApp(App[None]):
         base = None if screen.sql is not None else screen.get_pointer(row)
 
         def prepare(job: Job) -> _OpenScreen:
-            if row.full is None:
-                return self._prepare_value(_Value(BufferView(row.data), 0, len(row.data)), base, job)
-            return self._prepare_value(_Value(screen.items.view, *row.full), base, job)
+            if row.full is not None:
+                return self._prepare_value(_Value(screen.items.view, *row.full), base, job)
+            data = get_entry_value(row.data) if screen.items.index.kind == "map" else row.data
+            return self._prepare_value(_Value(BufferView(data), 0, len(data)), base, job)
 
         self._open(screen, "open", prepare)
 

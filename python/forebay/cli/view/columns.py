@@ -15,12 +15,14 @@ from forebay.cli.view.rows import Row
 from forebay.errors import InvalidJSON
 from forebay.store.rest import encode_token
 
-__all__ = ["KEY", "Column", "choose_columns", "name_columns", "read_cells"]
+__all__ = ["KEY", "VALUE", "Column", "choose_columns", "get_entry_value", "name_columns", "read_cells"]
 
 KEY = "_key"
 """The member of an entry of a map that holds its key."""
 
-_VALUE = "_value"
+VALUE = "_value"
+"""The member that holds the value of an entry, if the value is no object or has a `_key` itself."""
+
 _MAX_COLUMNS = 40
 _MAX_WIDTH = 40
 _MIN_WIDTH = 3
@@ -97,7 +99,7 @@ def read_cells(item: bytes, columns: Sequence[Column]) -> list[str]:
             cells[numbers[which]] = _draw(item[start:end].strip())
     for number, path in enumerate(paths):
         if not path:
-            cells[number] = _draw(_without_key(item))
+            cells[number] = _draw(get_entry_value(item))
     return cells
 
 
@@ -157,12 +159,12 @@ def _measure(column: Column, cells: Sequence[str]) -> Column:
     return column._replace(width=min(max(widest, _MIN_WIDTH), _MAX_WIDTH), is_right=is_right)
 
 
-def _without_key(item: bytes) -> bytes:
-    """Return an entry of a map without its key."""
+def get_entry_value(item: bytes) -> bytes:
+    """Return the value of an entry of a map, given the entry as an item."""
     match = _KEY_MEMBER.match(item)
     if match is None:
         return item
-    found = values_at((item, 0, len(item)), [[_VALUE]])
+    found = values_at((item, 0, len(item)), [[VALUE]])
     if found and item[match.end() :].startswith(b'"_value"'):
         return item[found[0][1] : found[0][2]].strip()
     return b"{" + item[match.end() :]

@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 
 from forebay._core import locate
 from forebay.cli.view.cells import cut, fit
-from forebay.cli.view.columns import KEY, Column, choose_columns, name_columns, read_cells
+from forebay.cli.view.columns import KEY, VALUE, Column, choose_columns, name_columns, read_cells
 from forebay.cli.view.conditions import parse_conditions
 from forebay.cli.view.copies import Place
 from forebay.cli.view.filter import filter_items
@@ -283,6 +283,9 @@ class ItemsScreen(PagerScreen):
         column = self.columns[self.column]
         if pointer is None or column.path == (KEY,) or self._find_cell(row) is None:
             return Place(pointer)
+        if column.path[:1] == (VALUE,) and self.items.index.kind == "map":
+            # The pointer of the entry is that of its value.
+            return Place(pointer + column.pointer.removeprefix(f"/{VALUE}"))
         return Place(pointer + column.pointer)
 
     def _find_cell(self, row: Row) -> bytes | None:
