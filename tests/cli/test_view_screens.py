@@ -219,3 +219,23 @@ def test_pointers_into_entries_of_a_map(tmp_path: Path, value: object, pointer: 
         await wait_for(pilot, pointer, "2 of 2")
 
     drive(path, steps)
+
+
+def test_halves_of_surrogate_pairs_are_shown_and_copied(tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    path.write_text('[{"\\ud800": "a\\udfff"}, {"\\ud800": 2}]')
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await wait_for(pilot, "2 items", '{"\\ud800": "a\\udfff"}')
+        for keys in ("yy", "yp", "yc"):
+            await pilot.press(*keys)
+            await wait_for(pilot, "copied: ")
+            await pilot.press("h")
+        await pilot.press("enter")
+        await wait_for(pilot, "{1 member}")
+        await pilot.press("j", "y", "p")
+        await wait_for(pilot, "no JSON Pointer leads here")
+        await pilot.press("p", "ctrl+u", *"/0/none", "enter")
+        await wait_for(pilot, "nothing at /0/none; o shows the outline")
+
+    drive(path, steps)

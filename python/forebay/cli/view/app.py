@@ -211,14 +211,14 @@ class ViewApp(App[None]):
                 raise PathNotFound(f"nothing at {pointer}; there are {items.count:,} items")
             (row,) = items.read(number, 1)
             if row.full is None:
-                start, end = _core.locate(row.data, match[2] or "")
+                start, end = _locate(row.data, match[2] or "", pointer)
                 return self._prepare_value(_Value(BufferView(row.data), start, end - start), pointer, job)
         if view.items is not None and rest == "" and pointer.startswith(base) and view.items.kind in ("array", "map"):
             return self._prepare_items(ItemRows(view, view.items), self.source.map, base, job)
         data = skip_bom(self.source.map(job))
         shift = view.size - len(data)
         job.start("find", 0)
-        start, end = _core.locate(data, pointer)
+        start, end = _locate(data, pointer, pointer)
         return self._prepare_value(_Value(view, start + shift, end - start), pointer, job)
 
     def _make_lines_screen(self, view: View, about: str | None = None) -> TextScreen:
@@ -408,6 +408,14 @@ class _Value:
         if isinstance(self.view, PartView):
             return self.view.map(source.map, job)
         return source.map(job)
+
+
+def _locate(data: Buffer, pointer: str, full_pointer: str) -> tuple[int, int]:
+    """Return the span of the value at a pointer. An error names the pointer that the user typed."""
+    try:
+        return _core.locate(data, pointer)
+    except PathNotFound:
+        raise PathNotFound(f"nothing at {full_pointer}; o shows the outline") from None
 
 
 def _wrap_text(text: str, width: int) -> list[bytes]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len
 
 from forebay._core import values_at
-from forebay.arguments import decode_token
+from forebay.arguments import decode_token, is_text
 from forebay.cli.view.cells import decode_value, make_safe
 from forebay.cli.view.rows import Row
 from forebay.errors import InvalidJSON
@@ -117,6 +117,9 @@ def _find_paths(objects: Sequence[dict[str, Any]], *, is_map: bool) -> list[tupl
     nested: dict[str, list[Any]] = {}
     for item in objects:
         for key, value in item.items():
+            if not is_text(key):
+                # Half of a surrogate pair: no path leads there.
+                continue
             counts[(key,)] += 1
             if value is not None:
                 nested.setdefault(key, []).append(value)
@@ -127,7 +130,7 @@ def _find_paths(objects: Sequence[dict[str, Any]], *, is_map: bool) -> list[tupl
     paths: list[tuple[str, ...]] = []
     for path in [*counts]:
         values = nested.get(path[0], [])
-        members = dict.fromkeys(key for value in values if isinstance(value, dict) for key in value)
+        members = dict.fromkeys(key for value in values if isinstance(value, dict) for key in value if is_text(key))
         if members and len(members) <= _MAX_FLATTENED and all(isinstance(value, dict) for value in values):
             for key in members:
                 counts[*path, key] = sum(key in value for value in values)
@@ -137,7 +140,7 @@ def _find_paths(objects: Sequence[dict[str, Any]], *, is_map: bool) -> list[tupl
     if len(paths) > _MAX_COLUMNS:
         kept = set(sorted(paths, key=lambda path: -counts[path])[:_MAX_COLUMNS])
         paths = [path for path in paths if path in kept]
-    return paths
+    return paths or [()]
 
 
 def _name(path: tuple[str, ...]) -> str:

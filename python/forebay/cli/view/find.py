@@ -7,6 +7,7 @@ from typing_extensions import Buffer
 
 from forebay import _core
 from forebay._core import Chunk, ItemIndex, SearchResult
+from forebay.cli.view.cells import decode_text
 from forebay.cli.view.jobs import Job
 from forebay.cli.view.rows import Row, Rows
 from forebay.store.reader import View
@@ -66,7 +67,7 @@ def find_spans(pattern: Pattern, text: str) -> list[tuple[int, int]]:
     matches = shown.search(data, limit=_MAX_SPANS).matches
     if len(data) == len(text):
         return [(match.start, match.end) for match in matches]
-    return [(len(data[: match.start].decode()), len(data[: match.end].decode())) for match in matches]
+    return [(len(decode_text(data[: match.start])), len(decode_text(data[: match.end]))) for match in matches]
 
 
 class Finder(Protocol):

@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from typing_extensions import Buffer
 
 from forebay._core import locate
+from forebay.arguments import is_text
 from forebay.cli.view.cells import cut, fit
 from forebay.cli.view.columns import KEY, VALUE, Column, choose_columns, name_columns, read_cells
 from forebay.cli.view.conditions import parse_conditions
@@ -272,8 +273,13 @@ class ItemsScreen(PagerScreen):
             return None
         if self.items.index.kind != "map":
             return f"{self._base}/{row.number}"
-        start, end = locate(row.data, f"/{KEY}")
-        return f"{self._base}/{encode_token(decode_key(row.data[start:end]))}"
+        try:
+            start, end = locate(row.data, f"/{KEY}")
+        except ForebayError:
+            # The overview of an entry with a very long key does not have it.
+            return None
+        key = decode_key(row.data[start:end])
+        return f"{self._base}/{encode_token(key)}" if is_text(key) else None
 
     def get_place(self) -> Place:
         row = self.list.row

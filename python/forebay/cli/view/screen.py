@@ -457,6 +457,8 @@ class PagerScreen(Screen[None]):
         except ForebayError as error:
             self.say(_describe(error))
             return
+        # Half of a surrogate pair has no bytes to copy.
+        text = text.encode("utf-8", "replace").decode()
         self.app.copy_to_clipboard(text)
         self.say(f"copied: {text[:_MAX_SHOWN_CHARS]}")
 

@@ -9,6 +9,7 @@ from rich.style import Style
 from textual.binding import BindingType
 
 from forebay import _core
+from forebay.arguments import is_text
 from forebay.cli.view.cells import cut, decode_text, decode_value, make_safe
 from forebay.cli.view.copies import Place
 from forebay.cli.view.find import Finder, Pattern
@@ -220,7 +221,9 @@ class TreeScreen(PagerScreen):
     def get_place(self) -> Place:
         if self._pointer is None:
             return Place()
-        return Place(self._pointer + make_pointer(self._tree, self._node))
+        pointer = self._pointer + make_pointer(self._tree, self._node)
+        # A key with half of a surrogate pair cannot be named.
+        return Place(pointer if is_text(pointer) else None)
 
     def get_status(self) -> tuple[str, str]:
         left, right = super().get_status()
