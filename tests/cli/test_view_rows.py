@@ -80,7 +80,6 @@ def test_a_large_item_is_an_overview_that_leads_to_all_of_it(make_source) -> Non
     start, size = large.full
     assert json.loads(bytes(view.read(start, start + size))) == items[1]
     assert len(large.data) < 300_000
-    assert ItemRows(view, view.items).locate(1) == (start, start + size)
 
 
 def test_rows_of_csv_are_items(make_source) -> None:  # type: ignore[no-untyped-def]

@@ -62,13 +62,6 @@ class ItemRows:
             number += page.returned
         return rows
 
-    def locate(self, number: int) -> tuple[int, int]:
-        """Return the span of an item in the view."""
-        span = self.index.span(number, 1)
-        data = self.view.read(span.start - self.view.origin, span.end - self.view.origin)
-        page = _core.read_items(data, self.index, number, 1, 1 << 62, base=span.start)
-        return page.start - self.view.origin, page.end - self.view.origin
-
 
 class MatchRows:
     """The items of a view that match a filter. The number of a row is not that of its item."""

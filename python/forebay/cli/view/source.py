@@ -49,9 +49,6 @@ class Source(Protocol):
         """The payload, or its beginning until it is loaded."""
 
     @property
-    def is_loaded(self) -> bool: ...
-
-    @property
     def options(self) -> Sequence[str]:
         """Options that commands need to find the payload."""
 
@@ -90,7 +87,6 @@ class FileSource:
             raise InputFailed(f"{path} cannot be read: {error.strerror}") from None
         except ValueError:
             raise InputFailed(f"{path} cannot be mapped; pipe it into `forebay view -`") from None
-        self.is_loaded = False
         self._early: tuple[Job, Future[None]] | None = None
         self.view: View = self._read_beginning()
 
@@ -124,7 +120,6 @@ class FileSource:
             self.view = view if stored.view.decoded_from is None else stored.view
         else:
             self.view = view
-        self.is_loaded = True
 
     def map(self, job: Job) -> Buffer:
         # Offsets of the view count no byte order mark.
@@ -162,7 +157,6 @@ class StoredSource:
         self.name = name or stored.handle
         self.handle = stored.handle if name is None else None
         self.options = list(options)
-        self.is_loaded = True
         self.view = self._resources.enter_context(stored.store.open_view(stored.handle, principal=stored.principal))
         self._mapped: Buffer | None = None
 
