@@ -3,7 +3,7 @@
 #   PYTHON=python3.13   the interpreter to use (a change rebuilds the environment)
 #   TIME=600            seconds that `make fuzz` spends on each target, or that `make soak` runs
 #   WRITE=FILE          the document whose table `make clients` replaces
-#   ARGS='--api …'      the arguments of `make eval`; see evals/README.md
+#   ARGS='--api …'      the arguments of `make eval` (see evals/README.md) or `make apps`
 #   FUZZER=stable       fuzz without cargo-fuzz and nightly even where they are installed
 
 PYTHON ?= python3
@@ -18,6 +18,13 @@ CORPUS := target/corpus
 BENCH_FLAGS := --benchmark-quiet --benchmark-disable-gc --benchmark-min-rounds=3 --benchmark-max-time=0.5
 NODE := target/node
 CLIENTS := target/clients
+ALTERNATIVES := target/alternatives
+SPEED_BENCHES := '(bench_validated and records-100) or (bench_truncate and records-100) or bench_where \
+	or (bench_stored_page and not bench_stored_pages) or bench_literals or bench_expression \
+	or (bench_first_query and 100 and not nested) or bench_query_with_sidecar'
+APPS := target/apps
+APPS_PACKAGES := @modelcontextprotocol/ext-apps@2.0.4 @modelcontextprotocol/client@2.4.0 \
+	@modelcontextprotocol/core@2.4.0 zod@4.6.7 esbuild@0.28.2
 NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 \
 	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
@@ -33,10 +40,11 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-providers test-fast test-versions lint bench scale conformance peers clients eval wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-providers test-fast test-versions lint docs docs-measure bench speed alternatives \
+	scale conformance peers clients clients-direct apps eval pictures wheel mcpb fuzz soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(BUILT) ## Wrap a server that returns 50 MB, then page and search the result
 	@$(BIN)/python examples/demo.py
@@ -76,6 +84,12 @@ lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## C
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --manifest-path $(FUZZ)/Cargo.toml -- -D warnings
 
+docs: $(BUILT) $(VENV)/.group-docs ## Build the documentation into target/docs; dead links fail
+	PYTHONPATH=tools $(BIN)/python -m docs_site.build
+
+docs-measure: $(BUILT) ## Measure the costs that the pages of the verbs show
+	PYTHONPATH=tools $(BIN)/python -m docs_site.measure
+
 bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a table, results.json, results.svg
 	$(BIN)/python benches/corpus.py $(CORPUS)
 	@# Without Go, what a gateway costs for each call is not measured.
@@ -85,6 +99,16 @@ bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a ta
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
 	cargo bench -p forebay-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
+
+speed: $(BUILT) $(VENV)/.group-bench ## Measure the headline figures of the README, in four minutes, and draw them
+	$(BIN)/python -m pytest -q $(BENCH_FLAGS) --benchmark-json=target/speed.json -k $(SPEED_BENCHES) \
+		benches/bench_index.py benches/bench_query.py benches/bench_search.py benches/bench_store_page.py \
+		benches/bench_store_where.py benches/bench_truncate.py
+	$(BIN)/python benches/headline.py target/speed.json
+
+alternatives: $(BUILT) $(ALTERNATIVES)/.made ## Send one large result through forebay and its alternatives, and compare
+	PYTHONPATH=tools $(BIN)/python -m alternatives.run --environments $(ALTERNATIVES) benches/alternatives.json
+	PYTHONPATH=tools $(BIN)/python -m alternatives.report
 
 scale: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(SERVERS)/.installed ## Count what stores on S3 and Redis cost, and simulate a year of 1,000 replicas
 	TEST_SERVERS=$(abspath $(SERVERS)) $(BIN)/python benches/scale.py benches/scale.json
@@ -100,8 +124,19 @@ peers: $(BUILT) $(NODE)/.made ## Compare real servers with and without the gatew
 clients: $(BUILT) $(NODE)/.installed ## Run real MCP clients with a scripted model: what reaches the model through each
 	PYTHONPATH=tools $(BIN)/python -m clients.run --node $(NODE)/wheel --packages $(CLIENTS) $(if $(WRITE),--write $(WRITE))
 
+clients-direct: $(BUILT) $(NODE)/.installed ## Run the same clients without the gateway: what becomes of 19 MB
+	PYTHONPATH=tools $(BIN)/python -m clients.direct --node $(NODE)/wheel --packages $(CLIENTS) \
+		--write benches/clients_direct.json
+	PYTHONPATH=tools $(BIN)/python -m alternatives.report
+
+apps: $(BUILT) $(VENV)/.group-test $(APPS)/.installed ## Use the viewer in a host made of the protocol's own packages, in Chromium
+	PATH="$(abspath $(NODE))/wheel/bin:$$PATH" PYTHONPATH=tools $(BIN)/python -m apps.run --packages $(APPS) $(ARGS)
+
 eval: $(BUILT) $(VENV)/.group-test ## Answer questions about large outputs with the tools, by a script or (ARGS) by a model
 	PYTHONPATH=examples $(BIN)/python -m evals.run $(ARGS)
+
+pictures: $(BUILT) $(VENV)/.group-test ## Write docs/images: the dashboard and its viewer, as Chromium shows them
+	PICTURES=docs/images $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py
 
 wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl
@@ -153,6 +188,21 @@ $(NODE)/.installed: Makefile
 $(NODE)/.made: $(NODE)/.installed
 	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(NODE) \
 		--ignore-scripts --no-audit --no-fund --loglevel=error $(NPM_PACKAGES)
+	@touch $@
+
+# Some of the alternatives need version 1 of the SDK, others version 2.
+$(ALTERNATIVES)/.made: Makefile
+	rm -rf $(ALTERNATIVES)
+	$(PYTHON) -m venv $(ALTERNATIVES)/sdk-1
+	$(ALTERNATIVES)/sdk-1/bin/python -m pip install --quiet 'mcp<2' contextweaver==0.18.2 mcp-pager==0.8.0
+	$(PYTHON) -m venv $(ALTERNATIVES)/sdk-2
+	$(ALTERNATIVES)/sdk-2/bin/python -m pip install --quiet fastmcp==4.1.2 mcp-refcache==0.2.1
+	@touch $@
+
+$(APPS)/.installed: Makefile $(NODE)/.installed
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
+	$(NODE)/wheel/bin/node $(NODE)/wheel/lib/node_modules/npm/bin/npm-cli.js install --prefix $(APPS) \
+		--ignore-scripts --no-audit --no-fund --loglevel=error $(APPS_PACKAGES)
 	@touch $@
 
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo

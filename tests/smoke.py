@@ -72,6 +72,21 @@ def wrap_command() -> bool:
     return wrap("--", sys.executable, "-c", SERVER)
 
 
+@check
+def app() -> bool:
+    """The page of the app is made of files beside the modules."""
+    apps = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
+    meta = {"io.modelcontextprotocol/clientCapabilities": apps}
+    params = {"uri": "ui://forebay/output_fetch", "_meta": meta}
+    read = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["wrap", "--store", Path(folder).as_uri(), "--", sys.executable, "-c", SERVER]
+        process = run_forebay(*command, stdin=json.dumps(read))
+    lines = [json.loads(line) for line in process.stdout.splitlines()]
+    (text,) = (line["result"]["contents"][0]["text"] for line in lines if "contents" in line["result"])
+    return "createViewer" in text and "ui/initialize" in text
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """An MCP server over HTTP whose only tool returns a large text."""
 
@@ -119,6 +134,19 @@ def run_serve(*requests: dict[str, Any]) -> subprocess.CompletedProcess[str]:
 def serve_names_its_extra() -> bool:
     done = run_serve()
     return done.returncode == 2 and done.stderr.count("\n") == 1 and "pip install 'forebay[serve]'" in done.stderr
+
+
+@check_base
+def dashboard_names_its_extra() -> bool:
+    done = run_forebay("dashboard")
+    return done.returncode == 2 and done.stderr.count("\n") == 1 and "pip install 'forebay[serve]'" in done.stderr
+
+
+@check
+def scripts_and_styles_of_the_dashboard() -> bool:
+    from forebay.dashboard.layout import ASSETS, read_asset
+
+    return all(map(read_asset, ASSETS))
 
 
 @check_base

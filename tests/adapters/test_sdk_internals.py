@@ -27,6 +27,7 @@ PRIVATE_ATTRIBUTES = {
     "_resolve_pending",
     "_srctx",
     "_stamp",
+    "_tokens",
 }
 
 PRIVATE_MODULES = {"mcp.shared._httpx_utils"}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from client_files import CLAUDE_CODE_USER, CLAUDE_DESKTOP, CURSOR, FILES
 from command import COMMAND, plain, run, run_on_terminal
-from forebay import InvalidArgument, MissingExtra
+from forebay import InvalidArgument
 from forebay.cli.parser import parse_arguments
 from forebay.config.files import FileNotChanged, replace_file
 from forebay.config.options import OPTIONS
@@ -99,17 +100,19 @@ def test_serve_warns_of_tokens_without_http(
     assert len(run_calls) == 2
 
 
-def test_serve_names_what_is_to_be_installed_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_serve_names_what_is_to_be_installed_for_it(tmp_path: Path) -> None:
     path = tmp_path / "forebay.toml"
     path.write_text('[upstreams.a]\ncommand = "cat"\n')
-    args = parse("serve", "--config", str(path), monkeypatch=monkeypatch)
-    monkeypatch.delitem(sys.modules, "forebay.hub.run", raising=False)
-    for name in [*sys.modules]:
-        if name.startswith(("forebay.hub", "forebay.operations")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    with pytest.raises(MissingExtra, match=r"^forebay serve .* jsonschema_rs .*: pip install 'forebay\[serve\]'"):
-        args.run(args)
+    # In another process, because other tests need the modules that this one lacks.
+    code = (
+        f"import sys; sys.modules['jsonschema_rs'] = None; sys.argv[1:] = ['serve', '--config', {str(path)!r}]\n"
+        "from forebay.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 2
+    error = json.loads(done.stderr)["error"]
+    assert error["code"] == "missing_extra"
+    assert re.match(r"forebay serve .* jsonschema_rs .*: pip install 'forebay\[serve\]'", error["message"])
 
 
 @pytest.mark.slow

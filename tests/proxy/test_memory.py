@@ -194,6 +194,17 @@ def test_other_responses_are_not_parsed(method: str, shape: str, tmp_path: Path)
         assert (b"smaller pages" in line) == (method == "resources/templates/list")
 
 
+@pytest.mark.parametrize("shape", ["lists", "members", "text"])
+def test_a_list_of_resources_that_is_too_large_has_no_app(shape: str, tmp_path: Path) -> None:
+    apps = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
+    with bounded(tmp_path, message_bytes=UNSPOOLED) as talk:
+        meta = {"shape": shape, "size": UNSPOOLED, "io.modelcontextprotocol/clientCapabilities": apps}
+        talk.send_request("resources/list", {"_meta": meta})
+        line = talk.read_line()
+        assert len(line) > UNSPOOLED
+        assert b"smaller pages" not in line
+
+
 @pytest.mark.parametrize("shape", ["lists", "numbers", "text"])
 @pytest.mark.parametrize("action", ["answer", "fail", "pad"])
 def test_results_that_come_at_once_are_stored(action: str, shape: str, tmp_path: Path) -> None:

@@ -65,11 +65,18 @@ def extract_message(body: bytes) -> bytes:
 
 
 class StdioWire:
-    def __init__(self, process: "subprocess.Popen[bytes] | ForkedProcess", era: str, client: str = "wire") -> None:
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes] | ForkedProcess",
+        era: str,
+        client: str = "wire",
+        capabilities: dict[str, Any] | None = None,
+    ) -> None:
         self._process, self._era, self._id, self.initialize_response = process, era, 0, b""
         self.notifications: list[bytes] = []
         if era == LEGACY:
-            params = {**INITIALIZE_PARAMS, "clientInfo": {"name": client, "version": "1"}}
+            client_info = {"name": client, "version": "1"}
+            params = {**INITIALIZE_PARAMS, "clientInfo": client_info, "capabilities": capabilities or {}}
             self.initialize_response = self.request("initialize", params)
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 

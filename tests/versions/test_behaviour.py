@@ -178,6 +178,26 @@ def test_a_stored_output_is_a_resource(server: Server) -> None:
     assert "nothing is stored under" in error["message"]
 
 
+def test_a_host_that_shows_apps_gets_the_viewer(server: Server) -> None:
+    uri, mime_type = "ui://forebay/output_fetch", "text/html;profile=mcp-app"
+    options = {**AUTO, "tools": {"rows": "handle"}}
+    for mime_types in ([mime_type], []):
+        capabilities = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": mime_types}}}
+        wire = StdioWire(server.start(options), LEGACY, capabilities=capabilities)
+        shown = {name: tool["_meta"]["ui"] for name, tool in list_tools(wire).items() if "ui" in tool.get("_meta", {})}
+        resources = [(entry["uri"], entry["mimeType"]) for entry in send(wire, "resources/list")["result"]["resources"]]
+        response = send(wire, "resources/read", uri=uri)
+        if mime_types:
+            assert shown == dict.fromkeys(["rows", FETCH], {"resourceUri": uri})  # noqa: RUF024 - only compared
+            assert resources == [(uri, mime_type)]
+            (content,) = response["result"]["contents"]
+            assert (content["uri"], content["mimeType"]) == (uri, mime_type)
+            assert content["text"].startswith("<!doctype html>")
+        else:
+            assert (shown, resources) == ({}, [])
+            assert "error" in response
+
+
 def test_a_call_may_choose_its_mode(server: Server) -> None:
     wire = server.connect(output_mode="inline", per_call=True)
     assert "output_mode" in list_tools(wire)["rows"]["inputSchema"]["properties"]
@@ -261,8 +281,11 @@ def test_a_large_inline_result_is_reported_once(server: Server) -> None:
 def test_nothing_is_lost_in_a_mounted_server(mounted_server: Server) -> None:
     """The client gets the whole result, or a handle that a listed tool reads."""
     options = {"output_mode": "auto", "capabilities": {"echo": "danger"}, "disable_tools": ["danger"]}
-    wire = StdioWire(mounted_server.start(options, "mounted"), LEGACY)
+    apps = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
+    wire = StdioWire(mounted_server.start(options, "mounted"), LEGACY, capabilities=apps)
     tools = list_tools(wire)
+    # The outer server would change the URI of the app's resource, but not of the tools that name it.
+    assert "ui" not in tools.get("inner_output_fetch", {}).get("_meta", {})
     assert "inner_rows" in tools
     assert "inner_echo" not in tools
     assert call(wire, "inner_echo", value="x")["isError"]

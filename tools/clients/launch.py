@@ -122,17 +122,26 @@ class Node:
         return os.pathsep.join([str(self._node.parent), os.environ.get("PATH", os.defpath)])
 
 
-def run(client: Client, node: Node, transcripts: Path) -> Run:
-    """Run a client with the scripted model until the conversation ends, and keep every request and the output."""
+def run(
+    client: Client,
+    node: Node,
+    transcripts: Path,
+    conversation: Conversation | None = None,
+    server: Sequence[str] | None = None,
+) -> Run:
+    """Run a client with the scripted model until the conversation ends, and keep every request and the output.
+
+    The conversation is by default the one about the gateway, and the client's MCP server is the gateway.
+    """
     transcript = _make_empty(transcripts / client.id)
     command = node.install(client)
-    conversation = Conversation(client.toolbox)
+    conversation = conversation or Conversation(client.toolbox)
     model = ScriptedModel(conversation.respond)
     with tempfile.TemporaryDirectory(prefix="forebay-client-", ignore_cleanup_errors=True) as folder, model.running():
         home = Path(folder).resolve()
         work = home / "work"
         work.mkdir()
-        launch = client.configure(Setup(home, model.url, gateway_command(home / "store")))
+        launch = client.configure(Setup(home, model.url, server or gateway_command(home / "store")))
         environment = {**_environment(home, node.path), **launch.environment}
         problem = _execute([*command, *launch.arguments], environment, work, transcript / "output.txt")
     for number, (_, body) in enumerate(model.requests):

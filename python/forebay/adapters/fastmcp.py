@@ -22,7 +22,7 @@ try:
 
     from anyio.to_thread import run_sync
     from fastmcp.exceptions import FastMCPError
-    from fastmcp.resources import ResourceTemplate
+    from fastmcp.resources import Resource, ResourceTemplate, TextResource
     from fastmcp.server.dependencies import get_access_token, get_context
     from fastmcp.server.middleware import CallNext, MiddlewareContext
     from fastmcp.tools import Tool
@@ -31,7 +31,8 @@ except ImportError as error:
     raise make_missing_extra(__name__, "fastmcp", error) from None
 
 from forebay.adapters.mcp import get_connection, get_lasting_connection, get_principal, is_ascii, make_error
-from forebay.adapters.sdk_internals import extend_fastmcp_instructions, get_server_info
+from forebay.adapters.sdk_internals import extend_fastmcp_instructions, find_root_server, get_server_info
+from forebay.outputs.app.resource import MIME_TYPE, ViewerApp, declares_apps, is_app_uri
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.contract.context import is_in_tool_call
 from forebay.outputs.modes import Mode
@@ -87,6 +88,19 @@ class _StoredOutputTemplate(ResourceTemplate):
 
     def to_mcp_template(self, **overrides: Any) -> sdk.wire.ResourceTemplate:
         return super().to_mcp_template(**{"mimeType": None, **overrides})
+
+
+class _AppResource(TextResource):
+    """The app as a resource to list; `on_read_resource` reads it. fastmcp 2 refuses its MIME type in a field."""
+
+    @classmethod
+    def from_app(cls, app: ViewerApp) -> "_AppResource":
+        definition = app.define_resource()
+        fields = {key: definition[key] for key in ("uri", "name", "description")}
+        return cls(**fields, meta=definition["_meta"], text="")
+
+    def to_mcp_resource(self, **overrides: Any) -> sdk.wire.Resource:
+        return super().to_mcp_resource(**{"mimeType": MIME_TYPE, **overrides})
 
 
 _STORED_OUTPUT_TEMPLATE = _StoredOutputTemplate(
@@ -166,6 +180,13 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         """Return the server's answer, with instructions that say what a handle is."""
         return self._extend_instructions(await call_next(context))
 
+    def _shows_apps(self, context: MiddlewareContext[Any]) -> bool:
+        """Return whether the client shows apps, and reaches ours: not in a mounted server, whose URIs may change."""
+        request, fastmcp = _get_request(context), context.fastmcp_context
+        if request is None or fastmcp is None or self not in find_root_server(fastmcp).middleware:
+            return False
+        return declares_apps({"extensions": sdk.get_client_extensions(request)})
+
     def _extend_instructions(self, result: Any) -> Any:
         if not sdk.SENDS_INITIALIZE_RESULT:
             return result
@@ -183,15 +204,23 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         tools = await call_next(context)
         self.policy.learn_tools(map(_describe_tool, tools), is_complete=False)
         if _includes_hidden.get():
-            return self._rewrite_tools(tools)
+            return self._rewrite_tools(tools, shows_apps=False)
+        shows_apps = self._shows_apps(context)
         expanded = self.policy.get_expanded_tools(_find_lasting_connection(context)) or ()
         tools = [tool for tool in tools if self.policy.capabilities.is_listed(sdk.get_tool_name(tool), expanded)]
-        own_tools = () if self._is_mounted(context) else self._get_own_tools().values()
-        return [*self._rewrite_tools(tools), *own_tools]
+        own_tools = [] if self._is_mounted(context) else self._list_own_tools(shows_apps=shows_apps)
+        return [*self._rewrite_tools(tools, shows_apps=shows_apps), *own_tools]
 
-    def _rewrite_tools(self, tools: Sequence[Tool]) -> list[Tool]:
+    def _list_own_tools(self, *, shows_apps: bool) -> list[_AddedTool]:
+        if not shows_apps:
+            return [*self._get_own_tools().values()]
+        definitions = self.policy.list_own_tools(shows_apps=True)
+        return [_AddedTool.from_definition(self.policy, definition) for definition in definitions]
+
+    def _rewrite_tools(self, tools: Sequence[Tool], *, shows_apps: bool) -> list[Tool]:
         definitions = [_describe_tool(tool) for tool in tools]
-        return [*map(_apply_rewrite, tools, definitions, self.policy.rewrite_tools(definitions))]
+        rewritten = self.policy.rewrite_tools(definitions, shows_apps=shows_apps)
+        return [*map(_apply_rewrite, tools, definitions, rewritten)]
 
     async def on_call_tool(
         self,
@@ -272,6 +301,15 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
             self.policy.record_response(call.tool, sdk.dump_result(result), **_make_record_arguments(context, call))
         return result
 
+    async def on_list_resources(
+        self,
+        context: MiddlewareContext[sdk.wire.ListResourcesRequest],
+        call_next: CallNext[sdk.wire.ListResourcesRequest, Sequence[Resource]],
+    ) -> Sequence[Resource]:
+        """Return the server's resources, and the app if the client shows apps."""
+        resources = await call_next(context)
+        return [*resources, _AppResource.from_app(self.policy.app)] if self._shows_apps(context) else resources
+
     async def on_list_resource_templates(
         self,
         context: MiddlewareContext[sdk.wire.ListResourceTemplatesRequest],
@@ -285,13 +323,19 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
         context: MiddlewareContext[sdk.wire.ReadResourceRequestParams],
         call_next: CallNext[sdk.wire.ReadResourceRequestParams, sdk.ResourceResult],
     ) -> sdk.ResourceResult:
-        """Return a page of a stored payload if the URI names one, else the server's resource."""
+        """Return a page of a stored payload or the app if the URI names one of them, else the server's resource."""
         uri = str(context.message.uri)
-        if not is_resource_uri(uri):
+        if is_app_uri(uri):
+            # The URI of the app depends on the names of the server's tools.
+            await self._learn_tools(context)
+        is_app = uri == self.policy.app.uri and self._shows_apps(context)
+        if not is_app and not is_resource_uri(uri):
             return await call_next(context)
         if context.fastmcp_context is not None:
             # Without `call_next`, no other middleware can refuse. So ask each here whether it denies access.
             await sdk.check_resource_access(context, context.fastmcp_context.fastmcp)
+        if is_app:
+            return _make_resource_result(self.policy.app.read()["contents"])
         caller = _make_caller(self.policy)
         try:
             page = await run_sync(read_resource, self.store, uri, caller)
@@ -372,9 +416,10 @@ def _make_resource_result(contents: Sequence[Mapping[str, Any]]) -> sdk.Resource
     """Convert the `contents` of a `resources/read` result to fastmcp's type."""
     return sdk.ResourceResult(
         [
-            sdk.ResourceContent(
+            sdk.make_resource_content(
                 base64.b64decode(content["blob"]) if "blob" in content else content["text"],
                 content["mimeType"],
+                content.get("_meta"),
             )
             for content in contents
         ]
@@ -400,7 +445,8 @@ def _apply_rewrite(tool: Tool, original_definition: Mapping[str, Any], new_defin
     schema, original = new_definition["outputSchema"], tool.output_schema
     if original and schema in (allow_handle(original), allow_handle_for_fastmcp(original)):
         schema = sdk.allow_handle(original)
-    return tool.model_copy(update={"parameters": new_definition["inputSchema"], "output_schema": schema})
+    changes = {"parameters": new_definition["inputSchema"], "output_schema": schema, "meta": new_definition["_meta"]}
+    return tool.model_copy(update=changes)
 
 
 def _get_request(context: MiddlewareContext[Any]) -> sdk.Request | None:

@@ -15,7 +15,7 @@ from mcp.server.lowlevel.helper_types import ReadResourceContents
 from pydantic import PrivateAttr
 
 from forebay.adapters.mcp_v1 import Context as Request
-from forebay.adapters.mcp_v1 import get_client, make_context
+from forebay.adapters.mcp_v1 import get_client, get_client_extensions, make_context
 from forebay.adapters.sdk_internals import list_fastmcp_tools
 from forebay.outputs.result import Result
 from forebay.outputs.schemas import allow_handle_for_older_fastmcp as allow_handle
@@ -34,7 +34,6 @@ __all__ = [
     "FINDS_INJECTED_TOOLS",
     "SENDS_INITIALIZE_RESULT",
     "Request",
-    "ResourceContent",
     "ResourceResult",
     "ToolInjectionMiddleware",
     "ToolResult",
@@ -42,6 +41,7 @@ __all__ = [
     "check_resource_access",
     "dump_result",
     "get_client",
+    "get_client_extensions",
     "get_client_tool_name",
     "get_meta",
     "get_request",
@@ -50,6 +50,7 @@ __all__ = [
     "is_in_chain",
     "list_all_tools",
     "list_visible_tools",
+    "make_resource_content",
     "make_tool_result",
     "wire",
 ]
@@ -140,6 +141,12 @@ async def check_resource_access(context: MiddlewareContext[Any], server: FastMCP
     for middleware in server.middleware:
         if hasattr(middleware, "check_resource_access"):
             await middleware.check_resource_access(context)
+
+
+def make_resource_content(data: str | bytes, mime_type: str, meta: dict[str, Any] | None) -> Any:
+    """Return one of the contents of a resource. Its `_meta` is lost in versions that have no parameter for it."""
+    fields = {"meta": meta} if meta and "meta" in inspect.signature(ResourceContent).parameters else {}
+    return ResourceContent(data, mime_type, **fields)
 
 
 def dump_result(result: ToolResult) -> Result:

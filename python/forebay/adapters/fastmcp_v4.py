@@ -14,7 +14,7 @@ from fastmcp.server.providers import Provider
 from fastmcp.tools import Tool, ToolResult
 from fastmcp.tools.base import InputRequiredToolResult
 
-from forebay.adapters.mcp_v2 import find_client
+from forebay.adapters.mcp_v2 import find_client, find_client_extensions
 from forebay.adapters.sdk_internals import get_request_params
 from forebay.outputs.result import Result
 from forebay.outputs.schemas import allow_handle_for_fastmcp as allow_handle
@@ -24,7 +24,6 @@ __all__ = [
     "FINDS_INJECTED_TOOLS",
     "SENDS_INITIALIZE_RESULT",
     "Request",
-    "ResourceContent",
     "ResourceResult",
     "ToolInjectionMiddleware",
     "ToolResult",
@@ -32,6 +31,7 @@ __all__ = [
     "check_resource_access",
     "dump_result",
     "get_client",
+    "get_client_extensions",
     "get_client_tool_name",
     "get_meta",
     "get_request",
@@ -40,6 +40,7 @@ __all__ = [
     "is_in_chain",
     "list_all_tools",
     "list_visible_tools",
+    "make_resource_content",
     "make_tool_result",
     "wire",
 ]
@@ -59,6 +60,11 @@ def get_request(context: Context) -> Request | None:
 def get_client(request: Request) -> tuple[str, str] | None:
     """Return the client's name and version, as `adapters.mcp_v2.get_client` does."""
     return find_client(get_request_params(request), request.session)
+
+
+def get_client_extensions(request: Request) -> Mapping[str, Any]:
+    """Return the extensions that the client of a request has declared."""
+    return find_client_extensions(request.session)
 
 
 def get_meta(request: Request) -> Mapping[str, Any]:
@@ -102,6 +108,11 @@ async def check_resource_access(context: MiddlewareContext[Any], server: FastMCP
     """Raise if middleware denies access to a resource."""
     for middleware in server.middleware:
         await middleware.check_resource_access(context)
+
+
+def make_resource_content(data: str | bytes, mime_type: str, meta: dict[str, Any] | None) -> ResourceContent:
+    """Return one of the contents of a resource."""
+    return ResourceContent(data, mime_type, meta)
 
 
 def dump_result(result: ToolResult) -> Result:

@@ -24,6 +24,7 @@ try:
 except ImportError as error:
     raise make_missing_extra(__name__, "mcp", error) from None
 
+from forebay.outputs.app.resource import EXTENSION_KEY, declares_apps, is_app_uri
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import ResultSink, ToolCall
@@ -58,6 +59,7 @@ __all__ = [
     "get_task_owners",
     "is_ascii",
     "make_error",
+    "shows_apps",
 ]
 
 _MAX_LIST_PAGES = 100
@@ -115,23 +117,30 @@ class Forebay:
                 return await self._on_tools_list(ctx, call_next)
             case "resources/read" if is_resource_uri((ctx.params or {}).get("uri")):
                 return await self._on_resources_read(ctx)
+            case "resources/read" if is_app_uri((ctx.params or {}).get("uri")) and shows_apps(ctx):
+                return await self._on_app_read(ctx, call_next)
             case "resources/templates/list":
                 return await self._on_templates_list(ctx, call_next)
             case "resources/list":
-                page = await _list_page(ctx, call_next)
-                return page or self._shape_result(ctx, {"resources": []})
+                return await self._on_resources_list(ctx, call_next)
             case "initialize" | "server/discover":
                 result = await call_next(ctx)
-                return self._extend_initialize(result, ctx.method) if isinstance(result, dict) else result
+                if not isinstance(result, dict):
+                    return result
+                return self._extend_initialize(result, ctx.method, has_apps=shows_apps(ctx))
         return await call_next(ctx)
 
-    def _extend_initialize(self, result: dict[str, Any], method: str = "initialize") -> dict[str, Any]:
+    def _extend_initialize(
+        self, result: dict[str, Any], method: str = "initialize", *, has_apps: bool = False
+    ) -> dict[str, Any]:
         """Return the result of `initialize` or `server/discover` with the capabilities that forebay adds."""
         capabilities = dict(result.get("capabilities") or {})
         for name in ("tools", "resources"):
             capabilities.setdefault(name, {})
         if method == "initialize" and self.policy.tools.expand_tool is not None:
             capabilities["tools"] = {**capabilities["tools"], "listChanged": True}
+        if has_apps:
+            capabilities["extensions"] = {**(capabilities.get("extensions") or {}), EXTENSION_KEY: {}}
         instructions = self.policy.extend_instructions(result.get("instructions"))
         return {**result, "capabilities": capabilities, "instructions": instructions}
 
@@ -293,8 +302,17 @@ class Forebay:
         page = await _list_page(ctx, call_next)
         tools, is_last = page.get("tools") or [], self._is_last_page(ctx, page)
         policy.learn_tools(tools, is_complete=is_last and "cursor" not in (ctx.params or {}))
-        visible = policy.list_visible(tools, self._get_expanded_tools(ctx) or ())
-        return self._append_items(ctx, page, "tools", visible, policy.tools.list_definitions() if is_last else [])
+        has_apps = shows_apps(ctx)
+        visible = policy.list_visible(tools, self._get_expanded_tools(ctx) or (), shows_apps=has_apps)
+        added = policy.list_own_tools(shows_apps=has_apps) if is_last else []
+        return self._append_items(ctx, page, "tools", visible, added)
+
+    async def _on_resources_list(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
+        page = await _list_page(ctx, call_next)
+        if not shows_apps(ctx):
+            return page or self._shape_result(ctx, {"resources": []})
+        added = [self.policy.app.define_resource()] if self._is_last_page(ctx, page) else []
+        return self._append_items(ctx, page, "resources", page.get("resources") or [], added)
 
     async def _on_templates_list(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
         page = await _list_page(ctx, call_next)
@@ -312,6 +330,15 @@ class Forebay:
             return self._shape_result(ctx, page)
         except ForebayError as error:
             raise make_error(INVALID_PARAMS, str(error), error.to_dict()["error"]) from None
+
+    async def _on_app_read(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.HandlerResult:
+        policy = self.policy
+        if not policy.knows_tools:
+            # The URI of the app depends on the names of the server's tools.
+            with contextlib.suppress(Exception):
+                policy.learn_tools(await self._list_all_tools(ctx, call_next))
+        is_own = (ctx.params or {})["uri"] == policy.app.uri
+        return self._shape_result(ctx, policy.app.read()) if is_own else await call_next(ctx)
 
     def _append_items(
         self, ctx: sdk.Context, page: dict[str, Any], key: str, items: list[Any], added_items: list[Any]
@@ -362,6 +389,11 @@ def _find_client(ctx: sdk.Context) -> Client | None:
     """Return the client of a request, if it is a known one."""
     client = sdk.get_client(ctx)
     return None if client is None else find_client(client[0])
+
+
+def shows_apps(ctx: sdk.Context) -> bool:
+    """Return whether the client of a request shows apps."""
+    return declares_apps({"extensions": sdk.get_client_extensions(ctx)})
 
 
 def get_task_owners(ctx: sdk.Context) -> TaskOwners:

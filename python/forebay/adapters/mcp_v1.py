@@ -35,6 +35,7 @@ __all__ = [
     "ServerSession",
     "get_access_token",
     "get_client",
+    "get_client_extensions",
     "get_connection",
     "get_lasting_connection",
     "get_server_info",
@@ -207,6 +208,13 @@ def get_client(ctx: Context) -> tuple[str, str] | None:
     """Return the client's name and version from the handshake, or `None` without a session."""
     params = ctx.session and ctx.session.client_params
     return (params.clientInfo.name, params.clientInfo.version) if params else None
+
+
+def get_client_extensions(ctx: Context) -> Mapping[str, Any]:
+    """Return the extensions that the client of a request has declared in the handshake."""
+    params = ctx.session and ctx.session.client_params
+    # The SDK has no field for them, but it keeps what it does not know.
+    return getattr(params.capabilities, "extensions", None) or {} if params else {}
 
 
 def get_connection(session: ServerSession | None, _protocol_version: str) -> Any:

@@ -27,8 +27,10 @@ __all__ = [
     "MCPError",
     "ServerSession",
     "find_client",
+    "find_client_extensions",
     "get_access_token",
     "get_client",
+    "get_client_extensions",
     "get_connection",
     "get_lasting_connection",
     "get_server_info",
@@ -85,6 +87,17 @@ def find_client(params: Mapping[str, Any], session: ServerSession) -> tuple[str,
             return name, version
     handshake = session.client_params
     return None if handshake is None else (handshake.client_info.name, handshake.client_info.version)
+
+
+def get_client_extensions(ctx: Context) -> Mapping[str, Any]:
+    """Return the extensions that the client of a request has declared."""
+    return find_client_extensions(ctx.session)
+
+
+def find_client_extensions(session: ServerSession) -> Mapping[str, Any]:
+    """Return the extensions that the client of a session has declared."""
+    capabilities = session.client_capabilities
+    return (capabilities and capabilities.extensions) or {}
 
 
 def get_connection(session: ServerSession, protocol_version: str) -> Any:

@@ -18,6 +18,8 @@ with contextlib.suppress(ImportError):
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 if TYPE_CHECKING:
+    from fastmcp import FastMCP
+    from fastmcp.server.context import Context
     from fastmcp.server.dependencies import FastMCPRequestContext
     from mcp import Client
     from mcp.client import ClientSession
@@ -33,6 +35,7 @@ __all__ = [
     "extend_fastmcp_instructions",
     "fail_request",
     "find_lowlevel_server",
+    "find_root_server",
     "get_message_handler",
     "get_pending_ids",
     "get_request_params",
@@ -81,6 +84,16 @@ def get_request_params(request: "FastMCPRequestContext") -> Mapping[str, Any]:
     fastmcp has no public `FastMCPRequestContext.params`. A mounted server needs the tool name with its namespace.
     """
     return request._srctx.params or {}
+
+
+def find_root_server(context: "Context") -> "FastMCP[Any]":
+    """Return the fastmcp server that the client is connected to. The server of the context may be mounted in it.
+
+    fastmcp has no public `Context.parent`.
+    """
+    while context._tokens and isinstance(parent := context._tokens[-1].old_value, type(context)):
+        context = parent
+    return context.fastmcp
 
 
 async def list_fastmcp_tools(server: Any) -> Any:

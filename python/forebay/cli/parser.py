@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import forebay
 from forebay.cli import commands, gateway
+from forebay.cli.dashboard import dashboard
 from forebay.cli.doctor import doctor
 from forebay.cli.export import export
 from forebay.cli.mirror import mirror
@@ -209,6 +210,25 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
 
     add(commands.stats, _add_principal, _add_json)
 
+    dashboard_parser = add(dashboard)
+    dashboard_parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        type=_parse_address,
+        default=("127.0.0.1", 0),
+        help="listen on this address (default: 127.0.0.1 and a free port)",
+    )
+    dashboard_parser.add_argument(
+        "--token-file", metavar="FILE", help="let people sign in with the tokens of this file, one `name: token` a line"
+    )
+    dashboard_parser.add_argument(
+        "--allowed-hosts",
+        metavar="HOSTS",
+        type=_split_fields,
+        default=[],
+        help="accept these host names in the Host header, such as forebay.example.com",
+    )
+
     journal = add(commands.journal, _add_principal, _add_json)
     journal.add_argument(
         "action", nargs="?", choices=["recent", "summary"], default="recent", help="what to print (default: recent)"
@@ -228,7 +248,12 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         ).set_defaults(run=run)
 
     doctor_parser = add(doctor, has_store=False)
-    doctor_parser.add_argument("paths", metavar="PATH", nargs="*", help="files of MCP clients (default: all known)")
+    doctor_parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        help="files of MCP clients, or addresses of stores (default: all known files)",
+    )
     _add_timeout(doctor_parser, "how long to wait for each server")
     doctor_parser.add_argument(
         "--trust-project", action="store_true", help="also start the servers of the project in this folder"
@@ -290,6 +315,17 @@ def _parse_duration(text: str) -> float:
     except ValueError as error:
         message = f"it is {error}, such as {SECONDS.example}, not {text!r:.64}"
         raise argparse.ArgumentTypeError(message) from None
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    # Imported here, so that `--help` starts quickly.
+    from forebay.config.option_types import ADDRESS
+
+    try:
+        host, port = ADDRESS.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it is {error}, such as {ADDRESS.example}, not {text!r:.64}") from None
+    return host, port
 
 
 def _parse_quota(text: str) -> int | None:

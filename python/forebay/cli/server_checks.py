@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from forebay.cli.output import replace_controls
 from forebay.cli.parser import parse_wrap_options
+from forebay.cli.store_checks import check_store
 from forebay.config.adopt import WrapCommand, find_tool_problems, find_wrap_command, is_forebay, list_rule_servers
 from forebay.config.allow_lists import find_hidden_tools, find_missing_rules
 from forebay.config.client_servers import NoServers, ServerEntry, find_servers, make_upstream, read_client_file
@@ -26,10 +27,13 @@ from forebay.proxy.http.probe import HttpProbe, SignInRequired
 from forebay.proxy.probe import Probe, ServerProbe
 from forebay.store import RemoteAddress, resolve_address
 
-__all__ = ["check_files"]
+__all__ = ["check_files", "describe_store"]
 
 _MAX_PROBES = 4
 """Maximum number of servers to start at a time."""
+
+_STORE_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_", "REDIS_")
+"""Beginnings of the variables that stores on other machines read."""
 
 _STDERR_TAIL_BYTES = 4096
 _MAX_STDERR_CHARS = 300
@@ -63,7 +67,18 @@ def check_files(
             check.skip("not started", "anyone may have written this project file; --trust-project starts its servers")
     _probe_all([check for check in checks if check.upstream is not None], timeout)
     _compare_stores(checks)
+    _check_remote_stores(checks)
     return [check.to_dict() for check in checks]
+
+
+def describe_store(address: str) -> dict[str, Any]:
+    """Check a store, and return its row of results. Raises `InvalidArgument` if it is on this machine."""
+    store = resolve_address(address)
+    if isinstance(store, Path):
+        raise InvalidArgument(f"{address} is on this machine; forebay checks it when it opens it")
+    check = ServerCheck(ClientFile(Path(), None))
+    check.check_store(store)
+    return {**check.to_dict(), "path": str(store)}
 
 
 class ServerCheck:
@@ -116,6 +131,12 @@ class ServerCheck:
         """Return the size above which the client cuts a result or writes it to a file; `None` if it is not known."""
         client = next((client for client in CLIENTS if client.title == self.client_name), None)
         return None if client is None else f"{client.limit:,} {client.unit}"
+
+    def check_store(self, address: RemoteAddress) -> None:
+        """Check the server's store on other machines."""
+        problems, note = check_store(address)
+        self.problems += [_mask(problem, self.secrets) for problem in problems]
+        self.note = self.note or note
 
     def skip(self, status: str, note: str) -> None:
         """Mark the server as not to be started. `note` is the reason."""
@@ -315,3 +336,19 @@ def _compare_stores(checks: list[ServerCheck]) -> None:
                 f"it stores in {check.store}, and {first.server} in {first.store}, so neither can read the other's "
                 "handles; give both the same --store"
             )
+
+
+def _check_remote_stores(checks: list[ServerCheck]) -> None:
+    """Check each store on other machines once, with the first server that uses it."""
+    first_by_store: dict[RemoteAddress, ServerCheck] = {}
+    for check in checks:
+        if isinstance(check.store, RemoteAddress) and check.status != "disabled":
+            first_by_store.setdefault(check.store, check)
+    for store, check in first_by_store.items():
+        env = {} if check.upstream is None else check.upstream.env
+        names = [name for name in env if name.startswith(_STORE_VARIABLES) and os.environ.get(name) != env[name]]
+        if names:
+            # The store is opened with the environment of this process.
+            check.note = f"its store was not checked: set {', '.join(names)}, and run `forebay doctor {store}`"
+        else:
+            check.check_store(store)

@@ -293,6 +293,9 @@ class Settings:
         reject_zero(COUNT),
         "keep at most this many connections open; more also allows more sessions and principals",
     )
+    dashboard: bool = _serve_option(
+        True, FLAG, "show a web page at /dashboard with what belongs to the token: savings, stored results, refusals"
+    )
     session_idle_seconds: float = _serve_option(
         1800.0,
         reject_zero(SECONDS),

@@ -1,15 +1,17 @@
-"""The ASGI application of `forebay serve --http`: `/mcp`, `/health`, `/ready`, authentication and limits."""
+"""The ASGI application of `forebay serve --http`: `/mcp`, the dashboard, `/health`, `/ready`, tokens and limits."""
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
 import urllib.parse
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import orjson
 
+from forebay.http.dashboard import DASHBOARD_PATH, Dashboard, get_cookie_token, is_same_site
 from forebay.http.http_exchange import JSON_TYPE, TEXT_TYPE, Disconnected, HTTPExchange, Receive, Scope, Send
 from forebay.http.limits import InFlightLimit, TokenBuckets, get_client_network
 from forebay.http.readiness import Readiness
@@ -45,10 +47,13 @@ _PREFLIGHT_SECONDS = b"600"
 class App:
     """The ASGI application. Raises `InvalidArgument` if the token file cannot be used."""
 
-    def __init__(self, backend: Backend, settings: "Settings") -> None:
+    def __init__(self, backend: Backend, settings: "Settings", dashboard: Dashboard | None = None) -> None:
         self._backend = backend
         self._transport = Transport(backend, settings)
         self._token_file, self._verifiers = _make_verifiers(settings)
+        self._dashboard = dashboard
+        if dashboard is not None and dashboard.link_token is not None:
+            self._verifiers.append(dashboard.link_token)
         self._scopes = settings.oauth_scopes
         self._hosts, self._origins = make_allowed_hosts(settings), make_allowed_origins(settings)
         self._cors = _CORS(settings.allowed_origins, "GET, POST, DELETE") if settings.allowed_origins else None
@@ -84,13 +89,18 @@ class App:
             if fault is not None:
                 await exchange.respond(400, fault.encode(), [TEXT_TYPE, (b"connection", b"close")])
             else:
-                await self._routes.get(exchange.path, _answer_not_found)(exchange)
+                await self._find_route(exchange.path)(exchange)
         except Disconnected:
             # There is nobody to answer.
             pass
         except asyncio.CancelledError:
             if not await exchange.end_cancelled():
                 raise
+
+    def _find_route(self, path: str) -> Callable[[HTTPExchange], Awaitable[None]]:
+        if self._dashboard is not None and (path == DASHBOARD_PATH or path.startswith(f"{DASHBOARD_PATH}/")):
+            return self._handle_dashboard
+        return self._routes.get(path, _answer_not_found)
 
     async def end_streams(self) -> None:
         """End the streams of notifications, which would not end by themselves."""
@@ -123,6 +133,8 @@ class App:
         await receive()
         ticking.cancel()
         await self._transport.close()
+        if self._dashboard is not None:
+            self._dashboard.close()
         await self._backend.close()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -141,7 +153,8 @@ class App:
             return False
         if token.expires_at is not None:
             return _is_stream_request(exchange) and token.expires_at < int(time.time())
-        return self._token_file is not None and await self._token_file.verify_token(_get_bearer(exchange)) != token
+        sent = _get_bearer(exchange) or get_cookie_token(exchange)
+        return self._token_file is not None and await self._token_file.verify_token(sent) != token
 
     async def _answer_ready(self, exchange: HTTPExchange) -> None:
         if exchange.method not in ("GET", "HEAD"):
@@ -160,44 +173,81 @@ class App:
         if self._verifiers:
             exchange.token = await self._verify(_get_bearer(exchange))
             exchange.connection.has_valid_token = exchange.token is not None
-        if self._rate_limit is not None:
-            wait_nanoseconds = self._rate_limit.take(_identify_caller(exchange))
-            if wait_nanoseconds:
-                seconds = math.ceil(wait_nanoseconds / 10**9)
-                await _refuse_for_now(exchange, f"too many requests; retry in {seconds} seconds", seconds)
-                return
+        if await self._refuse_too_fast(exchange):
+            return
         if self._verifiers:
             if exchange.token is None:
                 await self._refuse_caller(exchange)
                 return
-            missing = next((scope for scope in self._scopes if scope not in exchange.token.scopes), None)
+            missing = self._find_missing_scope(exchange.token)
             if missing is not None:
                 await self._refuse_token(exchange, 403, "insufficient_scope", f"Required scope: {missing}")
                 return
-        principal = exchange.principal
-        if principal is not None and not self._in_flight_limit.enter(principal):
-            await _refuse_for_now(
-                exchange,
-                f"{self._in_flight_limit.max_per_principal} of your requests are in flight, which is the "
-                "limit; wait until one is answered, or ask whoever runs this server to raise max_connections",
-                1,
-            )
+        if await self._refuse_too_many(exchange):
             return
-        is_call = exchange.method == "POST"
-        self.calls_in_flight += is_call
-        self._in_flight.add(exchange)
-        try:
+        with self._count_in_flight(exchange):
             if exchange.headers.get(b"host", b"") not in self._hosts:
                 await exchange.respond(421, b"Invalid Host header; allow this host name with --allowed-hosts")
             elif origin and origin not in self._origins:
                 await exchange.respond(403, b"Invalid Origin header; allow this origin with --allowed-origins")
             else:
                 await self._transport.handle(exchange)
+
+    async def _handle_dashboard(self, exchange: HTTPExchange) -> None:
+        """Check a request to the dashboard like one to `/mcp`. A token may also come in a cookie."""
+        if not is_same_site(exchange, self._hosts):
+            await exchange.respond(421, b"Invalid Host or Origin header; allow this host name with --allowed-hosts")
+            return
+        if self._verifiers:
+            exchange.token = await self._verify_with_scopes(_get_bearer(exchange) or get_cookie_token(exchange))
+            exchange.connection.has_valid_token = exchange.token is not None
+        if await self._refuse_too_fast(exchange) or await self._refuse_too_many(exchange):
+            return
+        with self._count_in_flight(exchange):
+            if self._dashboard is not None:
+                await self._dashboard.handle(exchange, self._verify_with_scopes if self._verifiers else None)
+
+    async def _refuse_too_fast(self, exchange: HTTPExchange) -> bool:
+        """Refuse a request beyond the rate limit. Return whether it was."""
+        wait_nanoseconds = 0 if self._rate_limit is None else self._rate_limit.take(_identify_caller(exchange))
+        if wait_nanoseconds:
+            seconds = math.ceil(wait_nanoseconds / 10**9)
+            await _refuse_for_now(exchange, f"too many requests; retry in {seconds} seconds", seconds)
+        return bool(wait_nanoseconds)
+
+    async def _refuse_too_many(self, exchange: HTTPExchange) -> bool:
+        """Refuse a request beyond the limit in flight. Return whether it was; else it counts until it ends."""
+        principal = exchange.principal
+        if principal is None or self._in_flight_limit.enter(principal):
+            return False
+        await _refuse_for_now(
+            exchange,
+            f"{self._in_flight_limit.max_per_principal} of your requests are in flight, which is the "
+            "limit; wait until one is answered, or ask whoever runs this server to raise max_connections",
+            1,
+        )
+        return True
+
+    @contextlib.contextmanager
+    def _count_in_flight(self, exchange: HTTPExchange) -> Iterator[None]:
+        """Count a request that has entered the limit in flight until it ends."""
+        is_call, principal = exchange.method == "POST", exchange.principal
+        self.calls_in_flight += is_call
+        self._in_flight.add(exchange)
+        try:
+            yield
         finally:
             self._in_flight.discard(exchange)
             self.calls_in_flight -= is_call
             if principal is not None:
                 self._in_flight_limit.leave(principal)
+
+    async def _verify_with_scopes(self, token: str) -> AccessToken | None:
+        access_token = await self._verify(token)
+        return None if access_token is None or self._find_missing_scope(access_token) is not None else access_token
+
+    def _find_missing_scope(self, token: AccessToken) -> str | None:
+        return next((scope for scope in self._scopes if scope not in token.scopes), None)
 
     async def _verify(self, token: str) -> AccessToken | None:
         if not token:

@@ -65,6 +65,7 @@ class HTTPExchange:
         "method",
         "on_disconnect",
         "path",
+        "query",
         "raw_headers",
         "token",
     )
@@ -72,6 +73,7 @@ class HTTPExchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
         self.raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.headers = join_headers(self.raw_headers)
         self.client_host: str = (scope.get("client") or ("",))[0]

@@ -19,6 +19,7 @@ import uvicorn
 from forebay.errors import InvalidArgument
 from forebay.http.app import MCP_PATH, App
 from forebay.http.connection import HTTPConnection
+from forebay.http.dashboard import DASHBOARD_PATH, Dashboard
 from forebay.http.transport import Backend
 
 __all__ = ["run_http"]
@@ -51,6 +52,7 @@ def run_http(
     backend: Backend,
     settings: "Settings",
     *,
+    dashboard: Dashboard | None = None,
     on_shutdown: Callable[[], None] = _do_nothing,
     on_closed: Callable[[], None] = _do_nothing,
 ) -> int:
@@ -61,13 +63,13 @@ def run_http(
     arrives, to end open streams; `on_closed` when all connections are closed (threads may still run).
     Raises `InvalidArgument` if the address or the token file cannot be used.
     """
-    app = App(backend, settings)
+    app = App(backend, settings, dashboard)
     with _open_listener(settings) as listener, _restore_signal_handlers():
         uvicorn_server = _Server(_make_uvicorn_config(app, settings), app, settings, on_shutdown, on_closed)
         # Uvicorn handles the other two. Under `nohup`, SIGHUP stays ignored.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, uvicorn_server.handle_exit)
-        _print_address(listener)
+        _print_addresses(listener, dashboard)
         try:
             uvicorn_server.run([listener])
         except SystemExit:
@@ -180,12 +182,18 @@ def _drop_new_connections(listener: socket.socket) -> None:
     listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
 
-def _print_address(listener: socket.socket) -> None:
-    """Write the address to stderr; not as a log record, because the default level WARNING would hide it."""
+def _print_addresses(listener: socket.socket, dashboard: Dashboard | None) -> None:
+    """Write the addresses to stderr; not as log records, because the default level WARNING would hide them."""
+    base = f"http://{_format_address(listener.getsockname())}"
+    lines = [f"forebay: listening on {base}{MCP_PATH}"]
+    if dashboard is not None and dashboard.link_token is not None:
+        lines = [f"forebay: open {base}{DASHBOARD_PATH}?token={dashboard.link_token.token}"]
+    elif dashboard is not None:
+        lines.append(f"forebay: the dashboard is at {base}{DASHBOARD_PATH}")
     if _log.isEnabledFor(logging.WARNING) and sys.stderr is not None:
         # stderr may be closed.
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"forebay: listening on http://{_format_address(listener.getsockname())}{MCP_PATH}\n")
+            sys.stderr.write("".join(f"{line}\n" for line in lines))
             sys.stderr.flush()
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from forebay.hub.hub import Hub
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from forebay.config.options import Settings
+    from forebay.http.dashboard import Dashboard
 
 __all__ = ["run"]
 
@@ -37,9 +39,17 @@ def run(settings: "Settings") -> int:
     return run_http(
         hub,
         settings,
+        dashboard=_make_dashboard(hub) if settings.dashboard else None,
         on_shutdown=hub.stop_listening,
         on_closed=lambda: exit_within(_FLUSH_TIMEOUT_SECONDS, 0),
     )
+
+
+def _make_dashboard(hub: Hub) -> "Dashboard":
+    from forebay.http.dashboard import Dashboard
+    from forebay.hub.health import list_upstreams
+
+    return Dashboard(hub.policy.store, list_upstreams=partial(list_upstreams, hub))
 
 
 def _run_loop(main: "Coroutine[Any, Any, int]") -> int:

@@ -13,7 +13,6 @@ from forebay.hub.exchanges import Exchange
 from forebay.hub.subscriptions import check_subscription_count, subscribe
 from forebay.hub.tenant import Request, RoutedRequest, Tenant
 from forebay.hub.translation import SERVER_INFO
-from forebay.outputs.clients import find_client
 from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import Session, make_cancellation
 from forebay.wire.errors import RequestFailed
@@ -39,7 +38,6 @@ from forebay.wire.protocol import (
     MISSING_CAPABILITY,
     REQUEST_TIMEOUT,
     UPDATED_METHOD,
-    get_client_name,
     get_required_capability,
     supports_request,
 )
@@ -98,7 +96,7 @@ class ClientSession(Tenant):
         if self._start_task is None:
             self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.client_info = client_info
-        self.session.client = find_client(get_client_name(client_info))
+        self.session.set_client(params)
         await self.start()
         requested = params.get("protocolVersion")
         version = requested if requested in HANDSHAKE_VERSIONS else LEGACY_VERSION

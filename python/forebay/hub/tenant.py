@@ -45,6 +45,7 @@ from forebay.wire.messages import (
     dump,
     dump_line,
     dump_message,
+    get_meta,
     get_params,
     make_error_message,
     make_id_key,
@@ -344,6 +345,7 @@ class Tenant:
     def _respond_first(self, message: Mapping[str, Any], version: str, fields: Mapping[str, Any]) -> Message:
         """Return the response to `initialize` or `server/discover`: these fields, and what all servers offer."""
         pending = PendingRequest(message["method"], message["id"], version)
+        pending.shows_apps = self.session.accepts_apps(get_meta(get_params(message)))
         return self._rewrite(pending, make_response(pending, {**fields, **self._describe_servers()}, SERVER_INFO))
 
     def _describe_servers(self) -> dict[str, Any]:

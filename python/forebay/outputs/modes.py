@@ -75,6 +75,11 @@ class Mode:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise InvalidArgument(f"{_LIMIT_NAME} is a number of bytes, such as 32768, not {short_repr(limit)}")
 
+    @property
+    def stores_all(self) -> bool:
+        """Whether every result becomes a handle."""
+        return self.output_mode == "handle" and self.contract is None
+
     def exceeds_limit(self, size: int) -> bool:
         """Return whether a response that is not a result, such as an error, is too large to be forwarded."""
         is_stored = self.contract is not None or self.output_mode != "inline"

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, cast
 
 from forebay.arguments import check_integer, short_repr
 from forebay.errors import CapabilityDisabled, InvalidArgument
+from forebay.outputs.app.resource import ViewerApp
 from forebay.outputs.capabilities import CORE, CapabilityFilter, get_tool_name, record_denial
 from forebay.outputs.clients import UNKNOWN_CLIENT_BYTES, Client
 from forebay.outputs.contract.context import ResponseContext
@@ -170,14 +171,19 @@ class OutputPolicy:
         return None if client is None else client.name_tool(self.tools.fetch_tool, self._server_name)
 
     @property
-    def handle_note(self) -> str:
-        """What a handle is, for the end of the server's instructions."""
+    def reading_note(self) -> str:
+        """What a handle is, and which tools read it."""
         return (
             "A result that is too large is stored, and a JSON object with an output_handle comes in its place: read it "
             f"with {self.tools.fetch_tool}, find text in it with {self.tools.search_tool}"
             + (f", and count, group and join its items with {self.tools.query_tool}" if self.tools.query_tool else "")
-            + ". They are tools of this server."
+            + "."
         )
+
+    @property
+    def handle_note(self) -> str:
+        """What a handle is, for the end of the server's instructions."""
+        return f"{self.reading_note} They are tools of this server."
 
     def extend_instructions(self, instructions: object) -> str:
         """Return the server's instructions with `handle_note` added."""
@@ -197,6 +203,7 @@ class OutputPolicy:
             has_references=self._resolver is not None,
             export_roots=self._export_roots,
         )
+        self.app = ViewerApp(self.tools.readers)
         self.pipeline = Pipeline(
             self.store,
             self.tools.fetch_tool,
@@ -238,19 +245,38 @@ class OutputPolicy:
         """Return whether the server's tools must be listed before a call of this tool is handled."""
         return not self.knows_tools or (self._is_filtering and not self.capabilities.knows_tool(tool))
 
-    def list_visible(self, tools: Iterable[Any], expanded_tools: Collection[str] = ()) -> list[Any]:
+    def list_visible(
+        self, tools: Iterable[Any], expanded_tools: Collection[str] = (), *, shows_apps: bool = False
+    ) -> list[Any]:
         """Return the rewritten definitions of the server's tools, without hidden and denied tools.
 
         Entries without a name are listed unchanged if there is no filter, and left out if there is one.
         """
-        return self.rewrite_tools(tool for tool in tools if self._is_visible(get_tool_name(tool), expanded_tools))
+        visible = (tool for tool in tools if self._is_visible(get_tool_name(tool), expanded_tools))
+        return self.rewrite_tools(visible, shows_apps=shows_apps)
 
     def _is_visible(self, name: str | None, expanded_tools: Collection[str]) -> bool:
         return not self._is_filtering if name is None else self.capabilities.is_listed(name, expanded_tools)
 
-    def rewrite_tools(self, tools: Iterable[Any]) -> list[Any]:
+    def rewrite_tools(self, tools: Iterable[Any], *, shows_apps: bool = False) -> list[Any]:
         """Return the rewritten definitions of the server's tools, including hidden and denied ones."""
-        return [tool if get_tool_name(tool) is None else self._listing.rewrite_tool(tool) for tool in tools]
+        return [
+            tool if get_tool_name(tool) is None else self._rewrite_tool(tool, shows_apps=shows_apps) for tool in tools
+        ]
+
+    def _rewrite_tool(self, tool: Mapping[str, Any], *, shows_apps: bool) -> dict[str, Any]:
+        rewritten = self._listing.rewrite_tool(tool)
+        # A host shows the app for every result of a tool, and there is nothing to view in one that goes inline.
+        if shows_apps and self._listing.find_mode(tool["name"]).stores_all:
+            return self.app.add_to_tool(rewritten)
+        return rewritten
+
+    def list_own_tools(self, *, shows_apps: bool = False) -> list[dict[str, Any]]:
+        """Return the definitions of our tools for `tools/list`."""
+        definitions = self.tools.list_definitions()
+        if not shows_apps:
+            return definitions
+        return [self.app.add_to_tool(tool) if tool["name"] == self.tools.fetch_tool else tool for tool in definitions]
 
     def resolve_mode(
         self, tool: str, arguments: Mapping[str, Any], meta: Mapping[str, Any] = _NO_META, client: Client | None = None

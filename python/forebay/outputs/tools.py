@@ -48,6 +48,9 @@ _CREATES_FILES = {"destructiveHint": False}
 _TOOL_META = {"anthropic/alwaysLoad": True}
 """Makes Claude Code load the reading tools at the start of a session. The model must search for the others."""
 
+_READERS = ("output_fetch", "output_search", "output_query")
+"""The tools that read outputs."""
+
 _REFERENCES_HELP = (
     ' Other tools take as arguments {"$handle":"oh_…","path":"/rows/3"}, {"$file":path}, {"$query":{handle,sql}}; '
     "lines:[from,to), offset, length, encoding:base64, patch:[JSON Patch]"
@@ -209,10 +212,11 @@ class OutputTools:
         self.search_tool = f"{prefix}output_search"
         self.query_tool = f"{prefix}output_query" if "output_query" in tools else None
         self.expand_tool = f"{prefix}expand_tools" if self._capabilities.hides_tools else None
+        self.readers = {name: prefix + name for name in _READERS if name in tools}
+        """The names of the tools that read outputs, by their names without the prefix."""
 
     def list_definitions(self) -> list[dict[str, Any]]:
         """Return the definitions for `tools/list`."""
-        readers = (self.fetch_tool, self.search_tool, self.query_tool)
         return [
             {
                 "name": name,
@@ -223,7 +227,7 @@ class OutputTools:
                     **({"required": tool.required} if tool.required else {}),
                 },
                 "annotations": tool.annotations,
-                **({"_meta": _TOOL_META} if name in readers else {}),
+                **({"_meta": _TOOL_META} if name in self.readers.values() else {}),
             }
             for name, tool in self._tools.items()
         ]

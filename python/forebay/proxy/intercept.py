@@ -1,5 +1,6 @@
 """Handlers that answer or change client requests, and that replace responses of the server."""
 
+import contextlib
 import dataclasses
 import logging
 import tempfile
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, RedactionFailed, UpstreamFailed
+from forebay.outputs.app.resource import EXTENSION_KEY, is_app_uri
 from forebay.outputs.clients import find_client
 from forebay.outputs.modes import MODE_ARGUMENTS, Mode
 from forebay.outputs.pipeline import HAS_RUN_NOTE, ToolCall
@@ -40,6 +42,7 @@ from forebay.wire.messages import (
     make_error_message,
     make_optional_key,
     make_result_message,
+    open_container,
     parse_lazy,
 )
 from forebay.wire.protocol import (
@@ -113,6 +116,10 @@ class RequestHandler:
         policy = self._policy
         if method == "tools/list":
             return policy.capabilities.is_active and not policy.knows_tools
+        if method == "resources/read":
+            # The URI of the app depends on the names of the server's tools.
+            is_app = is_app_uri(params.get("uri")) and self._session.accepts_apps(get_meta(params))
+            return is_app and not policy.knows_tools
         if method != "tools/call" or not isinstance(params.get("name"), str):
             return False
         # Calls that are not inspected are forwarded unchanged, whether or not the server lists the tool.
@@ -136,6 +143,7 @@ class RequestHandler:
         params = params if isinstance(params, dict) else {}
         meta, session = get_meta(params), self._session
         pending = PendingRequest(method, request["id"], session.version, client=session.client)
+        pending.shows_apps = session.accepts_apps(meta)
         if "cursor" in params:
             pending.page_key = make_optional_key(params["cursor"])
         if meta:
@@ -143,6 +151,8 @@ class RequestHandler:
             pending.progress_key = make_optional_key(meta.get("progressToken"))
             pending.client = find_client(get_client_name(meta.get(CLIENT_INFO_KEY))) or session.client
         try:
+            if pending.shows_apps and method == "resources/read" and params.get("uri") == self._policy.app.uri:
+                return [make_response(pending, self._policy.app.read(), self._server_info)]
             if self._is_resource_read(method, params):
                 page = read_resource(self._policy.store, params["uri"], self._make_caller(pending))
                 return [make_response(pending, page, self._server_info)]
@@ -466,23 +476,34 @@ class ResponseHandler:
         expanded = () if is_modern(pending.version) else policy.get_expanded_tools(self._session.connection) or ()
 
         def rewrite(item: LazyJSON, tool: Any) -> LazyJSON | bytes | None:
-            visible = policy.list_visible([tool], expanded)
+            visible = policy.list_visible([tool], expanded, shows_apps=pending.shows_apps)
             return None if not visible else item if visible[0] == tool else dump(visible[0])
 
         replacements = map(rewrite, page.items, parse_tools(page.items))
-        return page.replace_items(replacements, policy.tools.list_definitions() if is_last else [])
+        added = policy.list_own_tools(shows_apps=pending.shows_apps) if is_last else []
+        return page.replace_items(replacements, added)
 
-    def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> bytes | None:
+    def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
+        if pending.shows_apps:
+            # A list that is too large to be read goes on as it came: a host finds the app by the tools, too.
+            with contextlib.suppress(UpstreamFailed):
+                return self._add_items(pending, message, raw, "resources", [self._policy.app.define_resource()])
         # forebay announces resources, so the list of resources must exist.
         return self._make_empty_list(pending, "resources") if _is_method_not_found(message) else None
 
     def _handle_templates(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
-        page = self._open_page(pending, message, raw, "resourceTemplates")
+        return self._add_items(pending, message, raw, "resourceTemplates", [RESOURCE_TEMPLATE])
+
+    def _add_items(
+        self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str, items: list[dict[str, Any]]
+    ) -> bytes | None:
+        """Return a page of a list, with our items at the end of the last page."""
+        page = self._open_page(pending, message, raw, key)
         if page is None:
             return None
         with self._list_lock:
             is_last = self._is_last_page(pending, page)
-        return page.add_items([RESOURCE_TEMPLATE] if is_last else [])
+        return page.add_items(items if is_last else [])
 
     def _is_last_page(self, pending: PendingRequest, page: ListPage) -> bool:
         links = self._page_links.setdefault(pending.method, PageLinks())
@@ -515,6 +536,9 @@ class ResponseHandler:
         extended = {**capabilities, **{name: {} for name in ("tools", "resources") if name not in capabilities}}
         if self._policy.tools.expand_tool is not None and pending.method == "initialize":
             extended["tools"] = {**extended["tools"], "listChanged": True}
+        if pending.shows_apps:
+            extensions = open_container(extended.get("extensions"))
+            extended["extensions"] = {**(extensions if isinstance(extensions, dict) else {}), EXTENSION_KEY: {}}
         instructions = self._extend_instructions(result.get("instructions"))
         return dump_message({**message, "result": {**result, "capabilities": extended, "instructions": instructions}})
 

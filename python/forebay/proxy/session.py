@@ -11,13 +11,14 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from forebay.errors import InvalidArgument, UpstreamFailed, UpstreamTimeout
+from forebay.outputs.app.resource import declares_apps
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
 from forebay.outputs.tasks import NO_OWNER, TaskOwners
 from forebay.proxy.list_pages import ToolPages
 from forebay.wire.framing import Message
 from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, make_optional_key, parse
-from forebay.wire.protocol import LEGACY_VERSION, get_client_name
+from forebay.wire.protocol import CLIENT_CAPABILITIES_KEY, LEGACY_VERSION, get_client_name
 
 __all__ = [
     "CANCELLED_METHOD",
@@ -74,6 +75,8 @@ class Session:
     """Last `logging/setLevel` request."""
     client: Client | None = None
     """The client of the handshake, if it is a known one."""
+    shows_apps: bool = False
+    """Whether the client of the handshake shows apps."""
     subscribe_requests: dict[str, Message] = dataclasses.field(default_factory=dict)
     """`resources/subscribe` requests by URI: the newest ones, without those that are too large to keep."""
     principal: str | None = None
@@ -92,15 +95,23 @@ class Session:
         """The session itself as the key of what belongs to one connection; `None` if there is no connection."""
         return None if self.is_stateless else self
 
+    def set_client(self, params: Any) -> None:
+        """Record who the client is and what it shows, from the params of `initialize`."""
+        params = params if isinstance(params, dict) else {}
+        self.client = find_client(get_client_name(params.get("clientInfo")))
+        self.shows_apps = declares_apps(params.get("capabilities"))
+
+    def accepts_apps(self, meta: Mapping[str, Any]) -> bool:
+        """Return whether the client shows apps. `meta` is the `_meta` of its request."""
+        return self.shows_apps or declares_apps(meta.get(CLIENT_CAPABILITIES_KEY))
+
     def record(self, method: str, params: Any, raw: Message) -> None:
         """Keep a client message that a restarted server needs."""
         uri = params.get("uri") if isinstance(params, dict) else None
         match method:
             case "initialize":
                 self.initialize_request, self.is_negotiated, self.initialized_notification = raw, False, None
-                self.client = find_client(
-                    get_client_name(params.get("clientInfo")) if isinstance(params, dict) else None
-                )
+                self.set_client(params)
             case "notifications/initialized":
                 self.initialized_notification = raw
             case "logging/setLevel":
@@ -146,6 +157,8 @@ class PendingRequest:
     progress_key: bytes | None = None
     """The progress token as `make_optional_key` returns it. The token itself could keep the whole message in memory."""
     client: Client | None = None
+    shows_apps: bool = False
+    """Whether the client shows apps."""
 
     @property
     def is_subscription(self) -> bool:

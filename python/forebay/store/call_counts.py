@@ -88,7 +88,7 @@ class CallCounts:
                         for key, values in rows.items():
                             add_counts(self._counts.setdefault(day, {}), key, values)
 
-    def read(self, principals: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+    def read(self, principals: Collection[str | None] | None = None) -> Iterator[dict[str, Any]]:
         """Return the counts of each day, principal and tool, newest day first. `None` stands for all principals."""
         self.flush()
         for day, rows in self._table.read():

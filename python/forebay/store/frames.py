@@ -351,6 +351,8 @@ def _is_valid_meta(meta: object) -> bool:
         isinstance(meta, dict)
         and all(isinstance(meta.get(name, _META_TYPES), kind) for name, kind in _META_TYPES.items())
         and all(isinstance(meta[name], kind) for name, kind in _OPTIONAL_META_TYPES.items() if name in meta)
+        # In Python, a bool is an int.
+        and not any(isinstance(meta.get(name), bool) for name in (*_META_TYPES, *_OPTIONAL_META_TYPES))
         and meta.get("text_bytes", 0) >= 0
         and meta["nature"] in _NATURES
         and is_valid_time(meta["created_at"])

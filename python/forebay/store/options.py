@@ -44,6 +44,7 @@ class Options:
     on_full: _OnFull = "refuse"
     """What a full store does: `refuse` raises `StoreFull`, `evict` removes the principal's oldest payloads."""
     compression: _Compression = "zstd"
+    """How payloads are stored. `zstd` leaves alone what does not compress."""
     durability: _Durability = "process"
     """What a stored payload survives: `process` a crash of the process, `power` also a power cut."""
     redact: str | TextRedaction | Sequence[str | TextRedaction] = ()
@@ -67,6 +68,7 @@ class Options:
     read_cache_folder: str | os.PathLike[str] | None = None
     """Where the file is: a disk with room for it. By default the folder for temporary files."""
     clock: Callable[[], float] = time.time
+    """Function that returns the time, in seconds since 1970."""
 
     def __post_init__(self) -> None:
         for name, allowed in (("compression", _Compression), ("durability", _Durability), ("on_full", _OnFull)):

@@ -30,3 +30,25 @@ def test_a_server_accepts_the_rules_and_keeps_what_is_live(minio_address: str, t
             (rule["ID"], rule["Expiration"]) for rule in rules
         ]
         assert store.open(handle).read() == b"[1,2,3]"
+        assert check(minio_address) == []
+
+        # Rules that remove payloads too early are a problem, unless they are disabled.
+        rules[0]["Expiration"]["Days"] = 1
+        rules[1]["Expiration"]["Days"] = 1
+        rules[1]["Status"] = "Disabled"
+        path.write_text(json.dumps({"Rules": rules}))
+        aws("put-bucket-lifecycle-configuration", "--lifecycle-configuration", path.as_uri())
+        (problem,) = check(minio_address)
+        assert "1 days after" in problem
+        assert rules[0]["Filter"]["Prefix"] in problem
+
+        aws("delete-bucket-lifecycle")
+        assert check(minio_address) == []
+
+
+def check(address: str) -> list[str]:
+    """Return the problems that `forebay doctor` finds."""
+    (row,) = json.loads(run("doctor", address).out)["servers"]
+    assert row["note"] is None
+    problems: list[str] = row["problems"]
+    return problems

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 from forebay.errors import InvalidArgument, make_missing_extra
 from forebay.store.address import RemoteAddress
 
-__all__ = ["BucketSettings", "make_settings"]
+__all__ = ["BucketSettings", "find_endpoint", "make_settings"]
 
 _ENDPOINT_VARIABLES = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
@@ -49,7 +49,7 @@ def make_settings(address: RemoteAddress) -> BucketSettings:
             f"server is ?endpoint=https://…"
         )
     values = _read_parameters(address, scheme)
-    endpoint = values.get("endpoint") or next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES[scheme])), "")
+    endpoint = find_endpoint(address)
     allows_http = _check_endpoint(address, scheme, endpoint)
     options = {_PARAMETERS[scheme][name]: value for name, value in values.items()}
     if scheme == "s3":
@@ -75,6 +75,12 @@ def make_settings(address: RemoteAddress) -> BucketSettings:
             ) from None
 
     return BucketSettings(bucket, scheme != "az", open_bucket)
+
+
+def find_endpoint(address: RemoteAddress) -> str:
+    """Return the URL of the server; an empty text stands for that of the provider."""
+    named = dict(parse_qsl(address.parts.query)).get("endpoint")
+    return named or next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES[address.parts.scheme])), "")
 
 
 def _read_parameters(address: RemoteAddress, scheme: str) -> dict[str, str]:

@@ -1,0 +1,101 @@
+"""An MCP server that answers SQL over an SQLite file. A result that is too large becomes a handle.
+
+    pip install 'forebay[sql]' 'mcp>=2.3'
+    python database.py shop.db          # over stdio: the command for a client's configuration
+
+The model may select a whole table: it gets a descriptor of at most 4 KB, reads rows with `output_fetch`, and asks
+further questions about the stored rows with `output_query`, without another query to the database.
+
+Statements can only read: the file is opened read-only, and everything but SELECT is denied, ATTACH included. They end
+after `MAX_SECONDS`, and their results have at most `MAX_RESULT_BYTES`.
+"""
+
+import argparse
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+from forebay.adapters.mcp import Forebay
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+MAX_SECONDS = 30.0
+MAX_VALUE_BYTES = 16 << 20
+MAX_RESULT_BYTES = 128 << 20
+
+READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+"""What a statement may do."""
+
+
+def connect(file: Path) -> sqlite3.Connection:
+    """Open the database for one statement that reads."""
+    database = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+    database.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    deadline = time.monotonic() + MAX_SECONDS
+    database.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+    # Text in old files may be in any encoding.
+    database.text_factory = lambda data: data.decode(errors="backslashreplace")
+    return database
+
+
+def select(file: Path, sql: str) -> str:
+    """Return the rows of a statement as a JSON array of objects."""
+    rows: list[bytes] = []
+    size = 0
+    try:
+        with closing(connect(file)) as database:
+            cursor = database.execute(sql)
+            names = name_columns(cursor)
+            for row in cursor:
+                rows.append(orjson.dumps(dict(zip(names, row, strict=True)), default=bytes.hex))
+                size += len(rows[-1])
+                if size > MAX_RESULT_BYTES:
+                    raise ToolError(f"the rows have more than {MAX_RESULT_BYTES:,} bytes; select fewer rows or columns")
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise ToolError(f"{error}; this server runs one SELECT at a time, for at most {MAX_SECONDS:g} s") from None
+    return (b"[" + b",\n".join(rows) + b"]").decode()
+
+
+def name_columns(cursor: sqlite3.Cursor) -> list[str]:
+    """Return the names of the columns. A name that comes twice gets a number, so that no value is lost."""
+    names: list[str] = []
+    for name, *_ in cursor.description or ():
+        unique, number = name, 1
+        while unique in names:
+            number += 1
+            unique = f"{name}_{number}"
+        names.append(unique)
+    return names
+
+
+def make_server(file: Path) -> MCPServer:
+    server = MCPServer("database", instructions=f"SQL (SQLite) over {file.name}, read-only.", log_level="WARNING")
+
+    @server.tool(structured_output=False)
+    def list_tables() -> str:
+        """List the tables and views with the statements that made them."""
+        return select(file, "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+
+    @server.tool(name="select", structured_output=False)
+    def select_rows(sql: str) -> str:
+        """Run a SELECT and return its rows. BLOBs are hexadecimal."""
+        return select(file, sql)
+
+    return server
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="An MCP server that answers SQL over an SQLite file, read-only.")
+    parser.add_argument("file", type=Path, help="the database")
+    file: Path = parser.parse_args().file
+    if not file.is_file():
+        parser.error(f"{file} is not a file; give the path of an SQLite database")
+    with closing(Forebay(output_mode="auto")) as forebay:
+        forebay.install(make_server(file)).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Files that the pages of the dashboard load."""

@@ -1,0 +1,139 @@
+"""What the dashboard shows of a store: totals, stored outputs, response sizes and refusals, read within bounds."""
+
+import dataclasses
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from forebay.outputs.monitor import summarize_responses
+from forebay.store import OPERATOR, Store, StoredOutput
+from forebay.store.call_counts import summarize_calls
+from forebay.store.handles import Principal
+
+__all__ = ["REFUSALS", "Reader", "Snapshot", "read_snapshot"]
+
+_MAX_EVENTS = 50_000
+"""Maximum number of journal events to read, the newest first."""
+
+_MAX_SECONDS = 2.0
+"""How long the list of outputs, and the journal, may take each to be read."""
+
+_MAX_SHOWN = 20
+"""Maximum number of alerts, and of refusals, that are shown."""
+
+REFUSALS = {
+    "capability_denied": "capability denied",
+    "file_ref_denied": "reference denied",
+    "output_handle_refused": "handle refused",
+    "store_failed": "not stored",
+}
+"""Events of refusals and failures, and how they are shown."""
+
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reader:
+    """Who looks at the dashboard."""
+
+    principal: Principal
+    hides_handles: bool = False
+    """Whether other people may be the same principal: callers without a token, whom only handles tell apart."""
+
+    @property
+    def is_operator(self) -> bool:
+        return self.principal is OPERATOR
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a reader may know of a store at one time."""
+
+    usage: dict[str, Any]
+    """The counts of `summarize_calls`."""
+    outputs: list[StoredOutput]
+    has_all_outputs: bool
+    """Whether all outputs could be listed in time."""
+    reads: Counter[str]
+    """How often each handle was read, as far as the journal was read."""
+    responses: dict[str, dict[str, int]]
+    """The sizes of `summarize_responses`."""
+    alerts: list[dict[str, Any]]
+    """The newest responses over their budget."""
+    refusals: list[dict[str, Any]]
+    """The newest refusals and failures."""
+    counts: Counter[str]
+    """The number of events by name."""
+    has_all_events: bool
+    """Whether all of the journal was read."""
+    taken_at: float
+
+
+def read_snapshot(store: Store, reader: Reader) -> Snapshot:
+    """Read what the dashboard shows. It takes seconds at most, whatever the size of the store."""
+    principal = reader.principal
+    owner = principal if isinstance(principal, str) else None
+    usage = summarize_calls(store.call_counts.read(None if reader.is_operator else [owner]))
+    listed = _TimeLimited(store.list(principal=principal), _MAX_SECONDS)
+    outputs = [*listed]
+    journal = _TimeLimited(store.journal.events(principal=owner, is_operator=reader.is_operator), _MAX_SECONDS)
+    events = _Events()
+    responses = summarize_responses(events.count(journal))
+    return Snapshot(
+        usage=usage,
+        outputs=outputs,
+        has_all_outputs=listed.is_complete,
+        reads=events.reads,
+        responses=responses,
+        alerts=[*events.alerts],
+        refusals=[*events.refusals],
+        counts=events.counts,
+        has_all_events=journal.is_complete and not events.is_cut,
+        taken_at=store.options.clock(),
+    )
+
+
+class _TimeLimited(Iterator[_T]):
+    """An iterator that ends early if it takes too long."""
+
+    def __init__(self, items: Iterable[_T], seconds: float) -> None:
+        self._items = iter(items)
+        self._deadline = time.monotonic() + seconds
+        self.is_complete = False
+
+    def __next__(self) -> _T:
+        if time.monotonic() > self._deadline:
+            raise StopIteration
+        try:
+            return next(self._items)
+        except StopIteration:
+            self.is_complete = True
+            raise
+
+
+class _Events:
+    """The events of a journal, counted while others read them."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.reads: Counter[str] = Counter()
+        self.alerts: deque[dict[str, Any]] = deque()
+        self.refusals: deque[dict[str, Any]] = deque()
+        self.is_cut = False
+
+    def count(self, events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Pass on events, newest first, and count them."""
+        for number, event in enumerate(events):
+            if number == _MAX_EVENTS:
+                self.is_cut = True
+                return
+            kind, handle = str(event.get("event")), event.get("handle")
+            self.counts[kind] += 1
+            if kind == "output_handle_fetched" and isinstance(handle, str):
+                self.reads[handle] += 1
+            elif kind == "response_oversize" and len(self.alerts) < _MAX_SHOWN:
+                self.alerts.append(event)
+            elif kind in REFUSALS and len(self.refusals) < _MAX_SHOWN:
+                self.refusals.append(event)
+            yield event

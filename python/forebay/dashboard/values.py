@@ -1,0 +1,93 @@
+"""JSON as HTML, with the digits of numbers as they were stored."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from forebay.dashboard.html import Html, element, join
+
+__all__ = ["MISSING", "dump_value", "make_cell", "make_table", "parse_exact"]
+
+_MAX_CELL_CHARS = 160
+_INDENT = "  "
+
+
+class _Number(str):
+    """A number as it is written in JSON."""
+
+    __slots__ = ()
+
+
+def parse_exact(text: bytes | str) -> Any:
+    """Parse the JSON of one page. Numbers keep their digits."""
+    return json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+
+
+def dump_value(value: Any, indent: str | None = None) -> str:
+    """Return a parsed value as JSON, in one line or, from an indent on, in several."""
+    if isinstance(value, _Number):
+        return str(value)
+    if not isinstance(value, dict | list) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    inner = None if indent is None else indent + _INDENT
+    if isinstance(value, dict):
+        members = [f"{json.dumps(key, ensure_ascii=False)}: {dump_value(item, inner)}" for key, item in value.items()]
+        start, end = "{", "}"
+    else:
+        members, (start, end) = [dump_value(item, inner) for item in value], "[]"
+    if indent is None:
+        return f"{start}{', '.join(members)}{end}"
+    separator = f",\n{inner}"
+    return f"{start}\n{inner}{separator.join(members)}\n{indent}{end}"
+
+
+def make_cell(value: Any) -> Html:
+    """Return a cell of a table with as much of a value as fits."""
+    if value is None:
+        return element("td", "null", class_="fb-null")
+    if isinstance(value, _Number):
+        return element("td", str(value), class_="fb-numeric")
+    if isinstance(value, str):
+        return element("td", _cut(value))
+    if isinstance(value, bool):
+        return element("td", dump_value(value), class_="fb-literal")
+    return element("td", join(_cut(dump_value(value))), class_="fb-nested")
+
+
+MISSING: Any = object()
+"""Stands for a value that an item does not have."""
+
+
+def make_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, titles: Sequence[str] = (), numbers: Sequence[Html] = ()
+) -> Html:
+    """Return a table of parsed values. Rows may be short; `numbers` stand before them. `titles` are those of heads."""
+    heads = [
+        element("th", name, scope="col", title=titles[index] if titles else None, class_=_find_side(rows, index))
+        for index, name in enumerate(columns)
+    ]
+    # It takes the width that no column needs.
+    filler = element("td", class_="fb-filler")
+    corner = element("th", "#", scope="col", class_="fb-numeric") if numbers else None
+    body = [
+        element(
+            "tr",
+            element("th", numbers[index], scope="row") if numbers else None,
+            [element("td") if value is MISSING else make_cell(value) for value in row],
+            [element("td")] * (len(columns) - len(row)),
+            filler,
+        )
+        for index, row in enumerate(rows)
+    ]
+    head = element("tr", corner, heads, filler)
+    return element("table", element("thead", head), element("tbody", body), class_="fb-table")
+
+
+def _find_side(rows: Sequence[Sequence[Any]], index: int) -> str | None:
+    """Return the class of a column's head, which stands at the side where the values of the column are."""
+    values = [row[index] for row in rows if index < len(row) and row[index] is not None and row[index] is not MISSING]
+    return "fb-numeric" if values and all(isinstance(value, _Number) for value in values) else None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_CELL_CHARS else f"{text[:_MAX_CELL_CHARS]}…"

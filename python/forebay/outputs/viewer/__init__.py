@@ -1,0 +1,1 @@
+"""The viewer of stored outputs for browsers: `viewer.js` and `viewer.css`, for the dashboard and for MCP Apps."""

@@ -1,0 +1,136 @@
+"""Check the lifecycle rules that a bucket on S3 has."""
+
+import hashlib
+import hmac
+import http.client
+import os
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, urlsplit
+from xml.etree import ElementTree
+
+from forebay.errors import StoreUnavailable
+from forebay.store.address import RemoteAddress
+from forebay.store.backends.object_lifecycle import make_lifecycle
+from forebay.store.backends.object_settings import find_endpoint
+
+__all__ = ["find_rule_problems"]
+
+_TIMEOUT_SECONDS = 10.0
+_MAX_RULES_BYTES = 1 << 20
+_OBJECT_DAYS = "Expiration/{*}Days"
+_PART_DAYS = "AbortIncompleteMultipartUpload/{*}DaysAfterInitiation"
+
+
+class _Rule(NamedTuple):
+    """An enabled rule of a bucket, with the days after which it removes objects and parts; `None` if it does not."""
+
+    prefix: str
+    object_days: int | None
+    part_days: int | None
+
+
+def find_rule_problems(address: RemoteAddress) -> list[str]:
+    """Return what is wrong with the rules of a bucket: no rule for parts of uploads, or payloads removed too early.
+
+    Raises `StoreUnavailable` if the rules cannot be read.
+    """
+    server, rules = _read_rules(address)
+    expected = make_lifecycle(address)["Rules"]
+    advice = f"`forebay store lifecycle {address}` prints the rules that fit"
+    problems = []
+    for rule in expected:
+        prefix = rule["Filter"]["Prefix"]
+        if "Expiration" in rule:
+            days = [own.object_days for own in rules if own.object_days is not None and prefix.startswith(own.prefix)]
+            needed_days = rule["Expiration"]["Days"]
+            if days and min(days) < needed_days:
+                problems.append(
+                    f"a rule removes what is below {prefix} {min(days)} days after the upload, and payloads there may "
+                    f"live for {needed_days - 1}; {advice}"
+                )
+        # MinIO removes the parts by itself, and refuses a rule for them.
+        elif server != "MinIO" and not any(own.part_days and prefix.startswith(own.prefix) for own in rules):
+            problems.append(f"no rule removes the parts of uploads that killed writers leave; {advice}")
+    return problems
+
+
+def _read_rules(address: RemoteAddress) -> tuple[str, list[_Rule]]:
+    """Return the name of the server and the enabled rules of the bucket."""
+    region = dict(parse_qsl(address.parts.query)).get("region") or os.environ.get("AWS_REGION")
+    region = region or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    bucket, endpoint = address.parts.netloc, find_endpoint(address)
+    if endpoint:
+        base = urlsplit(endpoint)
+        path = f"{base.path.rstrip('/')}/{bucket}"
+    else:
+        base, path = urlsplit(f"https://{bucket}.s3.{region}.amazonaws.com"), "/"
+    headers = _sign(base.netloc, path, region, os.environ, time.gmtime())
+    connection_class = http.client.HTTPSConnection if base.scheme == "https" else http.client.HTTPConnection
+    connection = connection_class(base.netloc, timeout=_TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", f"{quote(path)}?lifecycle=", headers=headers)
+        response = connection.getresponse()
+        body = response.read(_MAX_RULES_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise StoreUnavailable(f"the lifecycle rules of {address} cannot be read: {error}") from None
+    finally:
+        connection.close()
+    try:
+        # The parser of CPython limits the expansion of entities.
+        document = ElementTree.fromstring(body)  # noqa: S314
+    except ElementTree.ParseError:
+        document = ElementTree.Element("none")
+    code = _find_text(document, "Code")
+    if response.status != http.client.OK and code != "NoSuchLifecycleConfiguration":
+        reason = code or response.reason
+        raise StoreUnavailable(f"the lifecycle rules of {address} cannot be read: {response.status} {reason}")
+    rules = [
+        _Rule(_find_prefix(rule), _find_days(rule, _OBJECT_DAYS), _find_days(rule, _PART_DAYS))
+        for rule in document.iterfind("{*}Rule")
+        # Objects of a store have no tags.
+        if _find_text(rule, "Status") == "Enabled" and rule.find(".//{*}Tag") is None
+    ]
+    return response.getheader("Server") or "", rules
+
+
+def _find_text(element: ElementTree.Element, path: str) -> str | None:
+    return element.findtext(f"{{*}}{path}")
+
+
+def _find_days(rule: ElementTree.Element, path: str) -> int | None:
+    text = _find_text(rule, path)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def _find_prefix(rule: ElementTree.Element) -> str:
+    """Return the prefix of a rule, which older configurations have outside of the filter."""
+    paths = ("Filter/{*}Prefix", "Filter/{*}And/{*}Prefix", "Prefix")
+    return next(filter(None, (_find_text(rule, path) for path in paths)), "")
+
+
+def _sign(host: str, path: str, region: str, environ: Mapping[str, str], now: time.struct_time) -> dict[str, str]:
+    """Return the headers of a request for the lifecycle rules (AWS Signature Version 4)."""
+    key, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
+    if not key or not secret:
+        raise StoreUnavailable(
+            "the lifecycle rules of the bucket cannot be read without AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
+            "compare them by hand: aws s3api get-bucket-lifecycle-configuration --bucket BUCKET"
+        )
+    day, moment = time.strftime("%Y%m%d", now), time.strftime("%Y%m%dT%H%M%SZ", now)
+    body_digest = hashlib.sha256(b"").hexdigest()
+    headers = {"host": host, "x-amz-content-sha256": body_digest, "x-amz-date": moment}
+    if environ.get("AWS_SESSION_TOKEN"):
+        headers["x-amz-security-token"] = environ["AWS_SESSION_TOKEN"]
+    names = ";".join(headers)
+    lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    request = f"GET\n{quote(path)}\nlifecycle=\n{lines}\n{names}\n{body_digest}"
+    scope = f"{day}/{region}/s3/aws4_request"
+    to_sign = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    signing_key = f"AWS4{secret}".encode()
+    for part in (*scope.split("/"), to_sign):
+        signature = hmac.new(signing_key, part.encode(), hashlib.sha256)
+        signing_key = signature.digest()
+    credential = f"Credential={key}/{scope}, SignedHeaders={names}, Signature={signature.hexdigest()}"
+    return {**headers, "authorization": f"AWS4-HMAC-SHA256 {credential}"}

@@ -1,0 +1,1 @@
+"""The same large result through forebay and through the alternatives to it."""

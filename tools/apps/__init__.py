@@ -1,0 +1,1 @@
+"""The viewer in a real host of MCP Apps."""

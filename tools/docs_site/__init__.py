@@ -1,0 +1,1 @@
+"""The documentation site: committed pages, a reference generated from the code, and checks of what was built."""
