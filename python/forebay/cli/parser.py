@@ -15,6 +15,7 @@ from forebay.cli.export import export
 from forebay.cli.mirror import mirror
 from forebay.cli.query import query
 from forebay.cli.store import store
+from forebay.cli.view import view
 from forebay.errors import InvalidArgument
 
 __all__ = ["parse_arguments", "parse_wrap_options"]
@@ -172,6 +173,12 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         "--max-bytes", metavar="N", type=int, default=16 << 20, help="the maximum size of the result (default: 16 MiB)"
     )
     _add_timeout(query_parser, "how long the query may take")
+
+    view_parser = add(view, _add_principal)
+    view_parser.add_argument("source", metavar="HANDLE|FILE", help="a handle, or a file; - is standard input")
+    view_parser.add_argument("--path", metavar="POINTER", help="open the value at this JSON Pointer")
+    view_parser.add_argument("--where", metavar="JSON", help='show only items such as \'{"status": "failed"}\'')
+    view_parser.add_argument("--mime-type", metavar="TYPE", help="the MIME type of FILE, such as text/csv")
 
     outline = add(commands.outline, _add_handle, _add_principal, _add_json)
     outline.add_argument(
