@@ -10,7 +10,7 @@ import orjson
 import pytest
 import simdjson
 from conftest import Measure
-from memcpy import Memcpy
+from forebay.bench.memcpy import Memcpy
 
 # simdjson stores the length of an array in 24 bits.
 SIMDJSON_MAX_ITEMS = 0xFFFFFF

@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 from conftest import Measure
+from forebay.bench.memcpy import Memcpy
 from forebay.wire.messages import LazyJSON, parse_lazy
-from memcpy import Memcpy
 
 LINES = "a line é\n"
 """Has an escape every ten bytes, as in a log."""

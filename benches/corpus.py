@@ -8,15 +8,13 @@ import json
 import random
 import sys
 from collections.abc import Callable
-from functools import cache, lru_cache
-from itertools import accumulate
+from functools import lru_cache
 from pathlib import Path
+
+from forebay.bench.generate import CHUNK, repeat_items
 
 MB = 1_000_000
 SIZES = {"1 MB": MB, "100 MB": 100 * MB}
-
-# Placeholder for the number of the chunk: four digits that make ids differ from chunk to chunk.
-CHUNK = "@@@@"
 
 WORDS = [
     *("cache", "index", "shard", "queue", "login", "payment", "invoice"),
@@ -208,28 +206,8 @@ def _log_line(rng: random.Random, number: int) -> str:
     )
 
 
-@cache
-def _items(make: Make) -> list[bytes]:
-    """Return about a megabyte of items."""
-    rng = random.Random(make.__name__)  # noqa: S311 - it has to be reproducible, not secret
-    items: list[bytes] = []
-    size = 0
-    while size < MB:
-        items.append(make(rng, len(items)).encode())
-        size += len(items[-1]) + 1
-    return items
-
-
 def _repeat(make: Make, size: int, separator: bytes) -> bytes:
-    """Return as many whole chunks as fit in `size`, followed by as many whole items as fit."""
-    items = _items(make)
-    chunk = separator.join(items)
-    chunks, rest = divmod(size, len(chunk) + len(separator))
-    ends = accumulate(len(item) + len(separator) for item in items)
-    last = separator.join(items[: sum(end <= rest for end in ends)])
-    pieces = [*[chunk] * chunks, last] if last else [chunk] * chunks
-    marker = CHUNK.encode()
-    return separator.join(piece.replace(marker, b"%04d" % number) for number, piece in enumerate(pieces))
+    return repeat_items(make, size, separator, make.__name__)
 
 
 def _array(make: Make, size: int) -> bytes:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import chart
+from forebay.bench.units import format_duration, format_ratio
 
 FOLDER = Path(__file__).parent
 FOREBAY = "forebay"
@@ -191,17 +192,6 @@ def compare(timings: Timings) -> Iterator[Line]:
                 yield Line(row, corpus, ours, peer, theirs, find_bar(row, corpus, peer))
         if bar := find_bar(row, corpus, ""):
             yield Line(row, corpus, ours, "", None, bar)
-
-
-def format_duration(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
-
-
-def format_ratio(ratio: float) -> str:
-    return f"{ratio:,.0f} ×" if ratio >= 100 else f"{ratio:.3g} ×"
 
 
 def format_cells(line: Line) -> list[str]:

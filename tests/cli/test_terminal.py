@@ -23,8 +23,8 @@ from command import plain, run, run_on_terminal
         (["outline", "HANDLE"], ["{rows: [{id: int, name: str}] ×300}"]),
         (["stat", "HANDLE"], ['"item_count": 300']),
         (["sweep"], ['"kept": 1']),
-        (["journal"], ["when", "created", "list_rows"]),
-        (["journal", "summary"], ['"handles": 1']),
+        (["journal"], ["time (UTC)", "day, 20", "created", "list_rows"]),
+        (["journal", "summary"], ["kept out of context", "1 handle", "list_rows"]),
         (["rm", "HANDLE"], ['"removed"', "HANDLE"]),
     ],
     ids=lambda value: " ".join(value),
@@ -145,11 +145,15 @@ def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.M
     listed = plain(run_on_terminal("ls").out).splitlines()
     events = plain(run_on_terminal("journal").out).splitlines()
     assert max(map(len, [*listed, *events])) <= 80
-    assert (len(listed), len(events)) == (2, 4)
-    assert [handle in line for line in (*listed, *events)] == [False, True, False, False, True, True]
+    assert (len(listed), len(events)) == (3, 5)
+    assert [handle in line for line in listed] == [False, True, False]
+    assert [handle in line for line in events] == [False, False, False, True, True]
     assert "100,000" in listed[1]
-    assert [words in line for words, line in zip(("store_failed", "fetched", "created"), events[1:], strict=True)]
-    assert "store_full" in events[1]
+    assert listed[2].startswith("1 payload, 200.0 kB, ")
+    assert events[1].startswith(("today, ", "yesterday, "))
+    for words, line in zip(("store_failed", "fetched", "created"), events[2:], strict=True):
+        assert words in line
+    assert "store_full" in events[2]
 
 
 def test_events_are_shown_with_tool_path_size_and_reason(home: Path) -> None:
@@ -160,14 +164,15 @@ def test_events_are_shown_with_tool_path_size_and_reason(home: Path) -> None:
         record("response_oversize", tool="list_rows", response_bytes=5000, mode="handle", budget_bytes=4096)
         record("file_ref_denied", tool="upload", path="/etc/shadow", code="file_ref_denied")
         record("capability_denied", tool="wipe", capability="admin")
-    header, *rows = plain(run_on_terminal("journal").out).splitlines()
-    assert header.split() == ["when", "(UTC)", "event", "handle", "size", "tool", "path", "reason"]
-    assert [row.split()[2:] for row in reversed(rows)] == [
-        ["refused", "oh_AAAAAAAAAAAA", "not_found"],
-        ["tool_called", "1.5", "kB", "list_rows"],
-        ["response_oversize", "5.0", "kB", "list_rows", "over", "4.1", "kB"],
-        ["file_ref_denied", "upload", "/etc/shadow", "file_ref_denied"],
-        ["capability_denied", "wipe", "capability", "admin"],
+    header, day, *rows = plain(run_on_terminal("journal").out).splitlines()
+    assert header.split() == ["time", "(UTC)", "event", "handle", "or", "tool", "size", "reason"]
+    assert day.startswith(("today, ", "yesterday, "))
+    assert [row.partition(" ago  ")[2].split() for row in reversed(rows)] == [
+        ["✗", "refused", "oh_AAAAAAAAAAAA", "not_found"],
+        ["·", "tool_called", "list_rows", "1.5", "kB"],
+        ["▲", "response_oversize", "list_rows", "5.0", "kB", "over", "4.1", "kB"],
+        ["✗", "file_ref_denied", "upload", "/etc/shadow"],
+        ["✗", "capability_denied", "wipe", "capability", "admin"],
     ]
 
 
@@ -230,8 +235,8 @@ def test_fields_are_shown_as_a_table(home: Path) -> None:
     lines = [line.rstrip() for line in plain(screen).splitlines()]
     assert lines == [
         "id  user.name  tags",
-        '1   ann␛[2J    ["a","b"]',
-        "2",
+        ' 1  ann␛[2J    ["a","b"]',
+        " 2",
         "items: 2 from 0 of 2; the end",
     ]
     assert_harmless(screen)

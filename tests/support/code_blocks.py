@@ -33,7 +33,8 @@ _HANDLE = re.compile(r"oh_(?:[A-Z2-7]{26}|[A-Z2-7]{12})\b")
 _PROGRESS = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h\s*\x1b\[1A\x1b\[2K", re.DOTALL)
 """A progress bar, from when the cursor is hidden to when the bar is removed again."""
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\b\d\d-\d\d \d\d:\d\d\b")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|(?:today|yesterday), \d{4}-\d\d-\d\d| +\d+ s(?: ago)?\b")
+"""A timestamp, a day of the journal, or an age with the spaces before it."""
 
 
 class Block(NamedTuple):
@@ -194,8 +195,12 @@ class Transcript:
         return _PROGRESS.sub("", printed.decode().replace("\r\n", "\n"))
 
 
+def _hide_time(match: re.Match[str]) -> str:
+    return "(day)" if "," in match[0] else "9" * len(match[0])
+
+
 def _normalize(text: str) -> list[str]:
-    lines = [_TIME.sub(lambda match: "9" * len(match[0]), line).rstrip() for line in text.splitlines()]
+    lines = [_TIME.sub(_hide_time, line).rstrip() for line in text.splitlines()]
     while lines and not lines[-1]:
         lines.pop()
     return lines

@@ -202,7 +202,7 @@ def journal(args: Namespace) -> None:
     reader: dict[str, Any] = {"principal": _list_principal_names(args), "is_operator": args.principal is None}
     with open_store_of(args) as store:
         if args.action == "summary":
-            output.print_json(store.journal.summary(**reader))
+            output.print_summary(store.journal.summary(**reader), is_json=args.json)
         else:
             output.print_events(store.journal.recent(args.count, **reader), is_json=args.json)
 

@@ -8,12 +8,14 @@ from typing import Any, NoReturn
 
 import forebay
 from forebay.cli import commands, gateway
+from forebay.cli.bench import bench, parse_groups
 from forebay.cli.dashboard import dashboard
 from forebay.cli.doctor import doctor
 from forebay.cli.export import export
 from forebay.cli.mirror import mirror
 from forebay.cli.query import query
 from forebay.cli.store import store
+from forebay.cli.view import view
 from forebay.errors import InvalidArgument
 
 __all__ = ["parse_arguments", "parse_wrap_options"]
@@ -172,6 +174,12 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     )
     _add_timeout(query_parser, "how long the query may take")
 
+    view_parser = add(view, _add_principal)
+    view_parser.add_argument("source", metavar="HANDLE|FILE", help="a handle, or a file; - is standard input")
+    view_parser.add_argument("--path", metavar="POINTER", help="open the value at this JSON Pointer")
+    view_parser.add_argument("--where", metavar="JSON", help='show only items such as \'{"status": "failed"}\'')
+    view_parser.add_argument("--mime-type", metavar="TYPE", help="the MIME type of FILE, such as text/csv")
+
     outline = add(commands.outline, _add_handle, _add_principal, _add_json)
     outline.add_argument(
         "--max-bytes", metavar="N", type=int, default=512, help="the maximum size of the outline (default: 512)"
@@ -227,6 +235,43 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         "action", nargs="?", choices=["recent", "summary"], default="recent", help="what to print (default: recent)"
     )
     journal.add_argument("--count", metavar="N", type=int, default=50, help="the number of events (default: 50)")
+
+    bench_parser = add(bench, _add_json, has_store=False)
+    bench_parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="the payload; - is standard input (default: a generated one)"
+    )
+    bench_parser.add_argument(
+        "--shape",
+        choices=("orders", "crawl", "events", "log", "csv"),
+        default="orders",
+        help="what to generate: JSON with an array, JSON of long texts, NDJSON, a log, rows (default: orders)",
+    )
+    bench_parser.add_argument(
+        "--size", metavar="SIZE", type=_parse_size, default=20_000_000, help="how much to generate (default: 20MB)"
+    )
+    bench_parser.add_argument("--seed", metavar="N", type=int, default=1, help="what differs between payloads")
+    bench_parser.add_argument(
+        "--only",
+        metavar="NAMES",
+        type=parse_groups,
+        default=["truncate", "index", "page", "search", "where", "query", "limit"],
+        help="run these only, such as truncate,index,page,search,where,query,limit (default: all)",
+    )
+    bench_parser.add_argument(
+        "--time",
+        metavar="DURATION",
+        type=_parse_duration,
+        default=20.0,
+        help="how long to measure in all, besides one call of each side that is checked (default: 20s)",
+    )
+    bench_parser.add_argument("--svg", metavar="FILE", help="also write a chart")
+    bench_parser.add_argument("--compare", metavar="FILE", help="an earlier report in JSON to compare the times with")
+    bench_parser.add_argument(
+        "--fail-below",
+        metavar="RATIO",
+        type=float,
+        help="exit with code 1 if any speed, relative to --compare, is below this, such as 0.8",
+    )
 
     for run, usage in gateway.USAGES.items():
         about = run.__doc__ or ""
@@ -308,6 +353,16 @@ def _parse_duration(text: str) -> float:
     except ValueError as error:
         message = f"it is {error}, such as {SECONDS.example}, not {text!r:.64}"
         raise argparse.ArgumentTypeError(message) from None
+
+
+def _parse_size(text: str) -> int:
+    # Imported here, so that `--help` starts quickly.
+    from forebay.config.option_types import SIZE
+
+    try:
+        return int(SIZE.parse(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it is {error}, such as 100MB, not {text!r:.64}") from None
 
 
 def _parse_address(text: str) -> tuple[str, int]:

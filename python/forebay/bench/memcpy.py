@@ -2,6 +2,8 @@
 
 import ctypes
 
+__all__ = ["Memcpy"]
+
 
 class Memcpy:
     """Copies `data` into a buffer whose pages are already mapped, so that no page faults are timed."""
@@ -12,7 +14,9 @@ class Memcpy:
         ctypes.memset(self._target, 1, len(data))
 
     def __call__(self) -> None:
+        """Copy the bytes."""
         ctypes.memmove(self._target, self._data, len(self._data))
 
     def is_equal(self) -> bool:
+        """Return whether the copy has the bytes of the original."""
         return memoryview(self._target).cast("B") == memoryview(self._data)

@@ -1,0 +1,1 @@
+"""Benchmarks on one payload, beside the libraries and commands that are installed: `forebay bench`."""
