@@ -52,7 +52,6 @@ _GUIDES = {
     "view.md": "Look at an output",
     "apps.md": "Apps in clients",
     "bench.md": "Benchmarks",
-    "releasing.md": "Releases and support",
 }
 """Guides in their order. A page of `docs/` that has no place here comes after them."""
 
