@@ -29,6 +29,8 @@ NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 \
 	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
 SERVERS := target/servers
+ACTIONLINT := target/actionlint-1.7.12/actionlint
+CARGO_DENY := target/cargo-deny-0.20.2/bin/cargo-deny
 FUZZ := rust/fuzz
 FUZZ_TARGETS := $(basename $(notdir $(wildcard $(FUZZ)/fuzz_targets/*.rs)))
 
@@ -40,11 +42,12 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-providers test-fast test-versions lint docs docs-measure bench speed alternatives \
-	scale conformance peers clients clients-direct apps eval pictures wheel mcpb fuzz soak clean
+.PHONY: help demo test test-backends test-providers test-fast test-versions coverage lint lint-workflows licenses audit docs \
+	docs-measure bench speed alternatives scale conformance peers clients clients-direct apps eval pictures wheel \
+	sdist sbom mcpb fuzz soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(BUILT) ## Wrap a server that returns 50 MB, then page and search the result
 	@$(BIN)/python examples/demo.py
@@ -71,6 +74,9 @@ test-providers: $(BUILT) $(VENV)/.group-test $(SERVERS)/.providers ## Test store
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
 	$(BIN)/python -m pytest -n logical --dist loadfile -q -m 'not slow'
 
+coverage: $(BUILT) $(VENV)/.group-test $(VENV)/.group-coverage ## Measure which lines of Python and Rust the tests run (needs llvm-tools of rustup)
+	$(BIN)/python tools/measure_coverage.py
+
 lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## Check formatting, lints, layers, types and stubs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -83,6 +89,24 @@ lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## C
 	cargo fmt --check --manifest-path $(FUZZ)/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --manifest-path $(FUZZ)/Cargo.toml -- -D warnings
+
+lint-workflows: $(ACTIONLINT) $(VENV)/.group-workflows ## Check the workflows, the Dockerfile and the shell scripts (needs Go)
+	PATH="$(abspath $(BIN)):$$PATH" $(ACTIONLINT)
+	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/shellcheck .ci/run .ci/smoke
+	$(BIN)/hadolint Dockerfile
+
+licenses: $(CARGO_DENY) $(MADE) ## Check licenses and sources of the crates, and the file that the wheel carries
+	$(BIN)/python tools/third_party_licenses.py --check
+	$(CARGO_DENY) --offline check licenses bans sources
+
+audit: licenses $(VENV)/.group-audit ## Look for known vulnerabilities of crates and Python packages (needs the network)
+	$(CARGO_DENY) check advisories
+	$(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]; \
+		print(*project["dependencies"], *[each for each in extras if not each.startswith("forebay[")], sep="\n")' \
+		> target/requirements.txt
+	$(BIN)/pip-audit --strict --requirement target/requirements.txt
 
 docs: $(BUILT) $(VENV)/.group-docs ## Build the documentation into target/docs; dead links fail
 	PYTHONPATH=tools $(BIN)/python -m docs_site.build
@@ -142,6 +166,20 @@ wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl
 	$(BIN)/maturin build --release --out dist
 	@size=$$(cat dist/*.whl | wc -c); echo "wheel: $$size bytes"; test "$$size" -lt 5000000
+
+sdist: $(VENV)/.group-build ## Build the sdist into dist/, and a wheel from it that must work alone
+	rm -rf dist/*.tar.gz target/from-sdist
+	$(BIN)/maturin sdist --out dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir target/from-sdist dist/*.tar.gz
+	PYTHON=$(PYTHON) .ci/smoke target/from-sdist
+
+sbom: $(VENV)/.group-audit ## Write SBOMs of the wheel in dist/: its crates, and the packages of all extras
+	rm -rf target/sbom dist/*.cdx.json
+	$(PYTHON) -m venv target/sbom
+	target/sbom/bin/python -m pip install --quiet --no-index --no-deps --find-links dist forebay
+	target/sbom/bin/python -m pip install --quiet 'forebay[all]'
+	cp target/sbom/lib/python*/site-packages/forebay-*.dist-info/sboms/*.cyclonedx.json dist/forebay-rust.cdx.json
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-file dist/forebay-python.cdx.json target/sbom/bin/python
 
 mcpb: wheel ## Build the extension of Claude Desktop for this platform into dist/
 	rm -f dist/*.mcpb
@@ -208,6 +246,12 @@ $(APPS)/.installed: Makefile $(NODE)/.installed
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --extras serve,sql
 	@touch $@
+
+$(ACTIONLINT):
+	GOBIN=$(abspath $(@D)) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+$(CARGO_DENY):
+	cargo install --quiet --locked --root target/cargo-deny-0.20.2 cargo-deny@0.20.2
 
 $(SERVERS)/.installed: Makefile
 	@# An S3 server in Go; the others are the system's packages.

@@ -1,6 +1,7 @@
 """Check that an installed forebay works: call every function once, without pytest, outside the source tree.
 
 `python smoke.py` checks an install without extras, and `python smoke.py serve` one with the extra `serve`.
+`python smoke.py core` checks only what needs no other package: the functions on bytes, where the store cannot run.
 """
 
 import http.server
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,12 @@ DOCUMENT = json.dumps({"items": RECORDS, "count": 100}, ensure_ascii=False).enco
 LOG = "".join(f"{n} ERROR request failed in {n} ms\n" for n in range(100))
 
 Check = Callable[[], bool]
-CHECKS: dict[str, list[Check]] = {"both": [], "base": [], "serve": []}
+CHECKS: dict[str, list[Check]] = {"core": [], "both": [], "base": [], "serve": []}
+
+
+def check_core(function: Check) -> Check:
+    CHECKS["core"].append(function)
+    return function
 
 
 def check(function: Check) -> Check:
@@ -39,7 +46,7 @@ def check_serve(function: Check) -> Check:
     return function
 
 
-@check
+@check_core
 def imported_from_where_it_was_installed() -> bool:
     return "site-packages" in Path(forebay.__file__).parts
 
@@ -161,23 +168,29 @@ def adapters_name_their_extras() -> bool:
     return True
 
 
-@check
+@check_core
+def licenses_are_installed() -> bool:
+    names = {Path(str(path)).name for path in metadata.files("forebay") or ()}
+    return {"LICENSE", "THIRD-PARTY-LICENSES.txt"} <= names and any(name.endswith(".cyclonedx.json") for name in names)
+
+
+@check_core
 def index_items() -> bool:
     index = forebay.index_items(DOCUMENT)
     return (len(index), index.path, index.kind) == (100, "/items", "array")
 
 
-@check
+@check_core
 def index_items_trusted() -> bool:
     return forebay.index_items(DOCUMENT, validate=False) == forebay.index_items(DOCUMENT)
 
 
-@check
+@check_core
 def index_lines() -> bool:
     return len(forebay.index_lines(LOG)) == 100
 
 
-@check
+@check_core
 def indexer() -> bool:
     pieces = forebay.ItemIndexer()
     pieces.feed(DOCUMENT[:1000])
@@ -185,73 +198,73 @@ def indexer() -> bool:
     return pieces.finish() == forebay.index_items(DOCUMENT)
 
 
-@check
+@check_core
 def index_survives_storage() -> bool:
     index = forebay.index_items(DOCUMENT)
     return forebay.ItemIndex.from_bytes(index.to_bytes()) == index
 
 
-@check
+@check_core
 def read_items() -> bool:
     page = forebay.read_items(DOCUMENT, forebay.index_items(DOCUMENT), 50, 10)
     return json.loads(page.content) == RECORDS[50:60] and page.next_offset == 60
 
 
-@check
+@check_core
 def read_text() -> bool:
     return forebay.read_text(LOG, 0, 10).text == LOG[:10]
 
 
-@check
+@check_core
 def read_lines() -> bool:
     return forebay.read_lines(LOG, 98).text == "".join(LOG.splitlines(keepends=True)[98:])
 
 
-@check
+@check_core
 def preview() -> bool:
     text = forebay.preview(DOCUMENT, 100)
     return text is not None and DOCUMENT.startswith(text.encode()) and len(text.encode()) <= 100
 
 
-@check
+@check_core
 def truncate() -> bool:
     return bool(json.loads(forebay.truncate(DOCUMENT))["items"]["totalCount"] == 100)
 
 
-@check
+@check_core
 def truncate_lines() -> bool:
     text = forebay.truncate_lines(LOG, 2, 2)
     return text.startswith(LOG[:20]) and LOG.rstrip().endswith(text.rstrip()[-20:])
 
 
-@check
+@check_core
 def outline() -> bool:
     return "×100" in forebay.outline(DOCUMENT)
 
 
-@check
+@check_core
 def get() -> bool:
     return bool(json.loads(forebay.get(DOCUMENT, "/items/7/name")) == "naïve 7")
 
 
-@check
+@check_core
 def locate() -> bool:
     start, end = forebay.locate(DOCUMENT, "/count")
     return DOCUMENT[start:end] == b"100"
 
 
-@check
+@check_core
 def project() -> bool:
     return bool(json.loads(forebay.project(json.dumps(RECORDS), ["id"])) == [{"id": n} for n in range(100)])
 
 
-@check
+@check_core
 def search() -> bool:
     matches = forebay.search(LOG, "99 ms").matches
     return [match.line for match in matches] == [99]
 
 
-@check
+@check_core
 def search_by_expression() -> bool:
     return len(forebay.search(LOG, r"in \d ms", regex=True).matches) == 10
 
@@ -310,7 +323,7 @@ def adapter() -> bool:
         return asyncio.run(call(opened))
 
 
-@check
+@check_core
 def errors() -> bool:
     try:
         forebay.index_items(b"[1, 2")
@@ -320,8 +333,8 @@ def errors() -> bool:
 
 
 def main() -> int:
-    kind = "serve" if sys.argv[1:] == ["serve"] else "base"
-    checks = [*CHECKS["both"], *CHECKS[kind]]
+    kind = sys.argv[1] if sys.argv[1:] else "base"
+    checks = CHECKS["core"] if kind == "core" else [*CHECKS["core"], *CHECKS["both"], *CHECKS[kind]]
     failed = 0
     for function in checks:
         try:

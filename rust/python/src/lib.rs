@@ -25,6 +25,34 @@ mod truncate_lines;
 
 use pyo3::prelude::*;
 
+/// Refuses to compile a class that needs more than the 16 bytes to which Python aligns its objects: PyO3 writes it there
+/// all the same, which is undefined behaviour.
+macro_rules! assert_alignment {
+    ($($class:ty),+ $(,)?) => { const _: () = { $(assert!(align_of::<$class>() <= 16);)+ }; };
+}
+
+assert_alignment!(
+    feed::Feed,
+    filter::Filter,
+    filter::Selection,
+    index::Chunk,
+    index::ItemIndex,
+    index::ItemIndexer,
+    index::Span,
+    items::ItemPage,
+    lines::LinePage,
+    message::Unescaper,
+    page::Cut,
+    redact::Redactor,
+    search::LiteralCounter,
+    search::Match,
+    search::MatchCount,
+    search::SearchResult,
+    survey::Findings,
+    survey::Survey,
+    text::TextPage,
+);
+
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]

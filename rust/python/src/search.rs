@@ -148,8 +148,9 @@ pub fn count_matches(
 }
 
 /// Counter of a literal in a payload that arrives in pieces.
+// Boxed, because it holds vectors that need more alignment than Python gives an object.
 #[pyclass(frozen, module = "forebay._core")]
-pub struct LiteralCounter(Mutex<core::LiteralCounter>);
+pub struct LiteralCounter(Mutex<Box<core::LiteralCounter>>);
 
 #[pymethods]
 impl LiteralCounter {
@@ -158,7 +159,7 @@ impl LiteralCounter {
         let pattern = Pattern::literal(pattern, false)?;
         let counter = core::LiteralCounter::new(&pattern);
         let unusable = || Error { kind: ErrorKind::InvalidArgument("not a literal".to_owned()), index: 0 };
-        Ok(Self(Mutex::new(counter.ok_or_else(unusable)?)))
+        Ok(Self(Mutex::new(Box::new(counter.ok_or_else(unusable)?))))
     }
 
     /// Count the matches that end in the next piece.

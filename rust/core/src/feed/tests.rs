@@ -27,7 +27,10 @@ fn feed(items: &[String], order: &[usize], paths: Option<&[&str]>) -> (Vec<Map<S
 /// Returns the value of a column in a line, as it is after the cast to the column's type.
 fn cast(line: &Map<String, Value>, column: &Column) -> Value {
     match line.get(&column.key) {
-        Some(Value::String(text)) if column.read_type != column.sql_type => {
+        // DuckDB reads decimals exactly from text only.
+        Some(Value::String(text))
+            if column.read_type != column.sql_type || column.sql_type.starts_with("DECIMAL") =>
+        {
             serde_json::from_str(text).unwrap()
         }
         value => value.cloned().unwrap_or_default(),
@@ -129,6 +132,15 @@ fn has_deep(values: &[Value]) -> bool {
         }
     }
     values.iter().any(|value| depth(value) > 12)
+}
+
+#[test]
+fn decimals_beside_integers_that_no_double_holds_are_exact() {
+    let items = [r#"{"a": 0.0}"#.to_owned(), r#"{"a": 28744096463812053}"#.to_owned()];
+    let (lines, columns) = feed(&items, &[0, 1], None);
+    assert!(columns[0].sql_type.starts_with("DECIMAL"), "{}", columns[0].sql_type);
+    assert_eq!(lines[0][&columns[0].key], "0.0");
+    assert_eq!(cast(&lines[1], &columns[0]), serde_json::json!(28_744_096_463_812_053_i64));
 }
 
 #[test]
