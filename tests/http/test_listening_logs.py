@@ -54,6 +54,8 @@ def test_the_address_is_printed_at_every_log_level(tmp_path: Path, monkeypatch: 
             assert server.request(path="/health").status == 200
             server.terminate()
             assert server.wait() == 0
-            assert server.log == f"forebay: listening on http://127.0.0.1:{server.port}/mcp\n"
+            address = f"http://127.0.0.1:{server.port}"
+            lines = [f"forebay: listening on {address}/mcp", f"forebay: the dashboard is at {address}/dashboard"]
+            assert server.log.splitlines() == lines
         finally:
             gateway.kill()

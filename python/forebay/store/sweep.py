@@ -139,7 +139,7 @@ class Sweeper:
     def _run_in_background(self) -> None:
         last_error = ""
         # Not all replicas at once.
-        while not self._wake.wait(min(self._options.sweep_interval * random.uniform(0.9, 1.1), threading.TIMEOUT_MAX)):  # noqa: S311
+        while not self._wake.wait(min(self._options.sweep_interval * _random.uniform(0.9, 1.1), threading.TIMEOUT_MAX)):
             try:
                 self.sweep_if_due()
                 last_error = ""
@@ -376,3 +376,7 @@ class Sweeper:
             delete_sidecar(self._backend, self._quota, handle, principal)
         self._journal.record(event, principal=principal, handle=handle, size_bytes=size)
         return True
+
+
+# Not the generator of `random` itself, whose sequence belongs to the program.
+_random = random.SystemRandom()

@@ -116,7 +116,7 @@ class SharedConnection:
         for attempt in range(attempts):
             if attempt:
                 # The delay is random, so that not all clients of a restarted server reconnect at the same moment.
-                await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311
+                await asyncio.sleep(delay * _random.uniform(0.5, 1))
                 delay = min(2 * delay, _MAX_DELAY_SECONDS)
             refusals: Refusals = {}
             try:
@@ -153,3 +153,7 @@ class SharedConnection:
         task = asyncio.create_task(connection.close())
         self._closing_tasks.add(task)
         task.add_done_callback(self._closing_tasks.discard)
+
+
+# Not the generator of `random` itself, whose sequence belongs to the program.
+_random = random.SystemRandom()

@@ -22,6 +22,9 @@ from forebay.store.threads import fork_safe_lock
 
 __all__ = ["ObjectAccounts", "Reservation"]
 
+# Not the generator of `random` itself, whose sequence belongs to the program.
+_random = random.SystemRandom()
+
 _SLICES_PER_LIMIT = 256
 """A slice is at most a limit divided by this and by the replicas, so that others can use 99 % of a quota."""
 
@@ -285,7 +288,7 @@ class ObjectAccounts:
                     self._lease_end = began_at + _LEASE_SECONDS if slices else 0.0
                     self._unspent.update(granted or {})
                 return True
-            time.sleep(random.uniform(0, min(0.1, 0.002 * (attempt + 1))))  # noqa: S311
+            time.sleep(_random.uniform(0, min(0.1, 0.002 * (attempt + 1))))
         raise StoreUnavailable("the accounts of this store are changed too often by others; call again")
 
     def _beat(self, is_regular: bool) -> bool:

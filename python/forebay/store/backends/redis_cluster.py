@@ -17,6 +17,9 @@ from forebay.store.threads import fork_safe_lock
 
 __all__ = ["ClusterNodes", "Command", "execute"]
 
+# Not the generator of `random` itself, whose sequence belongs to the program.
+_random = random.SystemRandom()
+
 Command = Sequence[Any]
 _Node = tuple[str, int]
 
@@ -119,7 +122,7 @@ class ClusterNodes:
                 raise redis.exceptions.ConnectionError("no node of the cluster answers")
             error: Exception = redis.exceptions.ConnectionError("no node of the cluster has slots")
             nodes = [*{*self._seeds, *(node for *_, node in self._ranges)}]
-            for host, port in random.sample(nodes, min(len(nodes), _MAX_ASKED_NODES)):
+            for host, port in _random.sample(nodes, min(len(nodes), _MAX_ASKED_NODES)):
                 try:
                     with self._connect(host, port, is_hasty=True) as client:
                         ranges = _parse_slots(client.execute_command("CLUSTER", "SLOTS"), host)
