@@ -48,8 +48,8 @@ def find_rule_problems(address: RemoteAddress) -> list[str]:
             needed_days = rule["Expiration"]["Days"]
             if days and min(days) < needed_days:
                 problems.append(
-                    f"a rule removes objects below {prefix} {min(days)} days after their upload, but payloads there "
-                    f"may live for {needed_days - 1} days; {advice}"
+                    f"a rule removes objects below {prefix} with Days: {min(days)}, but payloads there need at least "
+                    f"{needed_days}; {advice}"
                 )
         # MinIO removes the parts by itself, and refuses a rule for them.
         elif server != "MinIO" and not any(actual.part_days and prefix.startswith(actual.prefix) for actual in rules):
