@@ -39,7 +39,7 @@ class PageParser(HTMLParser):
         self._url, self._tag = url, ""
 
     def add_link(self, link: str) -> None:
-        with suppress(ValueError):  # A link can be malformed.
+        with suppress(ValueError):  # It may not be a URL.
             self.links[urldefrag(urljoin(self._url, link)).url] = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -58,7 +58,7 @@ class PageParser(HTMLParser):
 
 
 def read_page(client: httpx2.Client, url: str, deadline: float) -> dict[str, Any]:
-    """Return the status, title, text and links of a page. The target of a redirect is one of the links."""
+    """Return the title, text and links of a page. A redirect is a link."""
     page, body = PageParser(url), b""
     try:
         with client.stream("GET", url) as response:

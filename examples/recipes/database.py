@@ -60,7 +60,7 @@ def select(file: Path, sql: str) -> str:
 
 
 def name_columns(cursor: sqlite3.Cursor) -> list[str]:
-    """Return the names of the columns. A name that occurs twice gets a number, so that no value is lost."""
+    """Return the names of the columns. A name that comes twice gets a number, so that no value is lost."""
     names: list[str] = []
     for name, *_ in cursor.description or ():
         unique, number = name, 1

@@ -1,4 +1,4 @@
-"""The pages as HTML: what each visitor sees, and that data never becomes markup."""
+"""The pages as HTML: what each reader sees, and that data never becomes markup."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from forebay.dashboard.api import call_reader
 from forebay.dashboard.layout import ASSETS, Frame, get_asset_url, make_sign_in_page, read_asset
 from forebay.dashboard.overview import Upstream, make_overview
 from forebay.dashboard.payload_page import make_payload_page
-from forebay.dashboard.snapshot import Visitor, read_snapshot
+from forebay.dashboard.snapshot import Reader, read_snapshot
 from forebay.errors import InvalidArgument, PathNotFound
 from forebay.outputs.monitor import Monitor
 from hypothesis import HealthCheck, given, settings
@@ -68,8 +68,8 @@ def check_safe(page: bytes) -> Tags:
 
 
 def show(store: Store, principal: Any, *, hides_handles: bool = False, **query: str) -> Tags:
-    visitor = Visitor(principal, hides_handles=hides_handles)
-    return check_safe(make_overview(read_snapshot(store, visitor), visitor, FRAME, query, None))
+    reader = Reader(principal, hides_handles=hides_handles)
+    return check_safe(make_overview(read_snapshot(store, reader), reader, FRAME, query, None))
 
 
 def show_payload(store: Store, principal: Any, handle: str, **query: str) -> Tags:
@@ -216,8 +216,8 @@ def test_errors_are_shown_on_the_page(store: Store) -> None:
 
 def test_an_upstream_that_failed_stands_out(store: Store) -> None:
     upstreams = [Upstream("a", "command", "failed"), Upstream("b", "url", "connected", 3, 1)]
-    visitor = Visitor(ANN)
-    tags = check_safe(make_overview(read_snapshot(store, visitor), visitor, FRAME, {}, upstreams))
+    reader = Reader(ANN)
+    tags = check_safe(make_overview(read_snapshot(store, reader), reader, FRAME, {}, upstreams))
     states = [
         attributes["class"] for tag, attributes in tags.found if (attributes.get("class") or "").startswith("state ")
     ]

@@ -123,17 +123,17 @@ class AgentOutputs:
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def async_wrapper(*args: Any, **kwargs: Any) -> Any:
+            async def limit_awaited(*args: Any, **kwargs: Any) -> Any:
                 output = await function(*args, **kwargs)
                 return await run_in_pool(lambda: self.limit(output, name))
 
-            return async_wrapper
+            return limit_awaited
 
         @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def limit_returned(*args: Any, **kwargs: Any) -> Any:
             return self.limit(function(*args, **kwargs), name)
 
-        return wrapper
+        return limit_returned
 
     def close(self) -> None:
         """Close the store, unless it was passed in by the caller."""

@@ -11,7 +11,7 @@ from forebay.store import OPERATOR, Store, StoredOutput
 from forebay.store.call_counts import summarize_calls
 from forebay.store.handles import Principal
 
-__all__ = ["REFUSALS", "Snapshot", "Visitor", "read_snapshot"]
+__all__ = ["REFUSALS", "Reader", "Snapshot", "read_snapshot"]
 
 _MAX_EVENTS = 50_000
 """Maximum number of journal events to read, the newest first."""
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Visitor:
+class Reader:
     """Who looks at the dashboard."""
 
     principal: Principal
@@ -48,7 +48,7 @@ class Visitor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a visitor may know of a store at one time."""
+    """What a reader may know of a store at one time."""
 
     usage: dict[str, Any]
     """The counts of `summarize_calls`."""
@@ -70,15 +70,15 @@ class Snapshot:
     taken_at: float
 
 
-def read_snapshot(store: Store, visitor: Visitor) -> Snapshot:
+def read_snapshot(store: Store, reader: Reader) -> Snapshot:
     """Read a snapshot of a store. It takes a few seconds at most, whatever the size of the store."""
-    principal = visitor.principal
+    principal = reader.principal
     owner = principal if isinstance(principal, str) else None
-    usage = summarize_calls(store.call_counts.read(None if visitor.is_operator else [owner]))
-    listed = _TimeLimitedIterator(store.list(principal=principal), _MAX_SECONDS)
+    usage = summarize_calls(store.call_counts.read(None if reader.is_operator else [owner]))
+    listed = _TimeLimited(store.list(principal=principal), _MAX_SECONDS)
     outputs = [*listed]
-    journal = _TimeLimitedIterator(store.journal.events(principal=owner, is_operator=visitor.is_operator), _MAX_SECONDS)
-    events = _EventCounter()
+    journal = _TimeLimited(store.journal.events(principal=owner, is_operator=reader.is_operator), _MAX_SECONDS)
+    events = _Events()
     responses = summarize_responses(events.count(journal))
     return Snapshot(
         usage=usage,
@@ -94,7 +94,7 @@ def read_snapshot(store: Store, visitor: Visitor) -> Snapshot:
     )
 
 
-class _TimeLimitedIterator(Iterator[_T]):
+class _TimeLimited(Iterator[_T]):
     """An iterator that ends early if it takes too long."""
 
     def __init__(self, items: Iterable[_T], seconds: float) -> None:
@@ -112,7 +112,7 @@ class _TimeLimitedIterator(Iterator[_T]):
             raise
 
 
-class _EventCounter:
+class _Events:
     """Counts the events of a journal while another function reads them."""
 
     def __init__(self) -> None:
