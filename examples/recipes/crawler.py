@@ -78,14 +78,14 @@ def read_page(client: httpx2.Client, url: str, deadline: float) -> dict[str, Any
 
 
 def crawl_site(site: str, path: str, max_pages: int) -> list[dict[str, Any]]:
-    """Return the pages that links lead to, the nearest first."""
+    """Return the pages that links lead to, in the order of their distance from the path."""
     pages, deadline = list[dict[str, Any]](), time.monotonic() + MAX_SECONDS
     known = set(waiting := [urljoin(site, path)])
     with httpx2.Client(headers={"User-Agent": USER_AGENT}, timeout=REQUEST_SECONDS) as client:
         rules = read_page(client, urljoin(site, "/robots.txt"), deadline)
         robots = RobotFileParser()
         robots.parse(rules["text"].splitlines() if rules.get("status") == 200 else [])
-        for url in waiting:  # It grows while the loop runs.
+        for url in waiting:  # The list grows while the loop runs.
             if len(pages) == max_pages or time.monotonic() > deadline:
                 break
             if urlsplit(url)[:2] == urlsplit(site)[:2] and robots.can_fetch(USER_AGENT, url):

@@ -26,11 +26,11 @@ MAX_VALUE_BYTES = 16 << 20
 MAX_RESULT_BYTES = 128 << 20
 
 READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-"""What a statement may do."""
+"""The actions that a statement may use."""
 
 
 def connect(file: Path) -> sqlite3.Connection:
-    """Open the database for one statement that reads."""
+    """Open the database read-only, with limits for one statement."""
     database = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
     database.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY)
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)

@@ -1,4 +1,4 @@
-"""An MCP server for log files: it reads, tails, greps and parses them. What is too large becomes a handle.
+"""An MCP server for log files: it reads, tails, greps and parses them. A result that is too large becomes a handle.
 
     pip install 'forebay[sql]' fastmcp
     python logs.py /var/log/nginx       # over stdio: the command for a client's configuration
@@ -55,7 +55,7 @@ def parse_line(line: str, line_format: re.Pattern[str]) -> dict[str, Any]:
     """Return the fields of a line, or its text if it has another format."""
     if (match := line_format.match(line)) is None:
         return {"text": line}
-    is_number = re.compile(r"[0-9]{1,18}").fullmatch  # Columns of numbers can be added up.
+    is_number = re.compile(r"[0-9]{1,18}").fullmatch  # So that SQL can add up the columns.
     return {key: int(value) if value and is_number(value) else value for key, value in match.groupdict().items()}
 
 

@@ -81,7 +81,7 @@ def show_payload(store: Store, principal: Any, handle: str, **query: str) -> Tag
 
 def test_an_empty_store_says_what_to_do(store: Store) -> None:
     tags = show(store, OPERATOR)
-    assert "Nothing is stored just now." in tags.text
+    assert "Nothing is stored now." in tags.text
     assert "forebay put FILE" in tags.text
     assert "forebay wrap -- COMMAND" in tags.text
 

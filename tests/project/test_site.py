@@ -32,11 +32,11 @@ def test_every_command_and_every_option_is_in_the_reference() -> None:
     assert [option.flag for option in OPTIONS.values() if f"`{option.flag}`" not in options] == []
 
 
-def test_a_page_of_a_verb_has_a_signature_edges_and_costs() -> None:
+def test_a_page_of_a_verb_has_a_signature_edge_cases_and_costs() -> None:
     verbs = {path: text for path, text in pages().items() if path.startswith("verbs/") and path != "verbs/index.md"}
     assert len(verbs) >= 15
     for path, text in verbs.items():
-        assert "## Edges\n" in text, path
+        assert "## Edge cases\n" in text, path
         assert "```python\ndef " in text or path == "verbs/where.md", path
         assert "## Cost\n" in text or "Conditions hold" in text, path
 

@@ -1,4 +1,4 @@
-"""An MCP client on stdio that knows the size and the duration of every response."""
+"""An MCP client on stdio that records the size and the duration of every response."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 __all__ = ["CallFailed", "Client", "Reply", "connect"]
 
 TIMEOUT_SECONDS = 1800
-"""How long a server may run. One library takes minutes for its first response."""
+"""Maximum time that a server runs. One library takes minutes for its first response."""
 
 
 class CallFailed(Exception):
@@ -36,7 +36,7 @@ class Reply:
 
     @property
     def size(self) -> int:
-        """The bytes of all texts: what a model reads. The message is larger, because it has them as JSON strings."""
+        """Size of all texts in bytes: what a model reads. The message is larger, because JSON escapes the texts."""
         return sum(len(block.encode()) for block in self.blocks)
 
 
@@ -64,12 +64,12 @@ class Client:
         return self.replies[-1]
 
     def _request(self, method: str, params: Mapping[str, Any]) -> tuple[bytes, float]:
-        """Send a request and return the line of its response and the seconds until it was there."""
+        """Send a request, and return the line of its response and the seconds until it arrived."""
         self._id += 1
         self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
         start = time.perf_counter()
         while line := self._stdout.readline():
-            # Before the line is parsed: a client that is faster than this one would have it now.
+            # Measured before the line is parsed: the time of this client's parser does not count.
             seconds = time.perf_counter() - start
             message = json.loads(line)
             if message.get("id") == self._id and "method" not in message:
@@ -85,7 +85,7 @@ class Client:
 
 @contextlib.contextmanager
 def connect(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Client]:
-    """Start a server, yield a client of it, and stop the server."""
+    """Start a server, yield a client that is connected to it, and stop the server."""
     with (folder / "stderr.txt").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=folder, env=dict(environment)

@@ -1,4 +1,4 @@
-"""The payload of the comparison and the question about it. It imports no package: every environment runs it."""
+"""The payload of the comparison, and the question about it. The module runs in environments without packages."""
 
 import json
 import random
@@ -9,7 +9,7 @@ __all__ = ["COUNT", "NUMBER", "QUESTION_SQL", "count_matches", "find_order", "ma
 
 COUNT = 60_000
 NUMBER = 41_234
-"""The position of the order that is asked for, from 0."""
+"""The number of the order to look up, from 0."""
 
 QUESTION_SQL = "SELECT count(*) FROM orders WHERE status = 'failed' AND created_at LIKE '2025-03-%' AND total > 200"
 """The question that is asked, in SQL. `count_matches` answers it without SQL."""
@@ -21,14 +21,14 @@ _NOTES = ("", "please leave it with the neighbour", 'ring "Ohm", second floor', 
 
 
 def make_payload() -> str:
-    """Return 60,000 orders in an object, each on a line of its own. Amounts have two decimals."""
+    """Return an object with 60,000 orders, each on a line of its own. Amounts have two decimals."""
     source = random.Random(1)  # noqa: S311 - the same on every run
     lines = ",\n".join(_make_order(source, number) for number in range(COUNT))
     return f'{{"page": 1, "currency": "EUR", "orders": [\n{lines}\n]}}'
 
 
 def find_order(payload: str, number: int) -> str:
-    """Return the bytes of an order as text."""
+    """Return an order exactly as the payload has it."""
     return payload.split("\n")[number + 1].removesuffix(",")
 
 
@@ -50,7 +50,7 @@ def _make_order(source: random.Random, number: int) -> str:
     customer = (
         f'{{"name": "{source.choice(_NAMES)} {source.randrange(2100)}", "country": "{source.choice(_COUNTRIES)}"}}'
     )
-    # Ids of 64 bits are what databases count with; a program that reads numbers as doubles changes them.
+    # Databases use ids of 64 bits; a program that reads numbers as doubles changes these.
     return (
         f'{{"id": {9_007_199_254_740_993 + 2 * number}, "status": "{source.choice(_STATUSES)}", '
         f'"created_at": "2025-{1 + number * 12 // COUNT:02}-{1 + number % 28:02}", "total": {total:.2f}, '

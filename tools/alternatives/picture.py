@@ -1,6 +1,6 @@
 """Draw what reaches a model with and without forebay, from the results of the comparison.
 
-The picture is an SVG that follows the reader's light or dark mode. Its two squares are to scale.
+The picture is an SVG with colours for light and dark mode. Its two squares are to scale.
 """
 
 import math
@@ -77,7 +77,7 @@ def _draw_before(row: Mapping[str, Any], clients: Mapping[str, Any], left: float
 
 
 def _iter_outcomes(clients: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each of these clients that was run."""
+    """Yield a line for each client of `CLIENTS` that was run."""
     for row in clients["clients"]:
         if row["name"] not in CLIENTS or "characters" not in row:
             continue

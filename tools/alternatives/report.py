@@ -3,7 +3,7 @@
     python -m alternatives.report
 
 The results are in `benches/alternatives.json` (`make alternatives`) and `benches/clients_direct.json`
-(`make clients-direct`). A table in a document stands between two comments that name it.
+(`make clients-direct`). In a document, a table stands between a comment with its name and the comment `end`.
 """
 
 import json
@@ -39,7 +39,7 @@ def iter_tables() -> Iterator[tuple[str, str]]:
 
 
 def replace_tables(text: str) -> str:
-    """Return a text in which each table has the current content."""
+    """Return a text with the current content of each table."""
     for name, table in iter_tables():
         pattern = rf"(<!-- {name}: [^\n]*-->\n).*?(<!-- end -->)"
         text = re.sub(pattern, lambda found, table=table: found[1] + table + found[2], text, flags=re.DOTALL)  # type: ignore[misc]

@@ -2,7 +2,7 @@
 
     python -m alternatives.run --environments target/alternatives benches/alternatives.json
 
-Every way is a real server, or a gateway in front of one, and the same client drives all of them over stdio.
+Each way is a real server, or a gateway in front of one, and the same client calls all of them over stdio.
 `make alternatives` installs the pinned versions first.
 """
 
@@ -22,41 +22,41 @@ from typing import Any
 
 from alternatives.client import CallFailed, connect
 from alternatives.orders import COUNT, NUMBER, count_matches, find_order, make_payload
-from alternatives.ways import WAYS, Place, Session, Way
+from alternatives.ways import WAYS, Session, Way, Workspace
 
 __all__ = ["compare_order", "main", "measure"]
 
 ROUNDS = 3
-"""How often the tool is called. The fastest call counts, because other load only adds time."""
+"""Number of calls of the tool. The fastest one counts, because other load on the machine only adds time."""
 
 LONG_SECONDS = 60
 """A call that takes longer is not repeated."""
 
 
 def measure(way: Way, payload: str, environments: Path) -> dict[str, Any]:
-    """Return what a model gets through one way, and what it can do with that."""
+    """Return what a model gets from one way, and what it can do with it."""
     python = environments.absolute() / way.environment / "bin" / "python" if way.environment else Path(sys.executable)
     row: dict[str, Any] = {"name": way.name, "version": _get_version(python, way.package), "setup": way.setup}
     try:
         seconds: list[float] = []
         while len(seconds) < ROUNDS and max(seconds, default=0) < LONG_SECONDS:
-            with _started(way, python) as session:
+            with _start_session(way, python) as session:
                 seconds.append(session.first.seconds)
                 if len(seconds) == 1:
                     text = session.first.text
                     row["first"] = {"bytes": session.first.size, "is_json": _is_json(text), "beginning": text[:300]}
-                    row |= _use(way, session, payload)
+                    row |= _answer_questions(way, session, payload)
         row["first"]["seconds"] = round(min(seconds), 3)
     except CallFailed as error:
         row["problem"] = str(error)
     return row
 
 
-def _use(way: Way, session: Session, payload: str) -> dict[str, Any]:
+def _answer_questions(way: Way, session: Session, payload: str) -> dict[str, Any]:
     """Look up an order, read everything, and answer the question."""
 
     def count_cost(action: Callable[[], Any]) -> tuple[Any, dict[str, int]]:
-        """Return the result of an action, and what the model has read by then, the first response included."""
+        """Return the result of an action, and the calls and bytes until then, including the first response."""
         done = len(session.client.replies)
         result = action()
         read = [session.first, *session.client.replies[done:]]
@@ -79,7 +79,7 @@ def _use(way: Way, session: Session, payload: str) -> dict[str, Any]:
 def compare_order(text: str, order: str) -> str:
     """Return how an order appears in a text: `same bytes`, `same values` or `missing`.
 
-    The numbers of the same values may be spelled differently, such as 1.5 for 1.50.
+    In `same values`, numbers may be written differently, such as 1.5 for 1.50.
     """
     if order in text:
         return "same bytes"
@@ -98,12 +98,12 @@ def compare_order(text: str, order: str) -> str:
 
 
 @contextmanager
-def _started(way: Way, python: Path) -> Iterator[Session]:
+def _start_session(way: Way, python: Path) -> Iterator[Session]:
     with tempfile.TemporaryDirectory(prefix="forebay-alternatives-") as name:
         folder = Path(name)
-        # A home of its own: nothing that this user has configured or stored plays a part.
+        # A home folder of its own, so that the user's configuration and stores have no effect.
         environment = {**os.environ, "HOME": name, "FOREBAY_HOME": str(folder / "home")}
-        with connect(way.command(Place(python, folder)), folder, environment) as client:
+        with connect(way.command(Workspace(python, folder)), folder, environment) as client:
             yield Session(client, way.start(client))
 
 

@@ -1,4 +1,4 @@
-"""MCP servers on stdio whose tool `list_orders` returns the payload, bare or with a library that limits results.
+"""MCP servers on stdio whose tool `list_orders` returns the payload, with or without a library that limits results.
 
     python server.py KIND
 

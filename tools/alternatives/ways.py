@@ -1,4 +1,4 @@
-"""Ways for a large result to reach a model: bare, with a library in the server, or through a gateway."""
+"""Ways for a large result to reach a model: directly, with a library in the server, or through a gateway."""
 
 import dataclasses
 import json
@@ -12,49 +12,49 @@ from typing import Any
 from alternatives.client import Client, Reply
 from alternatives.orders import COUNT, NUMBER, QUESTION_SQL
 
-__all__ = ["WAYS", "Place", "Session", "Way"]
+__all__ = ["WAYS", "Session", "Way", "Workspace"]
 
 SERVER = Path(__file__).with_name("server.py")
 
 PAGE_ORDERS = 90
-"""Orders on a page where the reader chooses its size: about 30 KB."""
+"""Number of orders on a page, where the client chooses it: about 30 KB."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """Where a way runs."""
+class Workspace:
+    """The interpreter and the folder with which a way runs."""
 
     python: Path
-    """The interpreter of its environment."""
+    """The interpreter of the way's environment."""
     folder: Path
-    """A folder of its own."""
+    """An empty folder for this run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """A client that has called the tool, and what it got."""
+    """A client that has called the tool, and the first response."""
 
     client: Client
     first: Reply
 
 
 class Way(ABC):
-    """How a result is offered to the model, and how the model uses that."""
+    """One way: how to start it, and how a model reads the result through it."""
 
     name: str
     package: str
-    """The distribution whose version is shown."""
+    """The installed package whose version the table shows."""
     environment = ""
-    """The folder of the Python environment that has the package; empty for the project's own."""
+    """The folder of the Python environment with the package; empty for the environment of this project."""
     setup: str
-    """How it is configured."""
+    """How the package is configured, for the table."""
 
     server = "plain"
-    """The server of `server.py` that is started."""
+    """The kind of server that `server.py` starts."""
 
-    def command(self, place: Place) -> list[str]:
+    def command(self, workspace: Workspace) -> list[str]:
         """Return the command that a client starts."""
-        return [str(place.python), str(SERVER), self.server]
+        return [str(workspace.python), str(SERVER), self.server]
 
     def start(self, client: Client) -> Reply:
         """Call the tool with the large result."""
@@ -62,14 +62,14 @@ class Way(ABC):
 
     @abstractmethod
     def read_order(self, session: Session) -> str:
-        """Return the text in which the order number `NUMBER` should be."""
+        """Return the text that should contain order `NUMBER`."""
 
     @abstractmethod
     def read_all(self, session: Session) -> Iterator[dict[str, Any]]:
         """Yield every order that can be read."""
 
     has_queries = False
-    """Whether a question can be asked. Without queries the model has to read everything."""
+    """Whether the model can send a query. Otherwise it has to read everything."""
 
     def ask(self, session: Session) -> int:
         """Return the answer to the question."""
@@ -143,7 +143,7 @@ class RefCache(Way):
         return self._fetch(session, page=NUMBER + 1, page_size=1).text
 
     def read_all(self, session: Session) -> Iterator[dict[str, Any]]:
-        # Everything at once, as its documentation advises. By pages of 20 orders it would be 3,000 calls.
+        # All orders in one call, as the documentation of mcp-refcache advises. Pages of 20 orders would be 3,000 calls.
         yield from json.loads(self._fetch(session, full=True).text)["value"]
 
     def _fetch(self, session: Session, **arguments: Any) -> Reply:
@@ -156,11 +156,11 @@ class ContextWeaver(Way):
     environment = "sdk-1"
     setup = "`mcp serve --config` with one upstream; read by lines, because each order is on a line of its own"
 
-    def command(self, place: Place) -> list[str]:
+    def command(self, workspace: Workspace) -> list[str]:
         upstream = {"type": "stdio", "command": sys.executable, "args": [str(SERVER), "plain"]}
-        config = place.folder / "gateway.json"
+        config = workspace.folder / "gateway.json"
         config.write_text(json.dumps({"upstreams": {"orders": upstream}, "quiet": True}), encoding="utf-8")
-        return [str(place.python.with_name("contextweaver")), "mcp", "serve", "--config", str(config)]
+        return [str(workspace.python.with_name("contextweaver")), "mcp", "serve", "--config", str(config)]
 
     def start(self, client: Client) -> Reply:
         cards = json.loads(client.call("tool_browse", query="list orders").text)
@@ -175,7 +175,7 @@ class ContextWeaver(Way):
             yield from (json.loads(line.removesuffix(",")) for line in text.split("\n"))
 
     def _view(self, session: Session, start: int, end: int) -> Reply:
-        """Read orders by their lines. The first line of the payload is what is before the orders."""
+        """Read orders by their lines. Line 0 of the payload has the fields before the orders."""
         handle = json.loads(session.first.text)["artifacts"][0]["handle"]
         return session.client.call(
             "tool_view", handle=handle, selector={"type": "lines", "start": start + 1, "end": end + 1}
@@ -188,9 +188,9 @@ class Forebay(Way):
     setup = "defaults, with the extra `sql`"
     has_queries = True
 
-    def command(self, place: Place) -> list[str]:
-        gateway = [str(place.python), "-m", "forebay", "wrap", "--store", (place.folder / "store").as_uri()]
-        return [*gateway, "--", *super().command(place)]
+    def command(self, workspace: Workspace) -> list[str]:
+        gateway = [str(workspace.python), "-m", "forebay", "wrap", "--store", (workspace.folder / "store").as_uri()]
+        return [*gateway, "--", *super().command(workspace)]
 
     def read_order(self, session: Session) -> str:
         return session.client.call("output_fetch", output_handle=self._handle(session), offset=NUMBER, limit=1).text

@@ -1,6 +1,6 @@
 """Build the documentation site: `python -m docs_site.build`, or `make docs`.
 
-The pages of `docs/` and generated ones are collected in `target/docs-pages`, and built by zensical into `target/docs`.
+Collects the pages of `docs/` and the generated pages in `target/docs-pages`, from where zensical builds `target/docs`.
 A dead link, a missing anchor or a resource from another host fails the build.
 """
 
@@ -77,7 +77,7 @@ kwds.case = "lower"
 
 
 def build_site(site: Path) -> int:
-    """Build the site into a folder, in place of what is there, and return how many pages it has. Raises `SiteError`."""
+    """Build the site into a folder, replacing its content, and return the number of pages. Raises `SiteError`."""
     pages = collect_pages()
     sections = list_sections(set(pages))
     work = site.with_name(f"{site.name}-pages")

@@ -1,4 +1,4 @@
-"""Check what was built: every link leads somewhere, and no page loads anything from another host."""
+"""Check the built site: every link leads somewhere, and no page loads anything from another host."""
 
 import html.parser
 import re
@@ -10,7 +10,7 @@ __all__ = ["find_problems"]
 _ROOT = "http://site.invalid/"
 """Stands for the address of the site, to resolve relative links."""
 
-_LOADING = {
+_LOADED_ATTRIBUTES = {
     ("audio", "src"),
     ("embed", "src"),
     ("iframe", "src"),
@@ -25,7 +25,7 @@ _LOADING = {
     ("use", "href"),
     ("video", "src"),
 }
-"""Attributes whose address a browser loads without a click."""
+"""Elements and attributes whose address a browser loads without a click."""
 
 _PASSIVE_LINKS = {"canonical", "next", "prev", "alternate"}
 """Kinds of `<link>` that name a page, and load nothing."""
@@ -52,7 +52,7 @@ class _Page(html.parser.HTMLParser):
             self.links.append(values["href"] or "")
         if tag == "link" and values.get("rel") in _PASSIVE_LINKS:
             return
-        self.loaded += [value for name, value in attrs if (tag, name) in _LOADING and value]
+        self.loaded += [value for name, value in attrs if (tag, name) in _LOADED_ATTRIBUTES and value]
         self.loaded += _find_css_addresses(values.get("style") or "")
         self._is_style = tag == "style"
 
@@ -77,7 +77,7 @@ def find_problems(site: Path) -> list[str]:
     }
     problems = []
     for name, page in pages.items():
-        # The page of an error is shown at any address, so its links are absolute.
+        # The error page is shown at any address, so its links are absolute.
         base = _ROOT + name
         problems += [f"{name} loads {address}" for address in page.loaded if _is_outside(urljoin(base, address))]
         for link in {*page.links, *(link for link in page.loaded if not link.startswith("data:"))}:

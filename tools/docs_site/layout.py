@@ -1,4 +1,4 @@
-"""Which pages the site has, and in which order."""
+"""The order of the pages on the site, and their titles in the navigation."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +15,11 @@ ROOT_PAGES = {
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
 }
-"""Pages that are in the root of the repository, where GitHub looks for them, and where they are on the site."""
+"""Pages in the root of the repository, where GitHub looks for them, and their paths on the site."""
 
 
 class Section(NamedTuple):
-    """A section of the navigation: pages by path, with their titles there. An empty title means that of the page."""
+    """A section of the navigation. `pages` has titles by path; for an empty title, the page's own heading is used."""
 
     title: str
     pages: dict[str, str]
@@ -53,7 +53,7 @@ _GUIDES = {
     "apps.md": "Apps in clients",
     "bench.md": "Benchmarks",
 }
-"""Guides in their order. A page of `docs/` that has no place here comes after them."""
+"""Guides in their order. A page of `docs/` that no section names comes after them."""
 
 _VERBS = {
     "verbs/index.md": "Which verb?",
@@ -96,9 +96,9 @@ _PROJECT = {
 
 
 def list_sections(available: set[str]) -> list[Section]:
-    """Return the sections with the pages that are available, and pages without a place after the guides."""
-    placed = _START | _GUIDES | _VERBS | _REFERENCE | _PROJECT
-    others = dict.fromkeys(sorted(available - placed.keys()), "")
+    """Return the sections with the available pages. Pages that no section names come after the guides."""
+    named = _START | _GUIDES | _VERBS | _REFERENCE | _PROJECT
+    others = dict.fromkeys(sorted(available - named.keys()), "")
     sections = [
         Section("Start", _START),
         Section("Guides", _GUIDES | others),

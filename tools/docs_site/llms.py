@@ -1,4 +1,4 @@
-"""`llms.txt` and `llms-full.txt`: the site for a model, from the same pages and the same navigation."""
+"""Write `llms.txt` and `llms-full.txt`: the site for a model, from the same pages in the same order."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ _MAX_SUMMARY_CHARS = 160
 
 
 def write_llms_files(folder: Path, sections: list[Section], pages: dict[str, str]) -> None:
-    """Write both files, and beside the site's pages their Markdown, which the links lead to."""
+    """Write both files, and the Markdown of each page, which `llms.txt` links to."""
     lines, texts = [_INTRODUCTION], [_INTRODUCTION]
     for section in sections:
         lines.append(f"\n## {section.title}\n\n")

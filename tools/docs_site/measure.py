@@ -1,7 +1,7 @@
 """Measure what calls cost, for the pages of the verbs: `python -m docs_site.measure`, or `make docs-measure`.
 
-Writes `docs/measured.json`. Each time is the best of several: of calls that read something for the first time five,
-each in a store of its own, of others up to fifty. `make bench` compares with other libraries.
+Writes `docs/measured.json`. Each time is the best of several runs: five for calls that read something for the first
+time, each in a store of its own, and up to fifty for other calls. `make bench` compares with other libraries.
 """
 
 import datetime
@@ -50,7 +50,7 @@ def _time(call: Callable[[], object]) -> float:
 
 
 def _measure(data: bytes) -> Iterator[tuple[str, str, list[float]]]:
-    """Yield verb, call, and the times of each round."""
+    """Yield verb, call, and the seconds of each run."""
     times: dict[tuple[str, str], list[float]] = {}
 
     def add(verb: str, call: str, function: Callable[[], object], *, is_first: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Costs of the verbs, from the measurement in `docs/measured.json`."""
+"""Tables of what the verbs cost, from `docs/measured.json`."""
 
 import json
 from functools import cache
@@ -19,8 +19,9 @@ def format_costs(verb: str) -> str:
     """Return a table of what calls of a verb took."""
     measured = _load()
     if verb == "machine":
-        bound = " The machine did other work, so they are upper bounds." if measured["is_busy"] else ""
-        return f"Times are of {measured['machine']}: the best of several runs. Ratios travel, seconds do not.{bound}"
+        bound = " The machine did other work at the same time, so they are upper bounds." if measured["is_busy"] else ""
+        times = f"Times are from {measured['machine']}: the best of several runs."
+        return f"{times} On other machines the ratios hold, the seconds do not.{bound}"
     rows = [f"| {row['call']} | {row['time']} |" for row in measured["costs"] if row["verb"] == verb]
     if not rows:
         raise LookupError(f"docs/measured.json has no costs of {verb}; measure them with make docs-measure")

@@ -74,7 +74,7 @@ def _build_functions() -> Iterator[str]:
 
 def _build_store() -> Iterator[str]:
     yield "# Store\n\nGenerated from the docstrings. Every method that blocks has an async version, such as "
-    yield "`fetch_async` for `fetch`. `forebay.OPERATOR` stands for a principal that sees the payloads of all.\n\n"
+    yield "`fetch_async` for `fetch`. `principal=forebay.OPERATOR` sees the payloads of every principal.\n\n"
     for name in _STORE:
         if name == "open_store":
             yield format_definition(name, 2) + "\n"
@@ -101,7 +101,7 @@ def _join(doc: str) -> str:
 
 
 def _build_errors() -> Iterator[str]:
-    yield "# Errors\n\nEvery error is a `ForebayError` and also the builtin exception that callers already catch. "
+    yield "# Errors\n\nEvery error is a `ForebayError`, and also a builtin exception that callers already catch. "
     yield 'A model gets `{"error": {"code", "message"}}`, and the message names the next step. '
     yield "Generated from `errors.py`.\n\n"
     yield "| error | also a | code | |\n|---|---|---|---|\n"
@@ -142,9 +142,9 @@ def _build_options() -> Iterator[str]:
     yield "and a variable over the key in the TOML file of `--config`. `forebay config --explain` prints where each "
     yield "value comes from. The options of a store in Python are the fields of [Options](store.md#options).\n\n"
     for title, commands in (
-        ("Of `wrap` and `serve`", ("wrap", "serve")),
-        ("Of `wrap` alone", ("wrap",)),
-        ("Of `serve` alone", ("serve",)),
+        ("For `wrap` and `serve`", ("wrap", "serve")),
+        ("For `wrap` only", ("wrap",)),
+        ("For `serve` only", ("serve",)),
     ):
         yield f"## {title}\n\n| key, flag, variable | value | |\n|---|---|---|\n"
         yield from map(_format_option, (option for option in OPTIONS.values() if option.commands == commands))

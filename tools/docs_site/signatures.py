@@ -1,4 +1,4 @@
-"""Signatures and docstrings, read from the source, so that the site never repeats them by hand."""
+"""Read signatures and docstrings from the source, so that nobody has to copy them into the pages."""
 
 import ast
 import inspect
@@ -30,10 +30,10 @@ _FILES = {
     "SweepReport": "store/sweep.py",
     "Journal": "store/journal.py",
 }
-"""Where public names are defined that are in neither the stub nor `errors.py`."""
+"""Files of the public names that are defined neither in the stub nor in `errors.py`."""
 
 _CONSTANTS = {"DEFAULT_MAX_BYTES": DEFAULT_MAX_BYTES, "DEFAULT_TIMEOUT_SECONDS": DEFAULT_TIMEOUT_SECONDS}
-"""Names of defaults in signatures, which a reader wants to see as numbers."""
+"""Constants that are defaults in signatures. The site shows their values."""
 
 
 class Definition(NamedTuple):
@@ -51,7 +51,7 @@ def _parse(path: Path) -> ast.Module:
 
 
 def _find_node(name: str) -> tuple[ast.stmt, list[ast.stmt]]:
-    """Return the node of a dotted name, and the body that it is in."""
+    """Return the node of a dotted name, and the list of statements that contains it."""
     first, *rest = name.split(".")
     path = PACKAGE / _FILES.get(first, "errors.py" if _is_error(first) else "_core.pyi")
     body = _parse(path).body
@@ -135,7 +135,7 @@ def _get_text(statements: list[ast.stmt]) -> str:
 
 def _unparse(node: ast.expr | None) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.isidentifier():
-        # A type in quotes, to be read later.
+        # A type in quotes, which is a forward reference.
         return node.value
     return "" if node is None else ast.unparse(node)
 

@@ -1,4 +1,4 @@
-"""Collect the pages of the site: committed ones, with their links rewritten, and generated ones."""
+"""Collect the pages of the site: committed pages, with their links rewritten, and generated pages."""
 
 import os
 import posixpath
@@ -19,7 +19,7 @@ _COSTS = re.compile(r"^<!-- measured: (?P<verb>[\w-]+) -->$", re.MULTILINE)
 
 
 class SiteError(Exception):
-    """Something in the pages that must be mended before the site can be built."""
+    """An error in the pages that must be fixed before the site can be built."""
 
 
 def collect_pages() -> dict[str, str]:
@@ -43,7 +43,7 @@ def find_title(text: str, page: str) -> str:
 
 
 def _expand_comments(text: str, page: str) -> str:
-    """Put signatures and measured costs where a page asks for them."""
+    """Replace the comments `signature` and `measured` with signatures and measured costs."""
 
     def show(match: re.Match[str]) -> str:
         return "\n".join(format_definition(name.strip(), 0) for name in match["names"].split(","))
@@ -56,7 +56,7 @@ def _expand_comments(text: str, page: str) -> str:
 
 
 def rewrite_links(text: str, path: Path, page: str, sources: dict[str, Path], generated: dict[str, str]) -> str:
-    """Make links between files of the repository links between pages of the site, or to the repository."""
+    """Rewrite links to files: a link to a page leads to it on the site, and any other to the repository on GitHub."""
     pages = {source.resolve(): name for name, source in sources.items()}
     pages |= {(DOCS / name).resolve(): name for name in generated}
 

@@ -1,7 +1,7 @@
 """forebay in an agent whose tools are Python functions, without MCP: large results become handles.
 
 outputs = AgentOutputs()
-tools = [outputs.wrap(list_orders), *outputs.tools]  # in the classes of your framework
+tools = [outputs.wrap(list_orders), *outputs.tools]  # each in the tool class of your framework
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class AgentTool:
     input_schema: dict[str, Any]
     """JSON Schema of the arguments."""
     run: Callable[[Mapping[str, Any]], str]
-    """The function behind `call`, with the arguments as one mapping."""
+    """Does the same as `call`, but takes the arguments as one mapping."""
 
     def call(self, **arguments: Any) -> str:
         """Return JSON text for the model: a page, matches, rows, or an error that names the next step."""
@@ -81,7 +81,7 @@ class AgentOutputs:
 
     @property
     def instructions(self) -> str:
-        """What a handle is, for the instructions of the agent."""
+        """A text for the instructions of the agent, which explains handles to the model."""
         return self._policy.reading_note
 
     @property
@@ -98,10 +98,10 @@ class AgentOutputs:
         ]
 
     def limit(self, output: object, source_tool: str = "tool") -> object:
-        """Return an output as it is if it fits inline, else the descriptor of the stored output, as JSON text.
+        """Return an output unchanged if it fits inline; otherwise store it, and return its descriptor as JSON text.
 
         An output is text, bytes, or an object that can be encoded as JSON, such as a pydantic model. Other objects are
-        returned as they are.
+        returned unchanged.
         """
         self._policy.count_call(source_tool, self._principal)
         result = _make_result(output)
@@ -118,7 +118,7 @@ class AgentOutputs:
     def wrap(self, function: Callable[_P, _T]) -> Callable[_P, _T | str]: ...
 
     def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function with `limit` applied to its results. Name, signature and docstring stay."""
+        """Return a function with the same name, signature and docstring, whose results go through `limit`."""
         name = getattr(function, "__name__", type(function).__name__)
         if inspect.iscoroutinefunction(function):
 

@@ -1,4 +1,4 @@
-"""`forebay dashboard`: a web page about a store, and a viewer of what it holds."""
+"""`forebay dashboard`: a web page about a store, and a viewer of its outputs."""
 
 import sys
 from argparse import Namespace

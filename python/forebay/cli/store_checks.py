@@ -1,4 +1,4 @@
-"""Checks of a store on other machines: whether it can be used, and the lifecycle rules of its bucket."""
+"""Check a remote store: whether it can be used, and the lifecycle rules of its bucket."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ __all__ = ["StoreCheck", "check_store"]
 
 
 class StoreCheck(NamedTuple):
-    """The problems of a store, and what could not be checked."""
+    """The problems of a store, and a note about what could not be checked."""
 
     problems: list[str]
     note: str | None = None
 
 
 def check_store(address: RemoteAddress) -> StoreCheck:
-    """Open a store, and compare the rules of its bucket with those that fit it."""
+    """Open a store, and compare the lifecycle rules of its bucket with those that `forebay store lifecycle` prints."""
     try:
         with open_store(address, sweep_interval=0) as store:
             store.check()

@@ -1,1 +1,1 @@
-"""The dashboard: pages of HTML about a store, and a viewer of what it holds."""
+"""The dashboard: HTML pages about a store, and a viewer of its outputs."""

@@ -17,15 +17,15 @@ __all__ = ["MAX_PAGE_BYTES", "READERS", "call_reader"]
 MAX_PAGE_BYTES = 65536
 """Maximum size of a page for the viewer."""
 
-_LIMITS = frozenset(("max_bytes", "escape_levels", "is_ascii", "timeout"))
-"""Fields of the requests that callers cannot choose."""
+_RESERVED_FIELDS = frozenset(("max_bytes", "escape_levels", "is_ascii", "timeout"))
+"""Fields of the requests that only this module sets, never the caller."""
 
 
 def call_reader(store: Store, principal: Principal, name: str, arguments: object) -> bytes:
     """Return the result of one of `READERS` as JSON. Raises `ForebayError`.
 
-    The arguments are those of the tool with this name. A person reads the result and no model, so the call does not
-    count towards what was saved; the journal records it.
+    The arguments are those of the tool with this name. A person reads the result, not a model, so the call is
+    not counted in `Store.call_counts`; the journal records it.
     """
     if not isinstance(arguments, Mapping):
         raise InvalidArgument(f"the arguments of {name} must be a JSON object")
@@ -35,10 +35,10 @@ def call_reader(store: Store, principal: Principal, name: str, arguments: object
 
 
 def _make_request(kind: type, name: str, options: Mapping[str, Any]) -> Any:
-    fields = {field.name: field for field in dataclasses.fields(kind) if field.name not in _LIMITS}
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.name not in _RESERVED_FIELDS}
     for option in options:
         if option not in fields:
-            hint = did_you_mean(option, fields, f"it has output_handle, {', '.join(fields)}")
+            hint = did_you_mean(option, fields, f"its arguments are output_handle, {', '.join(fields)}")
             raise InvalidArgument(f"{name} has no argument {option!r:.64}; {hint}")
     for field in fields.values():
         if field.name not in options and field.default is dataclasses.MISSING:
@@ -72,4 +72,4 @@ READERS: Mapping[str, Callable[[Store, Principal, str, Mapping[str, Any]], bytes
     "output_search": _search,
     "output_query": _query,
 }
-"""The calls by name."""
+"""The calls, by the names of the tools."""

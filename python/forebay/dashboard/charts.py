@@ -1,4 +1,4 @@
-"""Charts in SVG, made on the server. Next to each is the same as text."""
+"""SVG charts, drawn on the server. The pages also show the data of each chart as text."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,20 +13,20 @@ _SHARE_WIDTH = 100
 
 
 class Bar(NamedTuple):
-    """One bar of a chart, and the text that says the same."""
+    """One bar of a chart, and the text of its tooltip."""
 
     value: int
     text: str
 
 
 def draw_bars(bars: Sequence[Bar], label: str) -> Html:
-    """Return bars side by side. Values below 0 have no bar, only a text."""
+    """Return a chart with one column for each value. A value of 0 or less has no visible bar, only a tooltip."""
     largest = max((bar.value for bar in bars), default=0)
     step = _BAR_WIDTH + _GAP
     drawn = []
     for index, bar in enumerate(bars):
         height = 0.0 if bar.value <= 0 else max(_MIN_BAR_HEIGHT, bar.value / largest * _HEIGHT)
-        # An invisible column as high as the chart shows the text wherever the pointer is above the day.
+        # An invisible rectangle as high as the chart shows the tooltip wherever the pointer is in this column.
         column = element("rect", x=index * step, y=0, width=step, height=_HEIGHT, class_="chart-column")
         visible = element(
             "rect",
@@ -49,7 +49,7 @@ def draw_bars(bars: Sequence[Bar], label: str) -> Html:
 
 
 def draw_share(value: int, largest: int) -> Html:
-    """Return a bar that shows a number beside the largest one of its table, for a cell next to the number."""
+    """Return a bar for a table cell; its length is the value relative to the largest value of the table."""
     width = 0.0 if value <= 0 or largest <= 0 else max(1.0, value / largest * _SHARE_WIDTH)
     bar = element("rect", x=0, y=0, width=round(width, 1), height=8, rx=2, class_="chart-bar")
     return element(

@@ -1,4 +1,4 @@
-"""HTML as text that is escaped unless it was built here."""
+"""Build HTML. Every text is escaped, unless it is `Html` already."""
 
 import html
 from typing import TYPE_CHECKING, TypeAlias

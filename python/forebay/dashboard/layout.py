@@ -1,4 +1,4 @@
-"""The frame of every page, the page to sign in, and pages that only say something."""
+"""The frame of every page, the page to sign in, and pages with a single message."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 PATH = "/dashboard"
-"""The address of the dashboard. All of its other addresses are below."""
+"""The path of the dashboard. All of its other paths begin with it."""
 
 _VIEWER, _DASHBOARD = "forebay.outputs.viewer", "forebay.dashboard.assets"
 
@@ -30,7 +30,7 @@ ASSETS = {
     "dashboard.css": (_DASHBOARD, "text/css; charset=utf-8"),
     "dashboard.js": (_DASHBOARD, "text/javascript; charset=utf-8"),
 }
-"""Files that pages load: the package of each and its type."""
+"""Files that pages load: the package that contains each file, and its content type."""
 
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' "
@@ -41,12 +41,12 @@ _ICON = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Frame:
-    """What pages say of the store and of the person who looks at them."""
+    """What the header of a page shows."""
 
     who: str
     """Whose data is shown."""
     is_signed_in: bool = False
-    """Whether there is something to sign out of."""
+    """Whether the header has a button to sign out."""
 
 
 @functools.cache
@@ -57,7 +57,7 @@ def read_asset(name: str) -> bytes:
 
 @functools.cache
 def get_asset_url(name: str) -> str:
-    """Return the address of a file, which changes with its content. So browsers may keep the file."""
+    """Return the address of a file. It changes with the content, so browsers may cache the file forever."""
     return f"{PATH}/assets/{name}?v={hashlib.sha256(read_asset(name)).hexdigest()[:12]}"
 
 
@@ -103,7 +103,9 @@ def make_sign_in_page(fault: str | None = None) -> bytes:
     form = element(
         "form",
         element("h1", "Sign in"),
-        element("p", "The dashboard shows what belongs to your token: the one that your MCP client sends."),
+        element(
+            "p", "The dashboard shows what belongs to a token. For a gateway, enter the one that your MCP client sends."
+        ),
         None if fault is None else element("p", fault, class_="fault", role="alert"),
         element(
             "label",
@@ -134,7 +136,7 @@ def make_message_page(title: str, text: str, frame: Frame | None) -> bytes:
 
 
 def make_section(title: str, identifier: str, *content: Child, note: str | None = None, is_wide: bool = False) -> Html:
-    """Return a section of the dashboard. The script replaces a section by its newer version."""
+    """Return a section of the dashboard. The script replaces a section with its newer version, by its id."""
     heading = element("h2", title, id=f"{identifier}-title")
     return element(
         "section",

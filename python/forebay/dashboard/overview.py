@@ -1,4 +1,4 @@
-"""The first page: what was saved, what is stored, response sizes, upstreams and refusals."""
+"""The first page: savings, stored outputs, upstreams, response sizes and refusals."""
 
 import dataclasses
 import operator
@@ -161,14 +161,14 @@ def _make_tools(snapshot: Snapshot) -> Html:
         element("details", element("summary", f"{len(more):,} more"), _make_table("More tools", columns, more, 2))
         if more
         else None,
-        note="Stored results, less the handles and pages that were sent instead.",
+        note="The size of stored results, minus the handles and pages that were sent instead.",
     )
 
 
 # The list of outputs.
 
 _Column = tuple[str, Callable[[StoredOutput], Any], bool]
-"""The head of a column, what it sorts by, and whether the largest comes first."""
+"""The heading of a column, its sort key, and whether the first click sorts the largest value first."""
 
 _NUMBERS = ("size", "items", "reads")
 
@@ -178,7 +178,7 @@ def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) 
         hint: tuple[Child, ...] = (
             ("; to try it: ", element("code", "forebay put FILE")) if reader.is_operator else (".",)
         )
-        text = "Nothing is stored just now." if snapshot.has_all_outputs else "The list takes too long to read."
+        text = "Nothing is stored now." if snapshot.has_all_outputs else "The list takes too long to read."
         return make_section(
             "Live outputs",
             "outputs",
@@ -220,8 +220,8 @@ def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) 
     notes = [
         None
         if snapshot.has_all_outputs
-        else "The store has more outputs than could be listed in time; forebay ls lists all.",
-        "Callers without a token share this list, so handles are not shown; open one that you know below."
+        else "The store has more outputs than could be listed in time; forebay ls lists all of them.",
+        "Callers without a token share this list, so it hides handles; to open an output, enter its handle below."
         if reader.hides_handles
         else None,
     ]
@@ -311,9 +311,9 @@ def _make_responses(snapshot: Snapshot) -> Html:
         element(
             "li",
             element("strong", str(event.get("tool", "")), class_="name"),
-            f" sent {_format_size(event.get('response_bytes'))}, ",
-            f"and its budget is {_format_size(event.get('budget_bytes'))} ",
+            f" sent {_format_size(event.get('response_bytes'))} ",
             format_time(event.get("ts"), snapshot.taken_at),
+            f"; its budget is {_format_size(event.get('budget_bytes'))}",
         )
         for event in snapshot.alerts[:5]
     ]
@@ -324,7 +324,7 @@ def _make_responses(snapshot: Snapshot) -> Html:
         join(
             element("h3", f"{format_count(snapshot.counts['response_oversize'], 'response')} over budget"),
             element("ul", alerts, class_="alerts"),
-            element("p", "Set output_mode=auto for these tools, or name them in contract.", class_="note"),
+            element("p", "For these tools, set output_mode to auto, or name them in contract.", class_="note"),
         )
         if alerts
         else None,
@@ -380,15 +380,15 @@ def _make_upstreams(upstreams: Sequence[Upstream]) -> Html:
         "Upstreams",
         "upstreams",
         _make_table("Upstreams and their state", ("Name", "Kind", "State", "Tools", "In flight"), rows, 3),
-        note="A server that is not in use starts with your next session; the log says why one failed.",
+        note="A server that is not in use starts with your next session; if one failed, the log has the reason.",
         is_wide=True,
     )
 
 
-def _make_table(label: str, columns: Sequence[str], rows: Sequence[Sequence[Html]], texts: int) -> Html:
-    """Return a table whose columns after the first `texts` are numbers."""
+def _make_table(label: str, columns: Sequence[str], rows: Sequence[Sequence[Html]], text_columns: int) -> Html:
+    """Return a table. The first `text_columns` columns are texts, the others numbers."""
     head = [
-        element("th", name, scope="col", class_=None if index < texts else "number")
+        element("th", name, scope="col", class_=None if index < text_columns else "number")
         if name
         else element("td", class_="bar-cell")
         for index, name in enumerate(columns)
@@ -400,7 +400,7 @@ def _make_table(label: str, columns: Sequence[str], rows: Sequence[Sequence[Html
 
 
 def _make_scroller(label: str, table: Html) -> Html:
-    """Return a table in a box that scrolls where the page is narrow, also by the keyboard."""
+    """Return a table in a box that scrolls on a narrow page, also by keyboard."""
     return element("div", table, class_="scroll", tabindex="0", role="group", aria_label=label)
 
 

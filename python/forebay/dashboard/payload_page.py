@@ -1,4 +1,4 @@
-"""The page of one stored output, which works without JavaScript. The script replaces its content by the viewer."""
+"""The page of one stored output. It works without JavaScript; the script replaces its content with the viewer."""
 
 import base64
 import dataclasses
@@ -33,7 +33,7 @@ _MAX_OFFSET_DIGITS = 18
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """What the page shows. The script's viewer has the same fields."""
+    """What the page shows, read from its address. The viewer in JavaScript has the same fields."""
 
     view: str = "read"
     format: Format = "auto"
@@ -79,7 +79,7 @@ def make_payload_page(
 
 
 def _describe(entry: StoredOutput) -> dict[str, Any]:
-    # Those that a descriptor has, too.
+    # A descriptor has the same fields.
     names = ("output_handle", "mime_type", "size_bytes", "item_count", "line_count", "items_path", "outline")
     return {name: getattr(entry, name) for name in names}
 
@@ -217,7 +217,7 @@ def _make_query_form(handle: str, state: _State) -> Html:
     return _make_form(
         handle,
         "query",
-        _make_label("SQL (DuckDB); the items are the table items", area, grows=True),
+        _make_label("SQL (DuckDB); the table is named items", area, grows=True),
         element("button", "Run"),
     )
 
@@ -273,9 +273,9 @@ def _make_read_view(store: Store, principal: Principal, entry: StoredOutput, sta
     return join(
         _make_crumbs(handle, state),
         [element("p", note, class_="fb-note") for note in notes],
-        [_make_cut_link(handle, state, cut) for cut in page.truncated if cut.get("read_with")],
+        [_make_read_all_link(handle, state, cut) for cut in page.truncated if cut.get("read_with")],
         _make_body(_make_page(page, handle, state)),
-        _make_rest(handle, state, page),
+        _make_other_paths(handle, state, page),
         _make_pages(
             status,
             element("a", "First", href=_make_link(handle, state, offset=0)) if page.offset else None,
@@ -303,17 +303,17 @@ def _make_crumbs(handle: str, state: _State) -> Html | None:
 
 
 def _describe_cut(cut: Mapping[str, Any]) -> str:
-    return f"Only the beginning of {cut['index']:,} is shown: it takes {format_bytes(cut['size_bytes'])}."
+    return f"Only the beginning of row {cut['index']:,} is shown: all of it is {format_bytes(cut['size_bytes'])}."
 
 
-def _make_cut_link(handle: str, state: _State, cut: Mapping[str, Any]) -> Html:
+def _make_read_all_link(handle: str, state: _State, cut: Mapping[str, Any]) -> Html:
     arguments = cut["read_with"]
     changes = {name: arguments.get(name, getattr(_State(), name)) for name in ("path", "format", "offset")}
     link = _make_link(handle, dataclasses.replace(state, where="", fields=""), **changes)
     return element("p", element("a", "Read all of it", href=link), class_="fb-note")
 
 
-def _make_rest(handle: str, state: _State, page: Page) -> Html | None:
+def _make_other_paths(handle: str, state: _State, page: Page) -> Html | None:
     paths: Mapping[str, int] = (page.not_in_items or {}).get("paths", {})
     if not paths:
         return None

@@ -1,4 +1,4 @@
-"""What the dashboard shows of a store: totals, stored outputs, response sizes and refusals, read within bounds."""
+"""Read what the first page shows: totals, stored outputs, response sizes and refusals, within bounds."""
 
 import dataclasses
 import time
@@ -17,10 +17,10 @@ _MAX_EVENTS = 50_000
 """Maximum number of journal events to read, the newest first."""
 
 _MAX_SECONDS = 2.0
-"""How long the list of outputs, and the journal, may take each to be read."""
+"""Maximum time for reading the list of outputs, and the same again for the journal."""
 
 _MAX_SHOWN = 20
-"""Maximum number of alerts, and of refusals, that are shown."""
+"""Maximum number of alerts, and of refusals, in a snapshot."""
 
 REFUSALS = {
     "capability_denied": "capability denied",
@@ -28,7 +28,7 @@ REFUSALS = {
     "output_handle_refused": "handle refused",
     "store_failed": "not stored",
 }
-"""Events of refusals and failures, and how they are shown."""
+"""Events of refusals and failures, and the text that the page shows for each."""
 
 _T = TypeVar("_T")
 
@@ -39,7 +39,7 @@ class Reader:
 
     principal: Principal
     hides_handles: bool = False
-    """Whether other people may be the same principal: callers without a token, whom only handles tell apart."""
+    """Whether several people may share the principal. Then only a handle protects an output, and the page hides it."""
 
     @property
     def is_operator(self) -> bool:
@@ -56,7 +56,7 @@ class Snapshot:
     has_all_outputs: bool
     """Whether all outputs could be listed in time."""
     reads: Counter[str]
-    """How often each handle was read, as far as the journal was read."""
+    """How often each handle was read, according to the events that were read."""
     responses: dict[str, dict[str, int]]
     """The sizes of `summarize_responses`."""
     alerts: list[dict[str, Any]]
@@ -64,14 +64,14 @@ class Snapshot:
     refusals: list[dict[str, Any]]
     """The newest refusals and failures."""
     counts: Counter[str]
-    """The number of events by name."""
+    """The number of events that were read, by name."""
     has_all_events: bool
     """Whether all of the journal was read."""
     taken_at: float
 
 
 def read_snapshot(store: Store, reader: Reader) -> Snapshot:
-    """Read what the dashboard shows. It takes seconds at most, whatever the size of the store."""
+    """Read a snapshot of a store. It takes a few seconds at most, whatever the size of the store."""
     principal = reader.principal
     owner = principal if isinstance(principal, str) else None
     usage = summarize_calls(store.call_counts.read(None if reader.is_operator else [owner]))
@@ -113,7 +113,7 @@ class _TimeLimited(Iterator[_T]):
 
 
 class _Events:
-    """The events of a journal, counted while others read them."""
+    """Counts the events of a journal while another function reads them."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -123,7 +123,7 @@ class _Events:
         self.is_cut = False
 
     def count(self, events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass on events, newest first, and count them."""
+        """Yield the events, newest first, and count each of them."""
         for number, event in enumerate(events):
             if number == _MAX_EVENTS:
                 self.is_cut = True

@@ -24,7 +24,7 @@ def parse_exact(text: bytes | str) -> Any:
 
 
 def dump_value(value: Any, indent: str | None = None) -> str:
-    """Return a parsed value as JSON, in one line or, from an indent on, in several."""
+    """Return a parsed value as JSON: on one line, or on several lines if `indent` is given."""
     if isinstance(value, _Number):
         return str(value)
     if not isinstance(value, dict | list) or not value:
@@ -42,7 +42,7 @@ def dump_value(value: Any, indent: str | None = None) -> str:
 
 
 def make_cell(value: Any) -> Html:
-    """Return a cell of a table with as much of a value as fits."""
+    """Return a table cell with a value; a long text is cut."""
     if value is None:
         return element("td", "null", class_="fb-null")
     if isinstance(value, _Number):
@@ -61,12 +61,15 @@ MISSING: Any = object()
 def make_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, titles: Sequence[str] = (), numbers: Sequence[Html] = ()
 ) -> Html:
-    """Return a table of parsed values. Rows may be short; `numbers` stand before them. `titles` are those of heads."""
+    """Return a table of parsed values. Rows may be shorter than the columns.
+
+    `numbers` is a first column of row numbers, and `titles` are the tooltips of the headings.
+    """
     heads = [
-        element("th", name, scope="col", title=titles[index] if titles else None, class_=_find_side(rows, index))
+        element("th", name, scope="col", title=titles[index] if titles else None, class_=_get_alignment(rows, index))
         for index, name in enumerate(columns)
     ]
-    # It takes the width that no column needs.
+    # An empty column takes the width that the other columns do not need.
     filler = element("td", class_="fb-filler")
     corner = element("th", "#", scope="col", class_="fb-numeric") if numbers else None
     body = [
@@ -83,8 +86,8 @@ def make_table(
     return element("table", element("thead", head), element("tbody", body), class_="fb-table")
 
 
-def _find_side(rows: Sequence[Sequence[Any]], index: int) -> str | None:
-    """Return the class of a column's head, which stands at the side where the values of the column are."""
+def _get_alignment(rows: Sequence[Sequence[Any]], index: int) -> str | None:
+    """Return the class of a column's heading, which aligns it with the values: numbers are on the right."""
     values = [row[index] for row in rows if index < len(row) and row[index] is not None and row[index] is not MISSING]
     return "fb-numeric" if values and all(isinstance(value, _Number) for value in values) else None
 

@@ -45,22 +45,22 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _NO_STORE = (b"cache-control", b"no-store")
-# For addresses that change with the content of the file.
-_KEEP = (b"cache-control", b"public, max-age=31536000, immutable")
+# For assets, whose addresses change with their content.
+_IMMUTABLE = (b"cache-control", b"public, max-age=31536000, immutable")
 _HTML_TYPE = (b"content-type", b"text/html; charset=utf-8")
 
 _MAX_FORM_BYTES = 16 << 10
 _MAX_CALL_BYTES = 64 << 10
 _MAX_COOKIE_CHARS = 3800
-"""Browsers drop cookies that are longer than 4096 bytes, without a word."""
+"""Maximum length of a token in a cookie. Browsers silently drop cookies of more than 4,096 bytes."""
 
 _MAX_QUERY_FIELDS = 32
 _SIGN_INS_PER_MINUTE = 30
 _THREADS = 6
-"""Threads of their own, so that calls of tools never wait for a dashboard."""
+"""Number of threads that only the dashboard uses, so that calls of tools never wait for it."""
 
 _SNAPSHOT_SECONDS = 1.0
-"""How long what the first page shows is used again, so that many open pages cost as much as one."""
+"""How long a snapshot is reused, so that many open pages cost as much as one."""
 
 _MAX_SNAPSHOTS = 64
 
@@ -84,7 +84,7 @@ class LinkToken:
 
 
 class Dashboard:
-    """The pages about a store, and what their scripts call."""
+    """The pages of the dashboard of one store, and the calls that their scripts make."""
 
     def __init__(
         self,
@@ -117,13 +117,16 @@ class Dashboard:
         elif path.startswith("/assets/"):
             await self._answer_asset(exchange, path.removeprefix("/assets/"))
         elif (
-            verify is not None and self.link_token is not None and path == "" and "token" in (query := _parse(exchange))
+            verify is not None
+            and self.link_token is not None
+            and path == ""
+            and "token" in (query := _parse_query(exchange))
         ):
             await self._sign_in(exchange, verify, query["token"])
         elif verify is not None and exchange.token is None:
             await self._ask_to_sign_in(exchange)
         else:
-            await self._answer_page(exchange, path, _parse(exchange))
+            await self._answer_page(exchange, path, _parse_query(exchange))
 
     # Who is signed in.
 
@@ -154,13 +157,13 @@ class Dashboard:
             _log.info("forebay: a sign-in to the dashboard from %s is refused", exchange.client_host)
             await self._ask_to_sign_in(exchange, "This token is not valid here, or has expired.")
         elif len(token) > _MAX_COOKIE_CHARS:
-            await self._ask_to_sign_in(exchange, "This token is too long for a cookie; use one of a token file.")
+            await self._ask_to_sign_in(exchange, "This token is too long for a cookie; use one from the token file.")
         else:
             await _redirect(exchange, PATH, _make_cookie(exchange, token))
 
     async def _ask_to_sign_in(self, exchange: HTTPExchange, fault: str | None = None) -> None:
         if self.link_token is not None and fault is None:
-            fault = "Open the address that forebay dashboard has printed, or paste the token in it."
+            fault = "Open the address that forebay dashboard printed, or paste the token from that address here."
         challenge = (b"www-authenticate", b'Bearer realm="forebay"')
         await _respond(exchange, 401, make_sign_in_page(fault), [_HTML_TYPE, challenge])
 
@@ -184,7 +187,7 @@ class Dashboard:
             await self._answer_overview(exchange, frame, query)
             return
         if path in ("/sign-in", "/sign-out"):
-            # Somebody has loaded the address of a form again.
+            # The browser has loaded the address of a form again, with GET.
             await _redirect(exchange, PATH)
             return
         handle = str(extract_handle(query.get("handle", "").strip())) if path == "/open" else path.removeprefix("/")
@@ -224,7 +227,7 @@ class Dashboard:
             self._snapshots[reader.principal] = now, task
             if len(self._snapshots) > _MAX_SNAPSHOTS:
                 del self._snapshots[next(iter(self._snapshots))]
-        # Others may wait for the same.
+        # Other requests may wait for the same task: the end of this request must not cancel it.
         return await asyncio.shield(task)
 
     async def _answer_asset(self, exchange: HTTPExchange, name: str) -> None:
@@ -232,23 +235,23 @@ class Dashboard:
             await _respond(exchange, 404, b"Not Found", [TEXT_TYPE])
             return
         content_type = (b"content-type", ASSETS[name][1].encode())
-        cache = _KEEP if exchange.query.startswith(b"v=") else _NO_STORE
+        cache = _IMMUTABLE if exchange.query.startswith(b"v=") else _NO_STORE
         await exchange.respond(200, read_asset(name), [content_type, cache, *_HEADERS])
 
     async def _answer_message(self, exchange: HTTPExchange, status: int, title: str, text: str) -> None:
         page = make_message_page(title, text, self._make_frame(exchange))
         await _respond(exchange, status, page, [_HTML_TYPE])
 
-    # What the viewer calls.
+    # Calls of the viewer.
 
     async def _answer_call(self, exchange: HTTPExchange, name: str, *, is_refused: bool) -> None:
         if is_refused and exchange.token is None:
             await _respond_error(exchange, 401, "unauthorized", "you are signed out; load the page again")
             return
         if name not in READERS:
-            await _respond_error(exchange, 404, "not_found", f"there is {', '.join(READERS)}")
+            await _respond_error(exchange, 404, "not_found", f"no call has this name; call {', '.join(READERS)}")
             return
-        # Pages of other origins cannot send this type without asking (CORS), and nobody allows them.
+        # A page of another origin cannot send this type without a CORS preflight, and no preflight is allowed.
         if not is_json(exchange.headers.get(b"content-type", b"")):
             await _respond_error(exchange, 415, "invalid_argument", "send the arguments as application/json")
             return
@@ -289,22 +292,22 @@ def is_same_site(exchange: HTTPExchange, hosts: AllowedNames) -> bool:
 
 
 def _get_cookie_name(exchange: HTTPExchange) -> bytes:
-    # Cookies do not tell ports apart, and one machine may run several dashboards.
+    # Cookies are shared by all ports of a host, and one machine may run several dashboards.
     match = _PORT_PATTERN.search(exchange.headers.get(b"host", b""))
     return b"forebay_token" if match is None else b"forebay_token_" + match[1]
 
 
 def _make_cookie(exchange: HTTPExchange, token: str) -> tuple[bytes, bytes]:
-    """Return the header that keeps a token in the browser, or removes it."""
-    # Browsers say with a form whether they speak HTTPS, to whatever stands before this server.
+    """Return the header that stores a token in the browser, or removes it if the token is empty."""
+    # The Origin of a form shows whether the browser used HTTPS, even if a proxy ends TLS before this server.
     secure = b"; Secure" if exchange.headers.get(b"origin", b"").startswith(b"https://") else b""
     age = b"" if token else b"; Max-Age=0"
     value = b"%b=%b; Path=%b; HttpOnly; SameSite=Strict%b%b"
     return b"set-cookie", value % (_get_cookie_name(exchange), token.encode(), PATH.encode(), secure, age)
 
 
-def _parse(exchange: HTTPExchange) -> dict[str, str]:
-    """Return the parameters of the address; of several with one name, the last."""
+def _parse_query(exchange: HTTPExchange) -> dict[str, str]:
+    """Return the query parameters. If a name occurs several times, the last value counts."""
     try:
         text = exchange.query.decode("latin-1")
         return dict(urllib.parse.parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS))

@@ -231,7 +231,7 @@ class Viewer {
         "aria-label": "Query",
         onsubmit: (event) => this.submit(event, () => this.submitQuery()),
       },
-      label("SQL (DuckDB); the items are the table items", this.sql, "fb-grow"),
+      label("SQL (DuckDB); the table is named items", this.sql, "fb-grow"),
       el("button", { title: "Ctrl+Enter" }, "Run"),
     );
   }

@@ -1,4 +1,4 @@
-"""Check the lifecycle rules that a bucket on S3 has."""
+"""Check the lifecycle rules of a bucket on S3."""
 
 import hashlib
 import hmac
@@ -24,7 +24,7 @@ _PART_DAYS = "AbortIncompleteMultipartUpload/{*}DaysAfterInitiation"
 
 
 class _Rule(NamedTuple):
-    """An enabled rule of a bucket, with the days after which it removes objects and parts; `None` if it does not."""
+    """An enabled rule: the days after which it removes objects, and parts of uploads. `None` if it removes none."""
 
     prefix: str
     object_days: int | None
@@ -32,7 +32,7 @@ class _Rule(NamedTuple):
 
 
 def find_rule_problems(address: RemoteAddress) -> list[str]:
-    """Return what is wrong with the rules of a bucket: no rule for parts of uploads, or payloads removed too early.
+    """Return what is wrong with the rules: none removes parts of uploads, or one removes payloads too early.
 
     Raises `StoreUnavailable` if the rules cannot be read.
     """
@@ -43,16 +43,17 @@ def find_rule_problems(address: RemoteAddress) -> list[str]:
     for rule in expected:
         prefix = rule["Filter"]["Prefix"]
         if "Expiration" in rule:
-            days = [own.object_days for own in rules if own.object_days is not None and prefix.startswith(own.prefix)]
+            applying = [actual for actual in rules if prefix.startswith(actual.prefix)]
+            days = [actual.object_days for actual in applying if actual.object_days is not None]
             needed_days = rule["Expiration"]["Days"]
             if days and min(days) < needed_days:
                 problems.append(
-                    f"a rule removes what is below {prefix} {min(days)} days after the upload, and payloads there may "
-                    f"live for {needed_days - 1}; {advice}"
+                    f"a rule removes objects below {prefix} with Days: {min(days)}, but payloads there need at least "
+                    f"{needed_days}; {advice}"
                 )
         # MinIO removes the parts by itself, and refuses a rule for them.
-        elif server != "MinIO" and not any(own.part_days and prefix.startswith(own.prefix) for own in rules):
-            problems.append(f"no rule removes the parts of uploads that killed writers leave; {advice}")
+        elif server != "MinIO" and not any(actual.part_days and prefix.startswith(actual.prefix) for actual in rules):
+            problems.append(f"no rule removes the parts of unfinished uploads, which killed writers leave; {advice}")
     return problems
 
 
@@ -89,7 +90,7 @@ def _read_rules(address: RemoteAddress) -> tuple[str, list[_Rule]]:
     rules = [
         _Rule(_find_prefix(rule), _find_days(rule, _OBJECT_DAYS), _find_days(rule, _PART_DAYS))
         for rule in document.iterfind("{*}Rule")
-        # Objects of a store have no tags.
+        # A rule with a tag does not apply: objects of a store have no tags.
         if _find_text(rule, "Status") == "Enabled" and rule.find(".//{*}Tag") is None
     ]
     return response.getheader("Server") or "", rules
