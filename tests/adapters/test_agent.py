@@ -166,9 +166,12 @@ def test_what_only_returns_an_awaitable_is_limited_too(outputs: AgentOutputs) ->
     async def list_orders(count: int) -> list[dict[str, Any]]:
         return ORDERS[:count]
 
+    def call_later(count: int) -> Any:
+        # As decorators of tracing and retries often are.
+        return list_orders(count)
+
     async def call_both(count: int) -> list[Any]:
-        # Decorators of tracing and retries are often such functions.
-        wrapped: list[Any] = [outputs.wrap(ListOrders()), outputs.wrap(lambda count: list_orders(count))]
+        wrapped: list[Any] = [outputs.wrap(ListOrders()), outputs.wrap(call_later)]
         return [await function(count) for function in wrapped]
 
     assert asyncio.run(call_both(2)) == [ORDERS[:2]] * 2
