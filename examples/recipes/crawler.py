@@ -25,8 +25,8 @@ from mcp.server import MCPServer
 from pydantic import Field
 
 USER_AGENT = "forebay-crawler"
-MAX_PAGES = 1000
-MAX_PAGE_BYTES = 2 << 20
+MAX_PAGES, MAX_PAGE_BYTES = 1000, 2 << 20
+MAX_LINKS, MAX_LINK_CHARS = 2000, 2000
 MAX_SECONDS, REQUEST_SECONDS = 120.0, 10.0
 
 
@@ -40,7 +40,8 @@ class PageParser(HTMLParser):
 
     def add_link(self, link: str) -> None:
         with suppress(ValueError):  # It may not be a URL.
-            self.links[urldefrag(urljoin(self._url, link)).url] = None
+            if len(url := urldefrag(urljoin(self._url, link)).url) <= MAX_LINK_CHARS and len(self.links) < MAX_LINKS:
+                self.links[url] = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._tag = tag
@@ -57,8 +58,15 @@ class PageParser(HTMLParser):
             self.texts.append(" ".join(data.split()))
 
 
+def decode(data: bytes, encoding: str) -> str:
+    """Decode what a server has sent. It may name a codec that is not for text, or one that decodes to surrogates."""
+    with suppress(LookupError, UnicodeError):
+        return data.decode(encoding, "replace").encode(errors="replace").decode()
+    return data.decode(errors="replace")
+
+
 def read_page(client: httpx2.Client, url: str, deadline: float) -> dict[str, Any]:
-    """Return the title, text and links of a page. A redirect is a link."""
+    """Return the title, text and first links of a page. A redirect is a link."""
     page, body = PageParser(url), b""
     try:
         with client.stream("GET", url) as response:
@@ -68,7 +76,7 @@ def read_page(client: httpx2.Client, url: str, deadline: float) -> dict[str, Any
                     break
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         return {"url": url, "error": str(error)}
-    text = body[:MAX_PAGE_BYTES].decode(response.encoding or "utf-8", "replace")
+    text = decode(body[:MAX_PAGE_BYTES], response.encoding or "utf-8")
     if location := response.headers.get("location"):
         page.add_link(location)
     if "html" in response.headers.get("content-type", ""):

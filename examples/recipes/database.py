@@ -61,14 +61,14 @@ def select(file: Path, sql: str) -> str:
 
 def name_columns(cursor: sqlite3.Cursor) -> list[str]:
     """Return the names of the columns. A name that comes twice gets a number, so that no value is lost."""
-    names: list[str] = []
+    names: dict[str, int] = {}
     for name, *_ in cursor.description or ():
-        unique, number = name, 1
+        unique = name
         while unique in names:
-            number += 1
-            unique = f"{name}_{number}"
-        names.append(unique)
-    return names
+            names[name] += 1
+            unique = f"{name}_{names[name]}"
+        names[unique] = 1
+    return [*names]
 
 
 def make_server(file: Path) -> MCPServer:

@@ -11,7 +11,7 @@ Only files below the folder are read: links that lead out of it are refused. Pat
 
 import argparse
 import re
-from os import SEEK_END
+from os import SEEK_END, fsencode
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -66,8 +66,8 @@ def make_server(folder: Path, line_format: re.Pattern[str]) -> FastMCP:
     @server.tool(output_schema=None)
     def list_files() -> str:
         """List the logs with their sizes."""
-        files = sorted(file for file in folder.rglob("*") if file.is_file())
-        return "\n".join(f"{file.stat().st_size:>14,} {file.relative_to(folder)}" for file in files)
+        files = sorted(file for file in folder.rglob("*") if file.is_file() and file.resolve().is_relative_to(folder))
+        return "\n".join(f"{file.stat().st_size:>14,} {to_text(fsencode(file.relative_to(folder)))}" for file in files)
 
     @server.tool(output_schema=None)
     def read(name: str) -> str:

@@ -158,6 +158,40 @@ def test_a_wrapped_function_keeps_its_signature(outputs: AgentOutputs) -> None:
     assert calls == {"list_orders", "list_orders_async"}
 
 
+def test_what_only_returns_an_awaitable_is_limited_too(outputs: AgentOutputs) -> None:
+    class ListOrders:
+        async def __call__(self, count: int) -> list[dict[str, Any]]:
+            return ORDERS[:count]
+
+    async def list_orders(count: int) -> list[dict[str, Any]]:
+        return ORDERS[:count]
+
+    def call_later(count: int) -> Any:
+        # As decorators of tracing and retries often are.
+        return list_orders(count)
+
+    async def call_both(count: int) -> list[Any]:
+        wrapped: list[Any] = [outputs.wrap(ListOrders()), outputs.wrap(call_later)]
+        return [await function(count) for function in wrapped]
+
+    assert asyncio.run(call_both(2)) == [ORDERS[:2]] * 2
+    for text in asyncio.run(call_both(5000)):
+        assert isinstance(text, str)
+        assert json.loads(text)["item_count"] == 5000
+
+
+@pytest.mark.parametrize("error", [RuntimeError, AssertionError, KeyError, ZeroDivisionError])
+def test_an_object_that_fails_while_it_is_encoded_is_returned_as_it_is(
+    outputs: AgentOutputs, error: type[Exception]
+) -> None:
+    class Row:
+        def model_dump(self, **_: str) -> Any:
+            raise error("the connection of this row is closed")
+
+    output = [Row(), "x" * 50_000]
+    assert outputs.limit(output) is output
+
+
 def test_the_definitions_are_json_schemas(outputs: AgentOutputs) -> None:
     for tool in outputs.tools:
         assert tool.input_schema["type"] == "object"

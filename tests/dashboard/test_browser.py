@@ -55,6 +55,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             "binary": bytes(range(256)) * 200,
             "numbers": f'[{{"id": {BIG_NUMBER}, "price": 1.10}}, {{"id": 2, "price": 3}}]'.encode(),
             "few": rows[:6],
+            "keys": [{f"{item}_{key}": 1 for key in range(60)} for item in range(100)],
+            "deep": b"[" * 400 + b"1" + b"]" * 400,
             "wide": [{"id": 0, "text": "y" * 100_000}, {"id": 1, "text": "short"}],
         }
         handles = {
@@ -242,6 +244,22 @@ def test_a_row_opens_and_leads_into_the_output(page: Page, site: Site) -> None:
     expect(page.locator(".fb-crumbs")).to_be_hidden()
     expect(page.locator(".fb-status")).to_contain_text("30,000 items")
     assert page.evaluate("window.isSame")
+
+
+def test_items_with_different_keys_are_in_one_column(page: Page, site: Site) -> None:
+    open_output(page, site, "keys")
+    expect(page.locator(".fb-table thead th")).to_have_text(["#", "value"])
+    expect(page.locator(".fb-table tbody tr").first).to_contain_text('{"0_0": 1, "0_1": 1')
+
+
+def test_a_deep_path_has_its_last_steps(page: Page, site: Site) -> None:
+    open_output(page, site, "deep", f"?path={'/0' * 399}")
+    crumbs = page.locator(".fb-crumbs button")
+    expect(crumbs).to_have_text(["whole output", *["0"] * 19])
+    crumbs.nth(1).click()
+    expect(page.get_by_role("textbox", name="Path")).to_have_value("/0" * 381)
+    page.locator(".fb-crumbs button").first.click()
+    expect(page.get_by_role("textbox", name="Path")).to_have_value("")
 
 
 def test_conditions_fields_and_what_is_beside_the_items(page: Page, site: Site) -> None:

@@ -1,14 +1,17 @@
 """The pages as HTML: what each reader sees, and that data never becomes markup."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
 from forebay import OPERATOR, HandleNotFound, Store
+from forebay.dashboard import snapshot
 from forebay.dashboard.api import call_reader
 from forebay.dashboard.layout import ASSETS, Frame, get_asset_url, make_sign_in_page, read_asset
 from forebay.dashboard.overview import Upstream, make_overview
@@ -212,6 +215,46 @@ def test_errors_are_shown_on_the_page(store: Store) -> None:
     handle = store.put([{"id": 1}]).output_handle
     assert "nothing at path" in show_payload(store, None, handle, path="/nope").text
     assert "An example" in show_payload(store, None, handle, view="query", sql="SELECT nope FROM items").text
+
+
+def test_the_page_of_a_deep_path_stays_small(store: Store) -> None:
+    handle = store.put(b"[" * 900 + b"1" + b"]" * 900, mime_type="application/json").output_handle
+    status, page = make_payload_page(store, None, FRAME, handle, {"path": "/0" * 900})
+    links = check_safe(page).get_links("^/dashboard/oh_.*[?]path=")
+    # The tab, and the last steps.
+    assert (status, len(links), len(page) < 150_000) == (200, 20, True)
+    assert links[-1].endswith("%2F0" * 900)
+
+
+@pytest.mark.parametrize("query", [{}, {"view": "query", "sql": "SELECT * FROM items"}])
+@pytest.mark.parametrize("depth", [900, 20_000])
+def test_values_that_are_nested_too_deeply_are_read_as_text(store: Store, depth: int, query: dict[str, str]) -> None:
+    handle = store.put(b"[" * depth + b"]" * depth, mime_type="application/json").output_handle
+    assert "nested too deeply" in show_payload(store, None, handle, **query).text
+    assert "[[[[" in show_payload(store, None, handle, format="text").text
+
+
+def test_items_with_different_keys_make_no_endless_table(store: Store) -> None:
+    handle = store.put([{f"{item}_{key}": 1 for key in range(60)} for item in range(100)]).output_handle
+    tags = show_payload(store, None, handle)
+    assert "99_59" not in tags.text  # Cut, as in any cell.
+    assert '{"99_0": 1, "99_1": 1' in tags.text
+    cells = [tag for tag, _ in tags.found if tag == "td"]
+    assert len(cells) == 201  # A value and a filler a row, and a filler in the head.
+
+
+def test_the_data_of_others_takes_no_more_time_than_ones_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        store.put([number], principal=BOB)
+    store.put([1], principal=ANN)
+    # A clock on which every look takes a second, so that there is time for two.
+    monkeypatch.setattr(snapshot, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+    for principal in (ANN, BOB, None, OPERATOR):
+        seen = read_snapshot(store, Reader(principal))
+        assert (seen.has_all_outputs, seen.has_all_events) == (False, False), principal
+    monkeypatch.undo()
+    assert [entry.principal for entry in read_snapshot(store, Reader(ANN)).outputs] == [ANN]
+    assert read_snapshot(store, Reader(None)).outputs == []
 
 
 def test_an_upstream_that_failed_stands_out(store: Store) -> None:

@@ -3,9 +3,10 @@
 import http.client
 import json
 import re
+import select
 import urllib.parse
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,39 @@ def test_files_may_be_kept_under_an_address_of_their_content(site: Site) -> None
         assert response.headers["x-content-type-options"] == "nosniff"
     assert site.get("/dashboard/assets/__init__.py").status == 404
     assert site.get("/dashboard/assets/../app.py").status == 404
+
+
+def test_slow_queries_of_one_principal_do_not_stop_others(site: Site, served: tuple[int, str, Path]) -> None:
+    count = 30
+    with ExitStack() as stack:
+        slow = [stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", site.port))) for _ in range(count)]
+        for connection in slow:
+            query = urllib.parse.urlencode({"view": "query", "sql": "SELECT count(*) FROM range(300000000)"})
+            connection.request(
+                "GET", f"/dashboard/{served[1]}?{query}", headers={"authorization": f"Bearer {token('ann')}"}
+            )
+        assert site.get(authorization=f"Bearer {token('bob')}").status == 200
+        answered, _, _ = select.select([connection.sock for connection in slow], [], [], 0)
+        # If they took all threads, the page would have come after nearly all of them.
+        assert len(answered) < count - 6
+        assert {connection.getresponse().status for connection in slow} == {200}
+
+
+def test_a_page_that_takes_too_long_is_ended_with_the_server(tmp_path: Path) -> None:
+    handle = make_store(tmp_path / "store", handle_length=26)
+    path = write_config(tmp_path, {"main": upstream_command("plain_server.py")}, shutdown_grace_seconds=0.1)
+    query = urllib.parse.urlencode({"view": "query", "sql": "SELECT count(*) FROM range(300000000000)"})
+    with (
+        serving_config(path) as server,
+        closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_SECONDS)) as connection,
+    ):
+        connection.request("GET", f"/dashboard/{handle}?{query}")
+        # Answered after the other request has arrived.
+        assert Site(server.port).get().status == 200
+        server.terminate()
+        assert connection.getresponse().status == 503
+        assert server.wait() == 0
+        assert "Traceback" not in server.log
 
 
 def test_upstreams_are_those_of_the_principal(site: Site) -> None:

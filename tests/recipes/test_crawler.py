@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import orjson
 import pytest
 from recipe_client import connect_recipe
 from recipes import crawler
@@ -25,6 +26,8 @@ class Site:
     url: str = ""
     other_url: str = ""
     asked: list[str] = field(default_factory=list)
+    pages: dict[str, tuple[dict[str, str], bytes]] = field(default_factory=dict)
+    """Headers and body of further paths."""
 
     def get(self, path: str) -> tuple[int, dict[str, str], bytes]:
         """Return the status, headers and body of a path."""
@@ -40,6 +43,8 @@ class Site:
             number = int(path.removeprefix("/page/"))
             text = f"<title>Page {number}</title><p>{WORDS}</p><p>Number {number}</p><a href='/#top'>Home</a>"
             return 200, html, text.encode()
+        if path in self.pages:
+            return 200, *self.pages[path]
         if path == "/moved":
             return 302, {"Location": "/page/1"}, b""
         if path == "/away":
@@ -148,3 +153,27 @@ def test_a_site_that_cannot_be_reached_is_an_error_in_the_result() -> None:
 def test_a_crawl_ends_in_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crawler, "MAX_SECONDS", 0)
     assert crawler.crawl_site(site.url, "/", 10) == []
+
+
+@pytest.mark.parametrize(
+    ("codec", "body", "text"),
+    [
+        # No codec for text, one that always fails, and one that decodes to half a character.
+        ("hex", b"<p>hello", "hello"),
+        ("undefined", b"<p>hello", "hello"),
+        ("utf-7", b"<p>+2AA-", "?"),
+    ],
+)
+def test_a_page_in_any_codec_is_text(codec: str, body: bytes, text: str, site: Site) -> None:
+    site.pages["/odd"] = {"Content-Type": f"text/html; charset={codec}"}, body
+    pages = crawler.crawl_site(site.url, "/odd", 1)
+    assert [page["text"] for page in pages] == [text]
+    assert orjson.loads(orjson.dumps(pages)) == pages
+
+
+def test_a_page_with_endless_links_has_some(site: Site) -> None:
+    links = "".join(f"<a href='/{number}'>" for number in range(crawler.MAX_LINKS + 5))
+    long_link = f"<a href='/{'x' * crawler.MAX_LINK_CHARS}'>"
+    site.pages["/odd"] = {"Content-Type": "text/html"}, (long_link + links).encode()
+    (page,) = crawler.crawl_site(site.url, "/odd", 1)
+    assert page["links"] == [f"{site.url}/{number}" for number in range(crawler.MAX_LINKS)]

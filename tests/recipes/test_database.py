@@ -113,6 +113,11 @@ def test_no_column_is_lost(shop: Path) -> None:
     assert json.loads(database.select(shop, "SELECT 1 AS n WHERE 0")) == []
 
 
+def test_as_many_columns_of_one_name_as_sqlite_allows(shop: Path) -> None:
+    (row,) = json.loads(database.select(shop, f"SELECT {', '.join(['1 AS n'] * 2000)}"))
+    assert [*row] == ["n", *(f"n_{number}" for number in range(2, 2001))]
+
+
 def test_text_in_another_encoding_is_read(tmp_path: Path) -> None:
     file = tmp_path / "old.db"
     with closing(sqlite3.connect(file)) as db, db:

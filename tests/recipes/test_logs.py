@@ -106,3 +106,16 @@ def test_questions_about_logs(folder: Path, tmp_path: Path, era: str) -> None:
             assert "hunter2" not in listed
 
     asyncio.run(ask())
+
+
+def test_names_in_another_encoding_are_listed_and_links_out_of_the_folder_are_not(
+    folder: Path, tmp_path: Path, era: str
+) -> None:
+    async def ask() -> None:
+        async with connect_recipe("logs.py", str(tmp_path / "logs"), era=era, home=tmp_path) as client:
+            assert await client.call_tool("list_files") == (r"             1 gro\xdf.log", False)
+
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / os.fsdecode(b"gro\xdf.log")).write_bytes(b"x")
+    (tmp_path / "logs" / "link.log").symlink_to(folder.parent / "secret.txt")
+    asyncio.run(ask())

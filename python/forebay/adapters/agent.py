@@ -7,7 +7,7 @@ tools = [outputs.wrap(list_orders), *outputs.tools]  # each in the tool class of
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, Self, TypeVar, cast, overload
 
 from forebay.errors import InvalidArgument
@@ -120,18 +120,24 @@ class AgentOutputs:
     def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function with the same name, signature and docstring, whose results go through `limit`."""
         name = getattr(function, "__name__", type(function).__name__)
+
+        async def limit_awaitable(awaitable: Awaitable[object]) -> object:
+            output = await awaitable
+            return await run_in_pool(lambda: self.limit(output, name))
+
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
             async def limit_awaited(*args: Any, **kwargs: Any) -> Any:
-                output = await function(*args, **kwargs)
-                return await run_in_pool(lambda: self.limit(output, name))
+                return await limit_awaitable(function(*args, **kwargs))
 
             return limit_awaited
 
         @functools.wraps(function)
         def limit_returned(*args: Any, **kwargs: Any) -> Any:
-            return self.limit(function(*args, **kwargs), name)
+            output = function(*args, **kwargs)
+            # A decorated coroutine function, or an object with an async `__call__`, looks like any other function.
+            return limit_awaitable(output) if inspect.isawaitable(output) else self.limit(output, name)
 
         return limit_returned
 
@@ -159,6 +165,7 @@ def _make_result(output: object) -> Result | BodyResult | None:
         return BodyResult(ResultPayload(output), {"content": [resource], "isError": False})
     try:
         data = encode(output)
-    except (TypeError, ValueError, RecursionError):
+    except Exception:
+        # Objects run code of their own here, which may raise anything. The tool has succeeded all the same.
         return None
     return BodyResult(ResultPayload(data, "application/json"), text_result(""))

@@ -14,7 +14,7 @@ from forebay.dashboard.html import Child, Html, element, join
 from forebay.dashboard.layout import PATH, Frame, wrap_page
 from forebay.dashboard.texts import format_bytes, format_count, format_time
 from forebay.dashboard.values import MISSING, dump_value, make_table, parse_exact
-from forebay.errors import ForebayError, HandleNotFound
+from forebay.errors import ForebayError, HandleNotFound, InvalidArgument
 from forebay.query.process import is_installed
 from forebay.store import Store, StoredOutput
 from forebay.store.handles import Principal, format_principal
@@ -29,6 +29,11 @@ _MATCHES = 50
 _CONTEXT_BYTES = 120
 _HEX_ROW_BYTES = 16
 _MAX_OFFSET_DIGITS = 18
+_MAX_COLUMNS = 200
+"""Items with more keys than this are not shown in columns: most of the cells would be empty."""
+
+_MAX_CRUMBS = 20
+"""Maximum number of steps of a path that are links. Each link has the path up to its step."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +66,9 @@ def make_payload_page(
         raise
     except ForebayError as error:
         status, content = 400, _make_error(error)
+    except RecursionError:
+        text = "the values are nested too deeply for this page; read them in format text"
+        status, content = 400, _make_error(InvalidArgument(text))
     viewer = element(
         "div",
         _make_tabs(entry, state),
@@ -298,6 +306,7 @@ def _make_crumbs(handle: str, state: _State) -> Html | None:
             href=_make_link(handle, _State(), path="/".join(steps[: index + 1])),
         )
         for index, step in enumerate(steps)
+        if index == 0 or index > len(steps) - _MAX_CRUMBS
     ]
     return element("nav", links, class_="fb-crumbs", aria_label="Breadcrumbs")
 
@@ -346,11 +355,8 @@ def _make_page(page: Page, handle: str, state: _State) -> Html:
 def _make_items(page: Page, handle: str, state: _State) -> Html:
     items = parse_exact(page.content)
     objects = [item for item in items if isinstance(item, dict)]
-    columns = (
-        [*dict.fromkeys(key for item in objects for key in item)]
-        if objects and len(objects) * 2 >= len(items)
-        else None
-    )
+    keys = [*dict.fromkeys(key for item in objects for key in item)]
+    columns = keys if 0 < len(keys) <= _MAX_COLUMNS and len(objects) * 2 >= len(items) else None
     numbers, rows = [], []
     for index, item in enumerate(items):
         number = page.item_numbers[index] if page.item_numbers else page.offset + index

@@ -62,7 +62,7 @@ class App:
         self._in_flight_limit = InFlightLimit(settings.max_connections)
         self._in_flight: set[HTTPExchange] = set()
         self.calls_in_flight = 0
-        """Number of POST requests in flight."""
+        """Number of requests in flight that end by themselves: POST, and those to the dashboard."""
         self._routes: dict[str, Callable[[HTTPExchange], Awaitable[None]]] = {
             MCP_PATH: self._handle_mcp,
             "/health": _answer_health,
@@ -231,7 +231,8 @@ class App:
     @contextlib.contextmanager
     def _count_in_flight(self, exchange: HTTPExchange) -> Iterator[None]:
         """Count a request that has entered the limit in flight until it ends."""
-        is_call, principal = exchange.method == "POST", exchange.principal
+        # Only `/mcp` has streams.
+        is_call, principal = exchange.method == "POST" or exchange.path != MCP_PATH, exchange.principal
         self.calls_in_flight += is_call
         self._in_flight.add(exchange)
         try:

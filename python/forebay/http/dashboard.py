@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 import urllib.parse
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -59,6 +60,9 @@ _SIGN_INS_PER_MINUTE = 30
 _THREADS = 6
 """Number of threads that only the dashboard uses, so that calls of tools never wait for it."""
 
+_THREADS_PER_PRINCIPAL = 3
+"""So that slow queries of one principal, whether or not somebody still waits for them, do not stop all others."""
+
 _SNAPSHOT_SECONDS = 1.0
 """How long a snapshot is reused, so that many open pages cost as much as one."""
 
@@ -101,6 +105,7 @@ class Dashboard:
         """If it is set, whoever has this token is the operator."""
         self._sign_ins = TokenBuckets(_SIGN_INS_PER_MINUTE)
         self._threads = ThreadPoolExecutor(_THREADS, "forebay-dashboard")
+        self._turns: weakref.WeakValueDictionary[Principal, asyncio.Semaphore] = weakref.WeakValueDictionary()
         self._snapshots: dict[Principal, tuple[float, asyncio.Task[Snapshot]]] = {}
 
     def close(self) -> None:
@@ -198,7 +203,7 @@ class Dashboard:
             if not is_handle(handle):
                 raise HandleNotFound("there is nothing at this address")
             make_page = functools.partial(make_payload_page, self._store, principal, frame, handle, query)
-            status, page = await self._run(make_page)
+            status, page = await self._run(principal, make_page)
         except HandleNotFound:
             text = "Nothing is stored under this handle: it has expired, was deleted, or is not yours."
             await self._answer_message(exchange, 404, "Not found", text)
@@ -212,7 +217,8 @@ class Dashboard:
         upstreams = None if self._list_upstreams is None else self._list_upstreams(exchange.principal)
         try:
             snapshot = await self._get_snapshot(reader)
-            page = await self._run(functools.partial(make_overview, snapshot, reader, frame, query, upstreams))
+            make_page = functools.partial(make_overview, snapshot, reader, frame, query, upstreams)
+            page = await self._run(reader.principal, make_page)
         except ForebayError as error:
             await self._answer_message(exchange, _get_status(error), "The store cannot be read", str(error))
         else:
@@ -222,7 +228,8 @@ class Dashboard:
         now = time.monotonic()
         taken_at, task = self._snapshots.get(reader.principal, (0.0, None))
         if task is None or (task.done() and now - taken_at > _SNAPSHOT_SECONDS):
-            task = asyncio.create_task(self._run(functools.partial(read_snapshot, self._store, reader)))
+            read = functools.partial(read_snapshot, self._store, reader)
+            task = asyncio.create_task(self._run(reader.principal, read))
             self._snapshots.pop(reader.principal, None)
             self._snapshots[reader.principal] = now, task
             if len(self._snapshots) > _MAX_SNAPSHOTS:
@@ -265,14 +272,16 @@ class Dashboard:
             return
         principal = self._get_reader(exchange).principal
         try:
-            result = await self._run(functools.partial(call_reader, self._store, principal, name, arguments))
+            call = functools.partial(call_reader, self._store, principal, name, arguments)
+            result = await self._run(principal, call)
         except ForebayError as error:
             await _respond(exchange, _get_status(error), orjson.dumps(error.to_dict()), [JSON_TYPE])
         else:
             await _respond(exchange, 200, result, [JSON_TYPE])
 
-    async def _run(self, function: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+    async def _run(self, principal: Principal, function: Callable[[], _T]) -> _T:
+        async with self._turns.setdefault(principal, asyncio.Semaphore(_THREADS_PER_PRINCIPAL)):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
 
 def get_cookie_token(exchange: HTTPExchange) -> str:

@@ -13,6 +13,10 @@ const PAGE_SIZES = { items: 100, lines: 400, text: 16384, bytes: 4096, matches: 
 const MAX_PAGES = 8;
 
 const MAX_CELL_CHARS = 160;
+/** Items with more keys than this are not shown in columns: most of the cells would be empty. */
+const MAX_COLUMNS = 200;
+/** Maximum number of steps of a path that are buttons. */
+const MAX_CRUMBS = 20;
 const MAX_TREE_NODES = 2000;
 const CONTEXT_BYTES = 120;
 const HEX_ROW_BYTES = 16;
@@ -312,10 +316,12 @@ class Viewer {
     const steps = path.split("/");
     const crumb = (text, target) =>
       el("button", { type: "button", class: "fb-link", onclick: () => this.openPath(target) }, text);
+    const first = Math.max(1, steps.length - MAX_CRUMBS + 1);
     this.crumbs.replaceChildren(
-      ...steps.map((step, index) =>
-        crumb(index === 0 ? "whole output" : unescapeStep(step), steps.slice(0, index + 1).join("/")),
-      ),
+      crumb("whole output", ""),
+      ...steps
+        .slice(first)
+        .map((step, index) => crumb(unescapeStep(step), steps.slice(0, first + index + 1).join("/"))),
     );
   }
 
@@ -777,10 +783,9 @@ class ItemTable {
     this.path = viewer.state.path;
     this.itemsPath = page.items_path ?? "";
     const objects = page.content.filter((item) => isObject(item));
-    this.columns =
-      objects.length * 2 >= page.content.length && objects.length > 0
-        ? [...new Set(objects.flatMap(Object.keys))]
-        : null;
+    const keys = [...new Set(objects.flatMap(Object.keys))];
+    const hasColumns = keys.length > 0 && keys.length <= MAX_COLUMNS && objects.length * 2 >= page.content.length;
+    this.columns = hasColumns ? keys : null;
     const heads = this.columns?.map((name) =>
       makeHead(
         name,

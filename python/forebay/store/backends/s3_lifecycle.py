@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import http.client
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -19,6 +20,7 @@ __all__ = ["find_rule_problems"]
 
 _TIMEOUT_SECONDS = 10.0
 _MAX_RULES_BYTES = 1 << 20
+_DAYS_PATTERN = re.compile(r"[0-9]{1,10}")
 _OBJECT_DAYS = "Expiration/{*}Days"
 _PART_DAYS = "AbortIncompleteMultipartUpload/{*}DaysAfterInitiation"
 
@@ -76,6 +78,12 @@ def _read_rules(address: RemoteAddress) -> tuple[str, list[_Rule]]:
         body = response.read(_MAX_RULES_BYTES)
     except (OSError, http.client.HTTPException) as error:
         raise StoreUnavailable(f"the lifecycle rules of {address} cannot be read: {error}") from None
+    except ValueError:
+        # Its message would show the value.
+        raise StoreUnavailable(
+            f"the lifecycle rules of {address} cannot be read: AWS_ACCESS_KEY_ID or AWS_SESSION_TOKEN has a character "
+            "that no header can have, such as a line break at its end; remove it"
+        ) from None
     finally:
         connection.close()
     try:
@@ -84,8 +92,9 @@ def _read_rules(address: RemoteAddress) -> tuple[str, list[_Rule]]:
     except ElementTree.ParseError:
         document = ElementTree.Element("none")
     code = _find_text(document, "Code")
-    if response.status != http.client.OK and code != "NoSuchLifecycleConfiguration":
-        reason = code or response.reason
+    is_read = response.status == http.client.OK and document.tag.rpartition("}")[2] == "LifecycleConfiguration"
+    if not is_read and code != "NoSuchLifecycleConfiguration":
+        reason = code or (response.reason if response.status != http.client.OK else "the answer is no configuration")
         raise StoreUnavailable(f"the lifecycle rules of {address} cannot be read: {response.status} {reason}")
     rules = [
         _Rule(_find_prefix(rule), _find_days(rule, _OBJECT_DAYS), _find_days(rule, _PART_DAYS))
@@ -102,7 +111,7 @@ def _find_text(element: ElementTree.Element, path: str) -> str | None:
 
 def _find_days(rule: ElementTree.Element, path: str) -> int | None:
     text = _find_text(rule, path)
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and _DAYS_PATTERN.fullmatch(text) else None
 
 
 def _find_prefix(rule: ElementTree.Element) -> str:
