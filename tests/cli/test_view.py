@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -188,6 +189,33 @@ def test_what_is_copied_reads_the_same(handle: str, home: Path) -> None:
     assert command.startswith(f"forebay get {handle} /rows/7/name --store file://")
     assert run(*command.split()[1:]).json == "name [7]"
     assert json.loads(call) == {"tool": "output_fetch", "arguments": {"output_handle": handle, "path": pointer}}
+
+
+def test_what_is_copied_of_a_line_reads_the_same(log: str, home: Path) -> None:
+    handle = run("put", log).json["output_handle"]
+    found = run("search", handle, "it broke").json["matches"][0]["line"]
+    with view(log) as terminal:
+        terminal.press("g", "12346", "enter")
+        terminal.wait_for("12,346 of 20,000")
+        terminal.press("y", "c")
+        wait_until(lambda: len(copied(terminal)) == 1)
+        assert_ends(terminal)
+        (of_file,) = copied(terminal)
+    with view(handle, "--store", home.as_uri()) as terminal:
+        terminal.press("g", "12346", "enter")
+        terminal.wait_for("12,346 of 20,000")
+        for count, key in enumerate("yct", 1):
+            terminal.press("y", key)
+            wait_until(lambda count=count: len(copied(terminal)) == count)  # type: ignore[misc]
+        assert_ends(terminal)
+        line, command, call = copied(terminal)
+    assert "it broke" in line
+    assert subprocess.run(shlex.split(of_file), capture_output=True, check=True).stdout.decode() == f"{line}\n"
+    assert run(*shlex.split(command)[1:]).json["content"].splitlines() == [line]
+    # Only the screen counts lines from 1.
+    arguments = {"output_handle": handle, "format": "lines", "offset": found, "limit": 1}
+    assert json.loads(call) == {"tool": "output_fetch", "arguments": arguments}
+    assert found == 12_345
 
 
 def test_a_handle_is_viewed_like_a_file(handle: str) -> None:

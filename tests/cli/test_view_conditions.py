@@ -29,6 +29,8 @@ from forebay.errors import InvalidArgument
         ('"first name" = Ada', {"first name": {"=": "Ada"}}),
         ('{"a": {">": 1}}', {"a": {">": 1}}),
         ("n = NaN", {"n": {"=": "NaN"}}),
+        ('tag="<b>"', {"tag": {"=": "<b>"}}),
+        ("tag = <b>", {"tag": {"=": "<b>"}}),
     ],
 )
 def test_conditions(text: str, expected: dict[str, Any] | None) -> None:
@@ -47,6 +49,8 @@ def test_conditions(text: str, expected: dict[str, Any] | None) -> None:
         ("= 3", "no condition"),
         ("a = 1 and a = 2", "twice"),
         ("a exists b", "put `and` between"),
+        ("amount >> 3", "^>> is no operator; there are = != "),
+        ("note =~ ^x", "^=~ is no operator"),
     ],
 )
 def test_what_is_no_condition(text: str, message: str) -> None:

@@ -129,6 +129,84 @@ def test_columns_can_be_chosen(tmp_path: Path) -> None:
     drive(path, steps)
 
 
+def test_a_column_that_no_item_has_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    path.write_text(json.dumps([{"a": n, **({"b": None} if n == 5 else {})} for n in range(9)]))
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await wait_for(pilot, "9 items")
+        await pilot.press("c", *"notenope", "enter")
+        await wait_for(pilot, "no item here has bnotenope; o shows the outline")
+        await pilot.press("c", "ctrl+u", *"b,a", "enter")
+        screen = await wait_for(pilot, "1 of 9")
+        assert screen.splitlines()[1].split() == ["b", "a"]
+        assert "no item here" not in screen
+
+    drive(path, steps)
+
+
+def test_a_log_has_no_conditions_and_no_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "server.log"
+    path.write_text("one\ntwo\n")
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await wait_for(pilot, "2 lines")
+        await pilot.press("f")
+        await wait_for(pilot, "only a table of items has conditions; / searches here")
+        await pilot.press(*"x = 1.5", "enter")
+        await wait_for(pilot, "the file name = 1.5 has no ending; add one, such as .txt")
+        assert [each.name for each in tmp_path.iterdir()] == ["server.log"]
+        await pilot.press("x", *"copy.log", "enter")
+        await wait_for(pilot, "wrote 8 bytes to copy.log")
+        await pilot.press("colon", *"SELECT 1", "enter")
+        screen = await wait_for(pilot, "server.log has no items to query", "/ searches it")
+        assert "oh_" not in screen
+
+    drive(path, steps)
+    assert (tmp_path / "copy.log").read_text() == "one\ntwo\n"
+
+
+def test_an_export_needs_an_ending_that_says_the_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "some.tsv"
+    path.write_text("a\tb\n1\t2\n3\t4\n")
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await wait_for(pilot, "2 rows")
+        await pilot.press("x", *"copy", "enter")
+        await wait_for(pilot, "copy does not say the format; end it in one of .json .ndjson", ".csv .parquet")
+        await pilot.press("x", *"copy.tsv", "enter")
+        await wait_for(pilot, "wrote ", " to copy.tsv")
+
+    drive(path, steps)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["copy.tsv", "some.tsv"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 30)])
+def test_a_long_error_takes_several_lines_until_the_next_key(tmp_path: Path, size: tuple[int, int]) -> None:
+    path = tmp_path / "orders.json"
+    path.write_text(json.dumps([{"name": n, "customer": f"customer {n}", "amount": n} for n in range(34)]))
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await wait_for(pilot, "34 items")
+        await pilot.press("colon", *"SELECT nam FROM items", "enter")
+        screen = await wait_for(pilot, "Binder Error", "LINE 1: SELECT nam FROM items", "example: SELECT")
+        lines = screen.splitlines()
+        start = next(number for number, line in enumerate(lines) if "Binder Error" in line)
+        assert len(lines) == size[1]
+        assert 1 < len(lines) - start <= size[1] // 3
+        assert max(map(len, lines[start:])) < size[0]
+        await pilot.press("j")
+        screen = await wait_for(pilot, "2 of 34   5 %")
+        assert "Error" not in screen
+        assert len(screen.splitlines()) == size[1]
+        await pilot.press("G")
+        await wait_for(pilot, "34 of 34   end")
+
+    drive(path, steps, size)
+
+
 def test_a_long_text_in_a_value_is_wrapped(tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     path.write_text(json.dumps([{"id": 1, "text": "first line\nsecond " + "word " * 100 + "end"}, {}]))
@@ -159,7 +237,7 @@ def test_g_goes_to_the_number_that_is_shown(tmp_path: Path) -> None:
         await pilot.press("g", *"700", "enter")
         await wait_for(pilot, "/701/n", "351 of 500")
         await pilot.press("g", *"abc", "enter")
-        await wait_for(pilot, "abc is no number")
+        await wait_for(pilot, "abc is no number; type one from 0 to 499, or a share such as 50%")
 
     drive(path, steps)
 

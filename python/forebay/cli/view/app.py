@@ -46,6 +46,7 @@ _MAX_TEXT_BYTES = 1 << 20
 _MAX_QUERY_BYTES = 4 << 20
 _QUERY_SECONDS = 60.0
 _OUTLINE_BYTES = 4096
+_EXPORT_ENDINGS = (".json", ".ndjson", ".csv", ".parquet")
 
 _FIRST_SCREEN_SECONDS = 0.25
 """Time to wait for the whole payload before only its beginning is shown."""
@@ -322,7 +323,16 @@ class ViewApp(App[None]):
             stored = self.source.open_stored(job)
             job.start("query", 0)
             request = QueryRequest(sql=sql, timeout=_QUERY_SECONDS, max_bytes=_MAX_QUERY_BYTES)
-            page: QueryPage = stored.store.query_page(stored.handle, request, principal=stored.principal)
+            try:
+                page: QueryPage = stored.store.query_page(stored.handle, request, principal=stored.principal)
+            except InvalidFormat:
+                if self.source.view.items is not None:
+                    raise
+                # The handle of a file is not known to the user.
+                raise InvalidFormat(
+                    f"{self._title} has no items to query: it is not a JSON array or map, NDJSON, CSV or TSV; "
+                    "/ searches it"
+                ) from None
             data = _core.name_rows(page.content, name_columns(page), 1 << 62)
             view = BufferView(data)
             index = _core.index_items(data, "", validate=False)
@@ -349,13 +359,27 @@ class ViewApp(App[None]):
         screen.ask(
             "export to",
             lambda name: self._export(screen, name, conditions, sql) if name.strip() else None,
-            hint=f"{what}; .json .ndjson .csv .parquet",
+            hint=f"{what}; {' '.join(_EXPORT_ENDINGS)}" if self.source.view.items is not None else f"{what}, as it is",
         )
 
     def _export(self, screen: PagerScreen, name: str, conditions: str | None, sql: str | None) -> None:
         from forebay.outputs.export import guess_format, write_chunks
 
         path = Path(name.strip()).expanduser()
+        ending = path.suffix.lower()
+        is_whole = conditions is None and sql is None
+        if is_whole and self.source.view.items is None:
+            # It is written as it is. A condition that was typed into the wrong prompt, such as `= 1.5`, has no ending.
+            if re.fullmatch(r"\.\w*[a-z]\w*", ending) is None:
+                screen.say(f"the file name {path.name} has no ending; add one, such as .txt")
+                return
+        elif ending not in (*_EXPORT_ENDINGS, ".jsonl") and not (
+            is_whole and ending and ending == Path(self.source.name).suffix.lower()
+        ):
+            screen.say(
+                f"the file name {path.name} does not say the format; end it in one of {' '.join(_EXPORT_ENDINGS)}"
+            )
+            return
 
         def write(job: Job) -> str:
             if os.path.lexists(path):

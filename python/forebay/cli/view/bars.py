@@ -9,7 +9,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from forebay.cli.view.cells import cut, make_safe, skip_cells
+from forebay.cli.view.cells import cut, make_safe, skip_cells, wrap
 from forebay.cli.view.jobs import Job
 
 __all__ = ["Prompt", "StatusLine", "TitleLine"]
@@ -45,7 +45,10 @@ class TitleLine(Widget):
 
 
 class StatusLine(Widget):
-    """A message or the place of the cursor, and on the right its position. A job that runs is shown instead."""
+    """A message or the place of the cursor, and on the right its position. A job that runs is shown instead.
+
+    A long message takes up to a third of the screen.
+    """
 
     DEFAULT_CSS = "StatusLine { height: 1; }"
 
@@ -53,6 +56,8 @@ class StatusLine(Widget):
         super().__init__()
         self._get_place = get_place
         self._message = ""
+        self._lines: list[str] = []
+        """The lines of a message that is too long for one."""
         self._job: tuple[Job, float] | None = None
 
     def on_mount(self) -> None:
@@ -63,23 +68,46 @@ class StatusLine(Widget):
             self.refresh()
 
     def show(self, message: str) -> None:
-        """Show a message until the cursor moves."""
-        self._message = make_safe(message.replace("\n", " "))
+        """Show a message until the cursor moves; one of several lines until the next key."""
+        self._message = message
+        self._wrap()
+
+    def fold(self) -> None:
+        """Remove a message that takes several lines."""
+        if self._lines:
+            self.show("")
+
+    def on_resize(self) -> None:
+        self._wrap()
+
+    def _wrap(self) -> None:
+        width = max(self.app.size.width - 2, 2)
+        shown = [line for line in self._message.split("\n") if line.strip()]
+        lines = [part for line in shown for part in _wrap_words(make_safe(line), width)]
+        room = max(self.app.size.height // 3, 1)
+        if len(lines) > room:
+            lines[room - 1 :] = [" ".join(lines[room - 1 :])]
+        self._lines = lines if len(lines) > 1 else []
+        self.styles.height = max(len(self._lines), 1)
         self.refresh()
 
     def show_job(self, job: Job | None) -> None:
         """Show the progress of a job until it is replaced by `None`."""
+        self.fold()
         self._job = None if job is None else (job, time.monotonic())
         self.refresh()
 
-    def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one line
+    def render_line(self, y: int) -> Strip:
         width = self.size.width
+        if self._lines:
+            line = self._lines[y] if y < len(self._lines) else ""
+            return _fill([Segment(cut(f" {line}", width - 1), Style(bold=True))], width, _PLAIN)
         place, position = self._get_place()
         style = _PLAIN
         if self._job is not None:
             text = _draw_progress(*self._job)
         elif self._message:
-            text, style = self._message, Style(bold=True)
+            text, style = make_safe(self._message.replace("\n", " ")), Style(bold=True)
             if cell_len(text) + cell_len(position) + 4 > width:
                 # The message is worth more than the position.
                 position = ""
@@ -89,6 +117,18 @@ class StatusLine(Widget):
         left = cut(f" {text}", max(width - cell_len(position) - 2, 0))
         gap = " " * (width - cell_len(left) - cell_len(position) - 1)
         return _fill([Segment(left, style), Segment(f"{gap}{position} ", _DIM)], width, _PLAIN)
+
+
+def _wrap_words(text: str, width: int) -> list[str]:
+    """Split a safe text into lines that fit into a width, between words if possible."""
+    lines = []
+    while cell_len(text) > width:
+        first = wrap(text, width)[0]
+        space = len(first) if text[len(first)] == " " else first.rfind(" ")
+        end = space if space > len(first) // 2 else len(first)
+        lines.append(text[:end].rstrip())
+        text = text[end:].lstrip()
+    return [*lines, text.rstrip()]
 
 
 def _draw_progress(job: Job, started: float) -> str:

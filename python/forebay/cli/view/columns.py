@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
-from forebay._core import values_at
+from forebay._core import locate, values_at
 from forebay.arguments import decode_token, is_text
 from forebay.cli.view.cells import decode_value, make_safe
 from forebay.cli.view.rows import Row
-from forebay.errors import InvalidJSON
+from forebay.errors import ForebayError, InvalidJSON
 from forebay.store.rest import encode_token
 
-__all__ = ["KEY", "VALUE", "Column", "choose_columns", "get_entry_value", "name_columns", "read_cells"]
+__all__ = ["KEY", "VALUE", "Column", "choose_columns", "find_empty", "get_entry_value", "name_columns", "read_cells"]
 
 KEY = "_key"
 """The member of an entry of a map that holds its key."""
@@ -70,6 +70,22 @@ def choose_columns(rows: Sequence[Row], names: Sequence[str] | None = None, *, i
     return [
         _measure(column, [row[number] for row in cells if number < len(row)]) for number, column in enumerate(columns)
     ]
+
+
+def find_empty(rows: Sequence[Row], columns: Sequence[Column]) -> list[Column]:
+    """Return the columns of fields that none of these items has."""
+    if any(row.full is not None for row in rows) or not rows:
+        # The overview of a large item does not have all of its fields.
+        return []
+    return [column for column in columns if not any(_has(row.data, column.pointer) for row in rows)]
+
+
+def _has(item: bytes, pointer: str) -> bool:
+    try:
+        locate(item, pointer)
+    except ForebayError:
+        return False
+    return True
 
 
 def name_columns(columns: Sequence[Column]) -> str:

@@ -23,6 +23,8 @@ _CONDITION = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _SIGNS = {"==": "=", "<>": "!=", "~": "matches"}
+_SIGN_RUN = re.compile(r"[=!<>~]+")
+_OPERATORS = "= != < <= > >= ~ contains in exists missing"
 _TEXT_VALUE = re.compile(r'\s*("(?:[^"\\]|\\.)*")')
 _AND = re.compile(r"(?:\s+|(?<=\s))(?:and|&&?)\s+|\s*$", re.IGNORECASE)
 
@@ -43,6 +45,7 @@ def parse_conditions(text: str) -> str:
         match = _CONDITION.match(text, position)
         if match is None:
             raise InvalidArgument(f"{text[position:]!r:.64} is no condition; write {_EXAMPLE}")
+        _check_sign(text, match)
         field = json.loads(match["field"]) if match["field"].startswith('"') else match["field"]
         word = (match["word"] or "").lower()
         operator = word or _SIGNS.get(match["sign"], match["sign"])
@@ -62,6 +65,15 @@ def parse_conditions(text: str) -> str:
             raise InvalidArgument(f"{text[position:].strip()!r:.64} follows a condition; put `and` between two of them")
         position = separator.end()
     return json.dumps(conditions, ensure_ascii=False)
+
+
+def _check_sign(text: str, match: re.Match[str]) -> None:
+    """Raise an error if the sign of a condition goes on, as in `>>` or `=~`: its rest is no part of the value."""
+    if match["sign"] is None:
+        return
+    run = _SIGN_RUN.match(text, match.start("sign"))
+    if run is not None and run[0] != match["sign"]:
+        raise InvalidArgument(f"{run[0]} is no operator; there are {_OPERATORS}; quote a value that starts with a sign")
 
 
 def _read_value(text: str, start: int) -> tuple[Any, int]:

@@ -45,5 +45,6 @@ Taking along
                    .json .ndjson .csv .parquet
 
 Esc or ^C cancels what takes long. The arrows up and down
-in a prompt repeat what was typed before.
+in a prompt repeat what was typed before. Some prompts are
+filled in: ^U clears what is before the cursor.
 """

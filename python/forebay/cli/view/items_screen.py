@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 from forebay._core import locate
 from forebay.arguments import is_text
 from forebay.cli.view.cells import cut, fit
-from forebay.cli.view.columns import KEY, VALUE, Column, choose_columns, name_columns, read_cells
+from forebay.cli.view.columns import KEY, VALUE, Column, choose_columns, find_empty, name_columns, read_cells
 from forebay.cli.view.conditions import parse_conditions
 from forebay.cli.view.copies import Place
 from forebay.cli.view.filter import filter_items
@@ -44,7 +44,6 @@ class ItemsScreen(PagerScreen):
     first_number = 0
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bind("f,ampersand", "ask_filter"),
         bind("c", "ask_columns"),
         bind("0,circumflex_accent", "edge_column(0)"),
         bind("dollar_sign", "edge_column(-1)"),
@@ -183,19 +182,23 @@ class ItemsScreen(PagerScreen):
         self.status.refresh()
 
     def action_ask_columns(self) -> None:
-        self.ask("columns", self._set_columns, name_columns(self.columns), "empty: choose them again")
+        self.ask("columns", self._set_columns, name_columns(self.columns), "^U clears; empty: choose them again")
 
     def _set_columns(self, text: str) -> None:
         names = [name.strip() for name in text.split(",") if name.strip()] or None
         first = self.list.top
 
-        def choose(job: Job) -> list[Column]:
+        def choose(job: Job) -> tuple[list[Column], list[Column]]:
             job.advance(0)
-            return choose_columns(read_sample(self.list.rows, first), names, is_map=self.items.index.kind == "map")
+            rows = read_sample(self.list.rows, first)
+            columns = choose_columns(rows, names, is_map=self.items.index.kind == "map")
+            return columns, [] if names is None else find_empty(rows, columns)
 
-        def show(columns: list[Column]) -> None:
-            self.columns, self._first_column = columns, 0
+        def show(result: tuple[list[Column], list[Column]]) -> None:
+            self.columns, empty = result
+            self._first_column = 0
             self.select_column(0)
+            self.say(f"no item here has {name_columns(empty)}; o shows the outline" if empty else "")
 
         self.run_job("columns", choose, show)
 

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from forebay.cli.errors import translate_message
 from forebay.cli.view.bars import Prompt, StatusLine, TitleLine
-from forebay.cli.view.cells import decode_value
+from forebay.cli.view.cells import cut, decode_value, make_safe
 from forebay.cli.view.copies import MAX_COPIED_BYTES, Place, format_call, format_command
 from forebay.cli.view.find import Finder, Pattern, find_spans
 from forebay.cli.view.jobs import Cancelled, Job
@@ -72,6 +72,7 @@ class PagerScreen(Screen[None]):
         bind("N", "find_previous"),
         bind("y", "copy"),
         bind("enter", "open"),
+        bind("f,ampersand", "ask_filter"),
         bind("colon", "ask_query"),
         bind("p", "ask_path"),
         bind("o", "outline"),
@@ -150,13 +151,12 @@ class PagerScreen(Screen[None]):
         count = self.list.rows.count
         place = self.get_place().pointer
         number = self.list.cursor + 1 if count else 0
-        end = min(self.list.top + self.list.page_rows, count)
-        share = "end" if end == count else f"{end * 100 // max(count, 1)} %"
+        share = "end" if number == count else f"{number * 100 // count} %"
         hint = "? help" if self.size.width > 40 else ""
         return place or "", "   ".join(filter(None, (f"{number:,} of {count:,}", share, hint)))
 
     def say(self, message: str) -> None:
-        """Show a message in the status line."""
+        """Show a message in the status line, which grows if the message is long."""
         self.status.show(message)
 
     def on_row_list_moved(self) -> None:
@@ -194,9 +194,10 @@ class PagerScreen(Screen[None]):
         self.ask(f"go to {self.unit}", self._go_to_number, hint=f"{self.first_number} to {last:,}, or 50%")
 
     def _go_to_number(self, text: str) -> None:
+        last = self.list.rows.count - 1 + self.first_number
         match = re.fullmatch(r"(\d{1,18})(%?)", text.replace(",", "").replace("_", "").strip() or "0", re.ASCII)
         if match is None:
-            self.say(f"{text} is no number; type that of a {self.unit}, or a share such as 50%")
+            self.say(f"{text} is no number; type one from {self.first_number} to {last:,}, or a share such as 50%")
         elif match[2]:
             self.list.move_to(self.list.rows.count * int(match[1]) // 100)
         else:
@@ -231,6 +232,7 @@ class PagerScreen(Screen[None]):
 
     def intercept_key(self, key: str, character: str | None) -> bool:
         """Take a key if the user types a text, or says what to copy. Called for each key before anything else."""
+        self.status.fold()
         if self._is_copying:
             self._is_copying = False
             self._copy(key)
@@ -460,7 +462,8 @@ class PagerScreen(Screen[None]):
         # Half of a surrogate pair has no bytes to copy.
         text = text.encode("utf-8", "replace").decode()
         self.app.copy_to_clipboard(text)
-        self.say(f"copied: {text[:_MAX_SHOWN_CHARS]}")
+        # What was copied is known: its beginning is enough.
+        self.say(cut(make_safe(f"copied: {text[:_MAX_SHOWN_CHARS]}".replace("\n", " ")), self.size.width - 2))
 
     def _decode_copied(self) -> str:
         value = self.get_value()
@@ -495,6 +498,9 @@ class PagerScreen(Screen[None]):
 
     def choose(self, column: int) -> None:
         """React to a click into the row of the cursor."""
+
+    def action_ask_filter(self) -> None:
+        self.say("only a table of items has conditions; / searches here")
 
     def action_ask_query(self) -> None:
         self.ask(":", lambda sql: self.viewer.start_query(self, sql), hint="SQL over the table items")
@@ -534,7 +540,8 @@ _find_spans = lru_cache(maxsize=4096)(find_spans)
 def _describe(error: ForebayError) -> str:
     message = translate_message(str(error))
     if isinstance(error, QueryFailed) and error.example:
-        message += f"  example: {error.example}"
+        separator = "\n" if "\n" in message else "  "
+        message += f"{separator}example: {error.example}"
     return message
 
 
