@@ -103,7 +103,7 @@ def test_a_file_in_place_of_a_handle_must_be_put_first(args: list[str], tmp_path
     failed = run(args[0], str(path), *args[1:])
     assert (failed.code, failed.error["code"]) == (3, "output_handle_not_found")
     assert f"{path} is a file, not a handle; `forebay put '{path}'` stores it" in failed.error["message"]
-    assert "put" not in run("rm", str(path)).error["message"]
+    assert "forebay put" not in run("rm", str(path)).error["message"]
     assert run("fetch", "x" * 300).error["message"].startswith("nothing is stored under")
 
 
