@@ -37,6 +37,8 @@ def make_agent(model: str | BaseChatModel, outputs: AgentOutputs) -> Any:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python langchain_agent.py MODEL QUESTION, with a model such as anthropic:claude-sonnet-4-5")
     model, question = sys.argv[1:]
     with AgentOutputs() as outputs:
         answer = make_agent(model, outputs).invoke({"messages": [{"role": "user", "content": question}]})

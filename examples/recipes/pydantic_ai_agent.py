@@ -30,6 +30,8 @@ def make_agent(outputs: AgentOutputs) -> Agent:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python pydantic_ai_agent.py MODEL QUESTION, with a model such as anthropic:claude-sonnet-4-5")
     model, question = sys.argv[1:]
     with AgentOutputs() as outputs:
         print(make_agent(outputs).run_sync(question, model=model).output)

@@ -14,7 +14,15 @@ from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 from mcp_harness import get_text, parse_text, read_all_items, serve
 from mcp_server import PIXELS
-from mcp_types import CallToolResult, InputRequiredResult, ListToolsResult, TextContent, Tool
+from mcp_types import (
+    CallToolResult,
+    EmbeddedResource,
+    InputRequiredResult,
+    ListToolsResult,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
 from wires import MODERN
 
 
@@ -61,6 +69,34 @@ def test_every_kind_of_result(
         assert b"".join(base64.b64decode(page["content"]) for page in pages) == payload
 
     serve(test, tmp_path / "store", era, output_mode="auto", image_mode="auto", audio_mode="auto")
+
+
+def test_rows_of_text_are_found_by_its_type(era: str, tmp_path: Path) -> None:
+    server = MCPServer("rows")
+    ndjson = "".join(f'{{"id": {number}}}\n' for number in range(5000))
+    rows = "id\n" + "".join(f"{number}\n" for number in range(5000))
+
+    @server.tool(structured_output=False)
+    def lines() -> str:
+        return ndjson
+
+    @server.tool(structured_output=False)
+    def untyped() -> str:
+        return rows
+
+    @server.tool(structured_output=False)
+    def typed() -> EmbeddedResource:
+        resource = TextResourceContents(uri="shop://orders", mime_type="text/csv", text=rows)
+        return EmbeddedResource(type="resource", resource=resource)
+
+    async def test(client: Client, middleware: Forebay) -> None:  # noqa: ARG001
+        counts = {
+            tool: parse_text(await client.call_tool(tool, {})).get("item_count")
+            for tool in ("lines", "untyped", "typed")
+        }
+        assert counts == {"lines": 5000, "untyped": None, "typed": 5000}
+
+    serve(test, tmp_path / "store", era, server, output_mode="handle")
 
 
 def test_several_blocks_are_one_payload(era: str, tmp_path: Path) -> None:

@@ -135,7 +135,8 @@ def test_rm_sweep_and_journal(handle: str) -> None:
         ("output_handle_created", expired),
         ("output_handle_created", handle),
     ]
-    assert len(run("journal", "--count", "1").json) == 1
+    for option in ("--count", "--limit"):
+        assert len(run("journal", option, "1").json) == 1
     summary = run("journal", "summary").json
     assert summary["handles"] == 2
     assert set(summary["by_tool"]) == {"list_rows", "forebay put"}
@@ -310,7 +311,7 @@ COMMANDS = [
     "export",
     "mirror",
     "query",
-    *(name for name in commands.__all__ if not name.startswith(("open_", "resolve_"))),
+    *(name for name in commands.__all__ if not name.startswith(("open_", "reject_", "resolve_"))),
 ]
 
 

@@ -241,6 +241,12 @@ def test_files_that_cannot_be_read(clients: ClientHome) -> None:
 def test_without_files_all_is_well(clients: ClientHome) -> None:
     assert clients.read_all() == {}
     assert run("doctor").json == {"servers": [], "problems": 0}
+    shown = run_on_terminal("doctor")
+    assert shown.code == 0
+    assert " ".join(plain(shown.out).split()) == (
+        "no servers in the files of 14 clients, in your home and in this folder; "
+        "`forebay doctor PATH` checks another file"
+    )
     for timeout in ("0", "-1", "nan", "inf"):
         assert run("doctor", "--timeout", timeout).error["code"] == "invalid_argument"
 

@@ -82,6 +82,31 @@ def test_wrong_usage_is_2(args: list[str]) -> None:
     assert (result.code, plain(result.out).partition(":")[0]) == (2, "invalid_argument")
 
 
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("lss", "there is no command lss; the nearest is ls; `forebay --help` shows how"),
+        ("zzzz", "there is no command zzzz; `forebay --help` shows how"),
+    ],
+)
+def test_an_unknown_command_is_answered_with_the_nearest(word: str, message: str) -> None:
+    failed = run(word, "--json")
+    assert (failed.code, failed.error) == (2, {"code": "invalid_argument", "message": message})
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("args", [["fetch"], ["cat"], ["get", "/a"], ["search", "x"]], ids=lambda args: args[0])
+def test_a_file_in_place_of_a_handle_must_be_put_first(args: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "small orders.json"
+    path.write_text('{"a": 1}')
+    failed = run(args[0], str(path), *args[1:])
+    assert (failed.code, failed.error["code"]) == (3, "output_handle_not_found")
+    assert f"{path} is a file, not a handle; `forebay put '{path}'` stores it" in failed.error["message"]
+    assert "forebay put" not in run("rm", str(path)).error["message"]
+    assert run("fetch", "x" * 300).error["message"].startswith("nothing is stored under")
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [

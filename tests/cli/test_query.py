@@ -8,7 +8,7 @@ from pathlib import Path
 
 import forebay
 import pytest
-from command import UNKNOWN, run, run_on_terminal
+from command import UNKNOWN, plain, run, run_on_terminal
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +114,26 @@ def test_a_file_of_another_type() -> None:
     assert run("query", "-", "SELECT n FROM items", "--mime-type", "text/csv", stdin=b"city,n\nBonn,1\n").json[
         "rows"
     ] == [[1]]
+
+
+@pytest.mark.parametrize("command", [["query", SQL], ["view"]], ids=lambda command: command[0])
+def test_a_type_is_only_for_files(handle: str, command: list[str]) -> None:
+    name, *sql = command
+    failed = run_on_terminal(name, handle, *sql, "--mime-type", "text/csv; header=present")
+    assert failed.code == 2
+    shown = " ".join(plain(failed.out).split())
+    assert "--mime-type is for files" in shown
+    advice = f"`forebay cat {handle} | forebay {name} - … --mime-type 'text/csv; header=present'`"
+    assert advice in shown
+
+
+def test_stored_text_is_queried_with_another_type(home: Path) -> None:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put("city,n\nBonn,1\n").output_handle
+    assert run("query", handle, "SELECT n FROM items").error["code"] == "invalid_format_for_payload"
+    content = run("cat", handle).out
+    page = run("query", "-", "SELECT n FROM items", "--mime-type", "text/csv", stdin=content).json
+    assert page["rows"] == [[1]]
 
 
 def test_handles_are_no_tables_beside_a_file(tmp_path: Path, handle: str) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -87,3 +89,10 @@ def test_the_agent_queries_a_large_result(outputs: AgentOutputs, is_async: bool)
     handle = next(json.loads(message.content) for message in messages if message.type == "tool")["output_handle"]
     with outputs.store.open(handle) as stored:
         assert stored.read() == orjson.dumps(orders)
+
+
+def test_the_script_says_how_it_is_used() -> None:
+    script = [sys.executable, str(Path(langchain_agent.__file__))]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("usage: python langchain_agent.py MODEL QUESTION")

@@ -135,3 +135,10 @@ def test_the_script_runs(tmp_path: Path) -> None:
     assert answers["list_orders"]["item_count"] == 20_000
     readers = ("output_fetch", "output_search", "output_query")
     assert {answers[tool]["error"]["code"] for tool in readers} == {"output_handle_not_found"}
+
+
+def test_the_script_says_how_it_is_used() -> None:
+    script = [sys.executable, str(Path(pydantic_ai_agent.__file__))]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("usage: python pydantic_ai_agent.py MODEL QUESTION")

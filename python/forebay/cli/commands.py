@@ -26,6 +26,7 @@ __all__ = [
     "open_store_of",
     "outline",
     "put",
+    "reject_mime_type",
     "resolve_principal",
     "rm",
     "search",
@@ -306,6 +307,18 @@ def resolve_principal(store: "Store", args: Namespace, handle: str) -> "Principa
         return OPERATOR
     owner = store.stat(handle, principal=OPERATOR).principal
     return owner if owner in _list_principal_names(args) else str(args.principal)
+
+
+def reject_mime_type(args: Namespace, handle: str) -> None:
+    """Raise `InvalidArgument` if a command on a handle has `--mime-type`, which is for files."""
+    if args.mime_type is None:
+        return
+    import shlex
+
+    raise InvalidArgument(
+        f"--mime-type is for files, and {handle} keeps the type with which it was stored; read its content as a file: "
+        f"`forebay cat {handle} | forebay {args.run.__name__} - … --mime-type {shlex.quote(args.mime_type)}`"
+    )
 
 
 def _list_stored(store: "Store", args: Namespace) -> Iterator["StoredOutput"]:

@@ -31,7 +31,7 @@ def doctor(args: Namespace) -> None:
     from pathlib import Path
 
     from forebay.cli.server_checks import check_files, describe_store
-    from forebay.config.clients import ClientFile, find_client_files, identify_client
+    from forebay.config.clients import CLIENTS, ClientFile, find_client_files, identify_client
 
     if not 0 < args.timeout <= _MAX_TIMEOUT_SECONDS:
         raise InvalidArgument(f"--timeout must be more than 0 and at most {_MAX_TIMEOUT_SECONDS} seconds")
@@ -47,6 +47,10 @@ def doctor(args: Namespace) -> None:
             starts_project_servers=args.trust_project,
             requires_servers=bool(named_files),
         )
-    output.print_checks(rows)
+    output.print_checks(
+        rows,
+        if_none=f"no servers in the files of {len(CLIENTS)} clients, in your home and in this folder; "
+        "`forebay doctor PATH` checks another file",
+    )
     if any(row["problems"] for row in rows):
         sys.exit(1)

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import forebay
@@ -16,7 +16,7 @@ from forebay.cli.mirror import mirror
 from forebay.cli.query import query
 from forebay.cli.store import store
 from forebay.cli.view import view
-from forebay.errors import InvalidArgument
+from forebay.errors import HandleNotFound, InvalidArgument
 
 __all__ = ["parse_arguments", "parse_wrap_options"]
 
@@ -27,8 +27,11 @@ def parse_arguments(description: str) -> argparse.Namespace:
     """Parse `sys.argv`, or print help or version. The result's `run` is the function that implements the command."""
     parser = _Parser("forebay", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"forebay {forebay.__version__}")
-    _add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_commands(subparsers)
     words, wrapped_command = _split_at_dashes(sys.argv[1:])
+    if words and not words[0].startswith("-") and words[0] not in subparsers.choices:
+        parser.error(f"there is no command {words[0]}{_name_nearest(words[0], subparsers.choices)}")
     args = parser.parse_args(words)
     args.wrapped_command = wrapped_command
     return args
@@ -66,11 +69,8 @@ class _Parser(argparse.ArgumentParser):
         return known, unknown
 
     def _reject(self, word: str) -> NoReturn:
-        import difflib
-
         run = self.get_default("run")
-        near = difflib.get_close_matches(word, self._option_string_actions, 1)
-        hint = f"; the nearest is {near[0]}" if near else ""
+        hint = _name_nearest(word, self._option_string_actions)
         if self._add_options is not None and (owner := gateway.find_option_owner(run, word)) is not None:
             hint = f": {owner}"
         if not word.startswith("-"):
@@ -81,6 +81,15 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InvalidArgument(f"{message}; `{self.prog} --help` shows how")
+
+
+def _name_nearest(word: str, known: Iterable[str]) -> str:
+    """Return the end of an error that names the known word nearest to an unknown one, or an empty text."""
+    # Imported here, because only errors need it.
+    import difflib
+
+    near = difflib.get_close_matches(word, [*known], 1)
+    return f"; the nearest is {near[0]}" if near else ""
 
 
 def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
@@ -235,6 +244,8 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         "action", nargs="?", choices=["recent", "summary"], default="recent", help="what to print (default: recent)"
     )
     journal.add_argument("--count", metavar="N", type=int, default=50, help="the number of events (default: 50)")
+    # Other commands have --limit; argparse would take its value for the action.
+    journal.add_argument("--limit", dest="count", type=int, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
     bench_parser = add(bench, _add_json, has_store=False)
     bench_parser.add_argument(
@@ -327,7 +338,10 @@ def _add_store(parser: _Parser) -> None:
 
 def _add_handle(parser: _Parser) -> None:
     parser.add_argument(
-        "handle", metavar="HANDLE", type=_parse_handle, help="a handle, oh_…, or a reference to one, ax://…~oh_…"
+        "handle",
+        metavar="HANDLE",
+        type=_parse_handle_to_read,
+        help="a handle, oh_…, or a reference to one, ax://…~oh_…",
     )
 
 
@@ -336,6 +350,22 @@ def _parse_handle(text: str) -> str:
     from forebay.store.handles import extract_handle
 
     return str(extract_handle(text))
+
+
+def _parse_handle_to_read(text: str) -> str:
+    # Imported here, so that `--help` starts quickly.
+    import shlex
+
+    from forebay.store.handles import is_handle
+
+    handle = _parse_handle(text)
+    # Unlike that of pathlib, it also accepts names that are too long.
+    if not is_handle(handle) and os.path.isfile(text):  # noqa: PTH113
+        # Not `InvalidArgument`: argparse would replace the message of a ValueError.
+        raise HandleNotFound(
+            f"{text} is a file, not a handle; `forebay put {shlex.quote(text)}` stores it and prints its handle"
+        )
+    return handle
 
 
 def _add_timeout(parser: _Parser, help_text: str) -> None:

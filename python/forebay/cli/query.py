@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from forebay import _core
 from forebay.cli import output
-from forebay.cli.commands import open_input, open_store_of, resolve_principal
+from forebay.cli.commands import open_input, open_store_of, reject_mime_type, resolve_principal
 from forebay.errors import InvalidArgument, InvalidFormat
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def _open_source(args: Namespace) -> Iterator[tuple["Store", str, "Principal"]]:
 
     handle = str(extract_handle(args.source))
     if is_handle(handle):
+        reject_mime_type(args, handle)
         with open_store_of(args) as store:
             yield store, handle, resolve_principal(store, args, handle)
         return

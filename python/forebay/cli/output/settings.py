@@ -11,10 +11,16 @@ from forebay.cli.output.units import format_seconds
 __all__ = ["print_checks", "print_settings"]
 
 
-def print_checks(rows: Sequence[dict[str, Any]]) -> None:
-    """Print what `forebay doctor` found out about servers. On a terminal, problems follow below a table."""
+def print_checks(rows: Sequence[dict[str, Any]], *, if_none: str) -> None:
+    """Print what `forebay doctor` found out about servers. On a terminal, problems follow below a table.
+
+    Without rows, a terminal shows the text `if_none`.
+    """
     if not is_terminal():
         print_json({"servers": rows, "problems": sum(len(row["problems"]) for row in rows)})
+        return
+    if not rows:
+        print_note(if_none, wraps=True)
         return
     print_columns(
         [

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from forebay.cli import output
-from forebay.cli.commands import open_input, open_store_of, resolve_principal
+from forebay.cli.commands import open_input, open_store_of, reject_mime_type, resolve_principal
 from forebay.errors import InvalidArgument, make_missing_extra
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def _open_source(args: Namespace) -> Iterator["Source"]:
     handle = str(extract_handle(args.source))
     options = [] if args.store is None or args.store == os.environ.get("FOREBAY_STORE") else ["--store", args.store]
     if is_handle(handle):
+        reject_mime_type(args, handle)
         with open_store_of(args) as store:
             stored = Stored(store, handle, resolve_principal(store, args, handle))
             with contextlib.closing(StoredSource(stored, options=options)) as stored_source:
