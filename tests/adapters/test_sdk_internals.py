@@ -38,7 +38,7 @@ OLDER_SDKS = {"mcp_v1", "fastmcp_v2"}
 FAST_MODULES = {"_duckdb", "_socket"}
 """Extension modules behind public ones. Workers import them directly, because a query waits for their start."""
 
-STANDARD_LIBRARY = {"_Decompress", "_at_fork_reinit", "_exit", "_is_text_encoding"}
+STANDARD_LIBRARY = {"_Decompress", "_at_fork_reinit", "_exit", "_fields", "_is_text_encoding"}
 """Private names of the standard library that the package uses."""
 
 
