@@ -1,4 +1,4 @@
-"""The pages as HTML: what each reader sees, and that data never becomes markup."""
+"""The pages as HTML: what each visitor sees, and that data never becomes markup."""
 
 import itertools
 import re
@@ -16,7 +16,7 @@ from forebay.dashboard.api import call_reader
 from forebay.dashboard.layout import ASSETS, Frame, get_asset_url, make_sign_in_page, read_asset
 from forebay.dashboard.overview import Upstream, make_overview
 from forebay.dashboard.payload_page import make_payload_page
-from forebay.dashboard.snapshot import Reader, read_snapshot
+from forebay.dashboard.snapshot import Visitor, read_snapshot
 from forebay.errors import InvalidArgument, PathNotFound
 from forebay.outputs.monitor import Monitor
 from hypothesis import HealthCheck, given, settings
@@ -71,8 +71,8 @@ def check_safe(page: bytes) -> Tags:
 
 
 def show(store: Store, principal: Any, *, hides_handles: bool = False, **query: str) -> Tags:
-    reader = Reader(principal, hides_handles=hides_handles)
-    return check_safe(make_overview(read_snapshot(store, reader), reader, FRAME, query, None))
+    visitor = Visitor(principal, hides_handles=hides_handles)
+    return check_safe(make_overview(read_snapshot(store, visitor), visitor, FRAME, query, None))
 
 
 def show_payload(store: Store, principal: Any, handle: str, **query: str) -> Tags:
@@ -250,17 +250,27 @@ def test_the_data_of_others_takes_no_more_time_than_ones_own(store: Store, monke
     # A clock on which every look takes a second, so that there is time for two.
     monkeypatch.setattr(snapshot, "time", SimpleNamespace(monotonic=itertools.count().__next__))
     for principal in (ANN, BOB, None, OPERATOR):
-        seen = read_snapshot(store, Reader(principal))
+        seen = read_snapshot(store, Visitor(principal))
         assert (seen.has_all_outputs, seen.has_all_events) == (False, False), principal
     monkeypatch.undo()
-    assert [entry.principal for entry in read_snapshot(store, Reader(ANN)).outputs] == [ANN]
-    assert read_snapshot(store, Reader(None)).outputs == []
+    assert [entry.principal for entry in read_snapshot(store, Visitor(ANN)).outputs] == [ANN]
+    assert read_snapshot(store, Visitor(None)).outputs == []
+
+
+def test_a_journal_that_is_too_long_to_read_is_noted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "_MAX_EVENTS", 3)
+    note = "The journal has more events than could be read in time"
+    for _ in range(3):
+        store.journal.record("capability_denied", tool="t")
+    assert note not in show(store, OPERATOR).text
+    store.journal.record("capability_denied", tool="t")
+    assert show(store, OPERATOR).text.count(note) == 2  # Response sizes, and refusals.
 
 
 def test_an_upstream_that_failed_stands_out(store: Store) -> None:
     upstreams = [Upstream("a", "command", "failed"), Upstream("b", "url", "connected", 3, 1)]
-    reader = Reader(ANN)
-    tags = check_safe(make_overview(read_snapshot(store, reader), reader, FRAME, {}, upstreams))
+    visitor = Visitor(ANN)
+    tags = check_safe(make_overview(read_snapshot(store, visitor), visitor, FRAME, {}, upstreams))
     states = [
         attributes["class"] for tag, attributes in tags.found if (attributes.get("class") or "").startswith("state ")
     ]
