@@ -27,7 +27,7 @@ from forebay.http.tokens import AccessToken, hash_token
 from forebay.store import OPERATOR, Store
 from forebay.store.handles import Principal, extract_handle, format_principal, is_handle
 
-__all__ = ["DASHBOARD_PATH", "Dashboard", "LinkToken", "get_cookie_token", "is_same_site"]
+__all__ = ["DASHBOARD_PATH", "Dashboard", "LinkToken", "get_cookie_token", "is_embedded", "is_same_site"]
 
 _log = logging.getLogger("forebay")
 
@@ -298,6 +298,15 @@ def is_same_site(exchange: HTTPExchange, hosts: AllowedNames) -> bool:
     """Return whether the Host is allowed, and the Origin, if there is one, is that of the dashboard itself."""
     host, origin = exchange.headers.get(b"host", b""), exchange.headers.get(b"origin")
     return host in hosts and (origin is None or origin.partition(b"://")[2] == host)
+
+
+def is_embedded(exchange: HTTPExchange) -> bool:
+    """Return whether a page of another site loads an address, as an image or a frame for example, and not a person."""
+    site = exchange.headers.get(b"sec-fetch-site", b"")
+    is_navigation = exchange.headers.get(b"sec-fetch-mode") == b"navigate"
+    # Frames navigate too. The policy of the page forbids them, but the browser learns that from the response.
+    is_tab = exchange.headers.get(b"sec-fetch-dest", b"document") == b"document"
+    return site in (b"cross-site", b"same-site") and not (is_navigation and is_tab)
 
 
 def _get_cookie_name(exchange: HTTPExchange) -> bytes:
