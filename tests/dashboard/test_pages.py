@@ -3,10 +3,12 @@
 import itertools
 import re
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 import pytest
@@ -201,6 +203,57 @@ def test_links_of_a_page_lead_through_all_items(store: Store) -> None:
             break
         query["offset"] = following[0].partition("offset=")[2].split("&")[0]
     assert seen == [*range(250)]
+
+
+def follow(store: Store, handle: str, name: str, query: dict[str, str]) -> Iterator[str]:
+    """Yield the status of each page on the way from one page along its links `name`."""
+    while True:
+        _, page = make_payload_page(store, None, FRAME, handle, query)
+        (status,) = re.findall(r'aria-label="Pages"><span>([^<]*)</span>', page.decode())
+        yield status
+        (link, *_) = [*re.findall(rf'<a href="([^"]*)">{name}</a>', page.decode()), ""]
+        if not link:
+            return
+        query = dict(parse_qsl(urlsplit(unescape(link)).query))
+
+
+UNEVEN = [{"id": number, "text": "x" * (number * 7919 % 2500)} for number in range(700)]
+LONG_ITEMS = [{"id": number, "text": "x" * (90_000 if number % 3 == 0 else 10)} for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("payload", "query", "total"),
+    [
+        (UNEVEN, {"format": "items"}, 700),
+        (UNEVEN, {}, 700),
+        (UNEVEN, {"where": '{"id": {">=": 100}}'}, 600),
+        (LONG_ITEMS, {"format": "items"}, 60),
+        ("\n".join("y" * (number * 7919 % 900) for number in range(1500)), {"format": "lines"}, 1500),
+        ("€" * 20_000, {"format": "text"}, 60_000),
+        ("\x01😀" * 20_000, {"format": "text"}, 100_000),
+    ],
+    ids=["items", "auto", "where", "long items", "lines", "text", "escaped text"],
+)
+def test_the_way_back_shows_everything(store: Store, payload: Any, query: dict[str, str], total: int) -> None:
+    def get_spans(statuses: Iterator[str]) -> list[tuple[int, int]]:
+        numbers = (re.findall(r"[\d,]+", status) for status in statuses)
+        return [(int(first.replace(",", "")), int(last.replace(",", ""))) for first, last, *_ in numbers]
+
+    handle = store.put(payload).output_handle
+    forth = get_spans(follow(store, handle, "Next", query))
+    back = get_spans(follow(store, handle, "Previous", {**query, "offset": str(forth[-1][0])}))
+    assert len(forth) > 2
+    for spans in (forth, back[::-1]):
+        assert [spans[0][0], spans[-1][1]] == [0, total - 1]
+        assert all(last + 1 == first for (_, last), (first, _) in itertools.pairwise(spans)), spans
+
+
+def test_the_viewer_gets_no_end(store: Store) -> None:
+    handle = store.put(UNEVEN).output_handle
+    tags = show_payload(store, None, handle, offset="500", end="600")
+    (state,) = [attributes["data-state"] for _, attributes in tags.found if "data-state" in attributes]
+    assert (orjson.loads(state or "")["offset"], orjson.loads(state or "")["end"]) == (500, 0)
+    assert not [link for link in tags.get_links("view=search|path=") if "end=" in link]
 
 
 def test_a_match_is_marked_and_leads_to_its_item(store: Store) -> None:
