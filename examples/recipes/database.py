@@ -35,7 +35,7 @@ def connect(file: Path) -> sqlite3.Connection:
     """Open the database read-only, with limits for one statement."""
     database = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
     database.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY)
-    # Some functions take the product of the lengths of their arguments in time.
+    # The time of some functions grows with the product of the lengths of their arguments.
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     database.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN_BYTES)
     deadline = time.monotonic() + MAX_SECONDS

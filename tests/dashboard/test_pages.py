@@ -318,6 +318,8 @@ def test_a_journal_that_is_too_long_to_read_is_noted(store: Store, monkeypatch: 
     assert note not in show(store, OPERATOR).text
     store.journal.record("capability_denied", tool="t")
     assert show(store, OPERATOR).text.count(note) == 2  # Response sizes, and refusals.
+    store.put([1])
+    assert show(store, OPERATOR).text.count(note) == 3  # And the number of reads of each output.
 
 
 def test_an_upstream_that_failed_stands_out(store: Store) -> None:

@@ -222,6 +222,9 @@ def _make_outputs(snapshot: Snapshot, visitor: Visitor, query: Mapping[str, str]
         None
         if snapshot.has_all_outputs
         else "The store has more outputs than could be listed in time; forebay ls lists all of them.",
+        None
+        if snapshot.has_all_events
+        else "The journal has more events than could be read in time; reads by older events are not counted.",
         "Callers without a token share this list, so it hides handles; to open an output, enter its handle below."
         if visitor.hides_handles
         else None,

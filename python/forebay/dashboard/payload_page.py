@@ -30,7 +30,7 @@ _CONTEXT_BYTES = 120
 _HEX_ROW_BYTES = 16
 _MAX_OFFSET_DIGITS = 18
 _MAX_PAGES_BEFORE = 32
-"""Maximum number of pages to read until one ends where the next begins. Each is half as long as the one before."""
+"""Maximum number of pages to read until one ends where the next begins. Each has at most half the limit of the last."""
 
 _MAX_COLUMNS = 200
 """Items with more keys than this are not shown in columns: most of the cells would be empty."""
@@ -312,7 +312,7 @@ def _make_read_view(store: Store, principal: Principal, entry: StoredOutput, sta
 
 
 def _fetch_before(fetch: Callable[[PageRequest], Page], request: PageRequest, end: int) -> Page:
-    """Return the page from the offset of the request up to `end`, or less of its beginning if it is too large."""
+    """Return the page from the offset of the request to `end`. If it is too large, it begins later."""
     start = request.offset
     for _ in range(_MAX_PAGES_BEFORE):
         page = fetch(dataclasses.replace(request, offset=start, limit=end - start))

@@ -301,7 +301,7 @@ def is_same_site(exchange: HTTPExchange, hosts: AllowedNames) -> bool:
 
 
 def is_embedded(exchange: HTTPExchange) -> bool:
-    """Return whether a page of another site loads an address, as an image or a frame for example, and not a person."""
+    """Return whether a page of another site loads this address in the background or in a frame."""
     site = exchange.headers.get(b"sec-fetch-site", b"")
     is_navigation = exchange.headers.get(b"sec-fetch-mode") == b"navigate"
     # Frames navigate too. The policy of the page forbids them, but the browser learns that from the response.
