@@ -7,7 +7,8 @@ The model may select a whole table: it gets a descriptor of at most 4 KB, reads 
 further questions about the stored rows with `output_query`, without another query to the database.
 
 Statements can only read: the file is opened read-only, and everything but SELECT is denied, ATTACH included. They end
-after `MAX_SECONDS`, and their results have at most `MAX_RESULT_BYTES`.
+after `MAX_SECONDS`, and their results have at most `MAX_RESULT_BYTES`. SQLite cannot interrupt one call of a function,
+such as `trim(a, b)`; `MAX_VALUE_BYTES` keeps the slowest calls to a few seconds each.
 """
 
 import argparse
@@ -22,7 +23,8 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 MAX_SECONDS = 30.0
-MAX_VALUE_BYTES = 16 << 20
+MAX_VALUE_BYTES = 256 << 10
+MAX_PATTERN_BYTES = 1000
 MAX_RESULT_BYTES = 128 << 20
 
 READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -33,9 +35,11 @@ def connect(file: Path) -> sqlite3.Connection:
     """Open the database read-only, with limits for one statement."""
     database = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
     database.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY)
+    # The time of some functions grows with the product of the lengths of their arguments.
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN_BYTES)
     deadline = time.monotonic() + MAX_SECONDS
-    database.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+    database.set_progress_handler(lambda: time.monotonic() > deadline, 100)
     # Text in old files may be in any encoding.
     database.text_factory = lambda data: data.decode(errors="backslashreplace")
     return database
@@ -54,8 +58,12 @@ def select(file: Path, sql: str) -> str:
                 size += len(rows[-1])
                 if size > MAX_RESULT_BYTES:
                     raise ToolError(f"the rows have more than {MAX_RESULT_BYTES:,} bytes; select fewer rows or columns")
+    except UnicodeEncodeError as error:
+        text = f"character {error.start} of the statement is half of a surrogate pair; write the whole character"
+        raise ToolError(text) from None
     except (sqlite3.Error, sqlite3.Warning) as error:
-        raise ToolError(f"{error}; this server runs one SELECT at a time, for at most {MAX_SECONDS:g} s") from None
+        limits = f"for at most {MAX_SECONDS:g} s, on rows of at most {MAX_VALUE_BYTES:,} bytes"
+        raise ToolError(f"{error}; this server runs one SELECT at a time, {limits}") from None
     return (b"[" + b",\n".join(rows) + b"]").decode()
 
 

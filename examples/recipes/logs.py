@@ -10,8 +10,9 @@ Only files below the folder are read: links that lead out of it are refused. Pat
 """
 
 import argparse
+import os
 import re
-from os import SEEK_END, fsencode
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -23,7 +24,7 @@ from forebay.adapters.fastmcp import ForebayMiddleware
 from pydantic import Field
 
 MAX_FILE_BYTES, TAIL_BYTES = 128 << 20, 1 << 20
-MAX_MATCHES = 100_000
+MAX_MATCHES, MAX_SHOWN_NAME = 100_000, 200
 
 COMBINED_FORMAT = (
     r'(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<time>[^\]]+)\] "(?P<method>[^" ]+) (?P<path>[^" ]+)(?: [^"]*)?" '
@@ -33,10 +34,12 @@ COMBINED_FORMAT = (
 
 
 def open_log(folder: Path, name: str) -> BinaryIO:
-    file = (folder / name).resolve()
-    if not file.is_relative_to(folder) or not file.is_file():
-        raise ToolError(f"there is no log {name!r} here; list_files returns the names")
-    return file.open("rb")
+    # The name may not be valid, links may be a loop, and a log may be removed at any time.
+    with suppress(OSError, RuntimeError, ValueError):
+        file = (folder / name).resolve()
+        if file.is_relative_to(folder) and file.is_file():
+            return file.open("rb")
+    raise ToolError(f"there is no log {name[:MAX_SHOWN_NAME]!r} here that can be read; list_files returns the names")
 
 
 def read_log(folder: Path, name: str) -> bytes:
@@ -66,8 +69,12 @@ def make_server(folder: Path, line_format: re.Pattern[str]) -> FastMCP:
     @server.tool(output_schema=None)
     def list_files() -> str:
         """List the logs with their sizes."""
-        files = sorted(file for file in folder.rglob("*") if file.is_file() and file.resolve().is_relative_to(folder))
-        return "\n".join(f"{file.stat().st_size:>14,} {to_text(fsencode(file.relative_to(folder)))}" for file in files)
+        lines = []
+        for file in sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names):
+            with suppress(OSError):  # A log may be removed while the others are listed.
+                if file.is_file() and file.resolve().is_relative_to(folder):
+                    lines.append(f"{file.stat().st_size:>14,} {to_text(os.fsencode(file.relative_to(folder)))}")
+        return "\n".join(lines)
 
     @server.tool(output_schema=None)
     def read(name: str) -> str:
@@ -78,7 +85,7 @@ def make_server(folder: Path, line_format: re.Pattern[str]) -> FastMCP:
     def tail(name: str, lines: Annotated[int, Field(ge=1, le=10_000)] = 100) -> str:
         """Read the last lines of a log, at most 1 MiB."""
         with open_log(folder, name) as file:
-            start = max(file.seek(0, SEEK_END) - TAIL_BYTES, 0)
+            start = max(file.seek(0, os.SEEK_END) - TAIL_BYTES, 0)
             file.seek(start)
             whole_lines = file.read(TAIL_BYTES).splitlines(keepends=True)[1 if start else 0 :]
         return to_text(b"".join(whole_lines[-lines:]))
@@ -89,11 +96,14 @@ def make_server(folder: Path, line_format: re.Pattern[str]) -> FastMCP:
         data = read_log(folder, name)
         try:
             found = forebay.search(data, f"^.*(?:{pattern}).*$", regex=True, limit=MAX_MATCHES, context=0)
-        except forebay.InvalidPattern as error:
+        except (forebay.InvalidPattern, UnicodeEncodeError) as error:
             raise ToolError(str(error)) from None
         if found.next_offset is not None:
             raise ToolError(f"more than {MAX_MATCHES:,} lines match; write a narrower pattern, or read the log")
-        lines = [{"line": match.line, "text": to_text(data[match.start : match.end])} for match in found.matches]
+        texts = [data[match.start : match.end] for match in found.matches]
+        if any(b"\n" in text for text in texts):
+            raise ToolError(r"the pattern matches more than one line; write [^\n] for any character, [ \t] for a space")
+        lines = [{"line": match.line, "text": to_text(text)} for match, text in zip(found.matches, texts, strict=True)]
         return orjson.dumps(lines).decode()
 
     @server.tool(output_schema=None)

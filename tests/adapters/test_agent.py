@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import orjson
 import pytest
@@ -190,6 +191,21 @@ def test_an_object_that_fails_while_it_is_encoded_is_returned_as_it_is(
 
     output = [Row(), "x" * 50_000]
     assert outputs.limit(output) is output
+
+
+def test_an_object_with_attributes_of_any_name_is_returned_as_it_is(outputs: AgentOutputs) -> None:
+    asked: list[str] = []
+
+    class RemoteObject:
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            return lambda **_: RemoteObject()
+
+    remote = RemoteObject()
+    assert outputs.limit(remote) is remote
+    assert "model_dump" not in asked
+    for mock in (MagicMock(), [MagicMock()], MagicMock(spec=Order)):
+        assert outputs.limit(mock) is mock
 
 
 def test_the_definitions_are_json_schemas(outputs: AgentOutputs) -> None:

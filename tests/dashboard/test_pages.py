@@ -1,12 +1,14 @@
-"""The pages as HTML: what each reader sees, and that data never becomes markup."""
+"""The pages as HTML: what each visitor sees, and that data never becomes markup."""
 
 import itertools
 import re
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 import pytest
@@ -16,7 +18,7 @@ from forebay.dashboard.api import call_reader
 from forebay.dashboard.layout import ASSETS, Frame, get_asset_url, make_sign_in_page, read_asset
 from forebay.dashboard.overview import Upstream, make_overview
 from forebay.dashboard.payload_page import make_payload_page
-from forebay.dashboard.snapshot import Reader, read_snapshot
+from forebay.dashboard.snapshot import Visitor, read_snapshot
 from forebay.errors import InvalidArgument, PathNotFound
 from forebay.outputs.monitor import Monitor
 from hypothesis import HealthCheck, given, settings
@@ -71,8 +73,8 @@ def check_safe(page: bytes) -> Tags:
 
 
 def show(store: Store, principal: Any, *, hides_handles: bool = False, **query: str) -> Tags:
-    reader = Reader(principal, hides_handles=hides_handles)
-    return check_safe(make_overview(read_snapshot(store, reader), reader, FRAME, query, None))
+    visitor = Visitor(principal, hides_handles=hides_handles)
+    return check_safe(make_overview(read_snapshot(store, visitor), visitor, FRAME, query, None))
 
 
 def show_payload(store: Store, principal: Any, handle: str, **query: str) -> Tags:
@@ -203,6 +205,57 @@ def test_links_of_a_page_lead_through_all_items(store: Store) -> None:
     assert seen == [*range(250)]
 
 
+def follow(store: Store, handle: str, name: str, query: dict[str, str]) -> Iterator[str]:
+    """Yield the status of each page on the way from one page along its links `name`."""
+    while True:
+        _, page = make_payload_page(store, None, FRAME, handle, query)
+        (status,) = re.findall(r'aria-label="Pages"><span>([^<]*)</span>', page.decode())
+        yield status
+        (link, *_) = [*re.findall(rf'<a href="([^"]*)">{name}</a>', page.decode()), ""]
+        if not link:
+            return
+        query = dict(parse_qsl(urlsplit(unescape(link)).query))
+
+
+UNEVEN = [{"id": number, "text": "x" * (number * 7919 % 2500)} for number in range(700)]
+LONG_ITEMS = [{"id": number, "text": "x" * (90_000 if number % 3 == 0 else 10)} for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("payload", "query", "total"),
+    [
+        (UNEVEN, {"format": "items"}, 700),
+        (UNEVEN, {}, 700),
+        (UNEVEN, {"where": '{"id": {">=": 100}}'}, 600),
+        (LONG_ITEMS, {"format": "items"}, 60),
+        ("\n".join("y" * (number * 7919 % 900) for number in range(1500)), {"format": "lines"}, 1500),
+        ("€" * 20_000, {"format": "text"}, 60_000),
+        ("\x01😀" * 20_000, {"format": "text"}, 100_000),
+    ],
+    ids=["items", "auto", "where", "long items", "lines", "text", "escaped text"],
+)
+def test_the_way_back_shows_everything(store: Store, payload: Any, query: dict[str, str], total: int) -> None:
+    def get_spans(statuses: Iterator[str]) -> list[tuple[int, int]]:
+        numbers = (re.findall(r"[\d,]+", status) for status in statuses)
+        return [(int(first.replace(",", "")), int(last.replace(",", ""))) for first, last, *_ in numbers]
+
+    handle = store.put(payload).output_handle
+    forth = get_spans(follow(store, handle, "Next", query))
+    back = get_spans(follow(store, handle, "Previous", {**query, "offset": str(forth[-1][0])}))
+    assert len(forth) > 2
+    for spans in (forth, back[::-1]):
+        assert [spans[0][0], spans[-1][1]] == [0, total - 1]
+        assert all(last + 1 == first for (_, last), (first, _) in itertools.pairwise(spans)), spans
+
+
+def test_the_viewer_gets_no_end(store: Store) -> None:
+    handle = store.put(UNEVEN).output_handle
+    tags = show_payload(store, None, handle, offset="500", end="600")
+    (state,) = [attributes["data-state"] for _, attributes in tags.found if "data-state" in attributes]
+    assert (orjson.loads(state or "")["offset"], orjson.loads(state or "")["end"]) == (500, 0)
+    assert not [link for link in tags.get_links("view=search|path=") if "end=" in link]
+
+
 def test_a_match_is_marked_and_leads_to_its_item(store: Store) -> None:
     handle = store.put([{"id": 1, "name": "Ada"}, {"id": 2, "name": "Grace"}]).output_handle
     _, page = make_payload_page(store, None, FRAME, handle, {"view": "search", "pattern": "Grace"})
@@ -250,17 +303,29 @@ def test_the_data_of_others_takes_no_more_time_than_ones_own(store: Store, monke
     # A clock on which every look takes a second, so that there is time for two.
     monkeypatch.setattr(snapshot, "time", SimpleNamespace(monotonic=itertools.count().__next__))
     for principal in (ANN, BOB, None, OPERATOR):
-        seen = read_snapshot(store, Reader(principal))
+        seen = read_snapshot(store, Visitor(principal))
         assert (seen.has_all_outputs, seen.has_all_events) == (False, False), principal
     monkeypatch.undo()
-    assert [entry.principal for entry in read_snapshot(store, Reader(ANN)).outputs] == [ANN]
-    assert read_snapshot(store, Reader(None)).outputs == []
+    assert [entry.principal for entry in read_snapshot(store, Visitor(ANN)).outputs] == [ANN]
+    assert read_snapshot(store, Visitor(None)).outputs == []
+
+
+def test_a_journal_that_is_too_long_to_read_is_noted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "_MAX_EVENTS", 3)
+    note = "The journal has more events than could be read in time"
+    for _ in range(3):
+        store.journal.record("capability_denied", tool="t")
+    assert note not in show(store, OPERATOR).text
+    store.journal.record("capability_denied", tool="t")
+    assert show(store, OPERATOR).text.count(note) == 2  # Response sizes, and refusals.
+    store.put([1])
+    assert show(store, OPERATOR).text.count(note) == 3  # And the number of reads of each output.
 
 
 def test_an_upstream_that_failed_stands_out(store: Store) -> None:
     upstreams = [Upstream("a", "command", "failed"), Upstream("b", "url", "connected", 3, 1)]
-    reader = Reader(ANN)
-    tags = check_safe(make_overview(read_snapshot(store, reader), reader, FRAME, {}, upstreams))
+    visitor = Visitor(ANN)
+    tags = check_safe(make_overview(read_snapshot(store, visitor), visitor, FRAME, {}, upstreams))
     states = [
         attributes["class"] for tag, attributes in tags.found if (attributes.get("class") or "").startswith("state ")
     ]

@@ -229,6 +229,29 @@ def test_other_sites_are_refused(site: Site, served: tuple[int, str, Path], head
         assert "access-control-allow-origin" not in response.headers
 
 
+@pytest.mark.parametrize(
+    ("fetch_site", "mode", "destination", "status"),
+    [
+        ("cross-site", "no-cors", "image", 403),
+        # Another server of this machine: sites have no ports.
+        ("same-site", "no-cors", "script", 403),
+        ("cross-site", "cors", "empty", 403),
+        ("cross-site", "navigate", "iframe", 403),
+        ("cross-site", "navigate", "document", 200),
+        ("same-site", "navigate", "document", 200),
+        ("same-origin", "cors", "empty", 200),
+        ("none", "navigate", "document", 200),
+    ],
+)
+def test_pages_of_other_sites_can_link_to_the_dashboard_but_not_load_it(
+    site: Site, served: tuple[int, str, Path], fetch_site: str, mode: str, destination: str, status: int
+) -> None:
+    site.sign_in(token("ann"))
+    headers = {"sec_fetch_site": fetch_site, "sec_fetch_mode": mode, "sec_fetch_dest": destination}
+    for path in ("/dashboard", f"/dashboard/{served[1]}", "/dashboard/assets/dashboard.js"):
+        assert site.get(path, **headers).status == status
+
+
 def test_other_methods_and_addresses(site: Site) -> None:
     site.sign_in(token("ann"))
     for method in ("PUT", "DELETE", "OPTIONS"):

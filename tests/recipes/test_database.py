@@ -101,6 +101,32 @@ def test_a_statement_ends_in_time(shop: Path, monkeypatch: pytest.MonkeyPatch) -
         database.select(shop, endless)
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT instr(hex(zeroblob(400000)), hex(zeroblob(200000)) || '1')",
+        "SELECT trim(hex(zeroblob(140000)), '0')",
+        f"SELECT note GLOB '*{'0' * 4000}1' FROM orders",
+        f"SELECT note LIKE '%{'0' * 4000}1' FROM orders",
+    ],
+)
+def test_no_call_of_a_function_takes_long(sql: str, shop: Path) -> None:
+    with pytest.raises(ToolError, match=r"(too big|too complex); .* on rows of at most 262,144 bytes"):
+        database.select(shop, sql)
+
+
+def test_the_time_is_checked_between_slow_calls(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "MAX_SECONDS", 0.1)
+    slow = "sum(instr(hex(zeroblob(50000 + id % 2)), hex(zeroblob(25000 + id % 2)) || '1'))"
+    with pytest.raises(ToolError, match="interrupted"):
+        database.select(shop, f"SELECT {slow} FROM orders WHERE id < 400")
+
+
+def test_half_of_a_surrogate_pair_is_an_error(shop: Path) -> None:
+    with pytest.raises(ToolError, match="character 8 of the statement is half of a surrogate pair"):
+        database.select(shop, "SELECT '\ud83d'")
+
+
 def test_a_result_has_a_limit(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "MAX_RESULT_BYTES", 10_000)
     with pytest.raises(ToolError, match="more than 10,000 bytes; select fewer rows"):

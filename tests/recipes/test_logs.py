@@ -2,10 +2,14 @@
 
 import asyncio
 import os
+import re
 from pathlib import Path
 
 import pytest
+from fastmcp import Client
+from fastmcp.exceptions import ToolError
 from recipe_client import connect_recipe
+from recipes import logs
 
 pytestmark = pytest.mark.slow
 
@@ -119,3 +123,52 @@ def test_names_in_another_encoding_are_listed_and_links_out_of_the_folder_are_no
     (tmp_path / "logs" / os.fsdecode(b"gro\xdf.log")).write_bytes(b"x")
     (tmp_path / "logs" / "link.log").symlink_to(folder.parent / "secret.txt")
     asyncio.run(ask())
+
+
+def test_a_pattern_that_matches_several_lines_is_an_error(tmp_path: Path, era: str) -> None:
+    async def ask() -> None:
+        async with connect_recipe("logs.py", str(tmp_path / "logs"), era=era, home=tmp_path) as client:
+            for pattern in ("second\\nthird", "(?s)first.*third", r"d\s+t", "[^x]*third"):
+                text, is_error = await client.call_tool("grep", name="a.log", pattern=pattern)
+                assert is_error, pattern
+                assert r"the pattern matches more than one line; write [^\n]" in text
+            assert await client.call("grep", name="a.log", pattern=r"s[^\n]+d\b") == [{"line": 1, "text": "second"}]
+
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.log").write_text("first\nsecond\nthird\n", encoding="utf-8")
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\0b", "x" * 5000, "x/" * 3000, "loop", "\ud800"],
+    ids=["NUL", "long name", "long path", "loop of links", "half a surrogate pair"],
+)
+def test_a_name_that_no_file_can_have_is_a_clear_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(ToolError, match=r"there is no log .{1,250}; list_files returns the names"):
+        logs.open_log(tmp_path.resolve(), name)
+
+
+def test_a_log_that_is_removed_meanwhile_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = Path.resolve
+
+    def resolve_and_remove(file: Path, strict: bool = False) -> Path:
+        resolved = resolve(file, strict)
+        if file.name == "old.log":
+            file.unlink()
+        return resolved
+
+    async def list_files() -> str:
+        async with Client(logs.make_server(root, re.compile(logs.COMBINED_FORMAT))) as client:
+            monkeypatch.setattr(Path, "resolve", resolve_and_remove)
+            (block,) = (await client.call_tool("list_files")).content
+            return str(block.text)
+
+    root = (tmp_path / "logs").resolve()
+    root.mkdir()
+    for name in ("new.log", "old.log"):
+        (root / name).write_bytes(b"x")
+    monkeypatch.setenv("FOREBAY_HOME", str(tmp_path / "home"))
+    assert asyncio.run(list_files()) == "             1 new.log"
+    assert not (root / "old.log").exists()

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from forebay.dashboard.charts import Bar, draw_bars, draw_share
 from forebay.dashboard.html import Child, Html, element, join
 from forebay.dashboard.layout import PATH, Frame, make_section, wrap_page
-from forebay.dashboard.snapshot import REFUSALS, Reader, Snapshot
+from forebay.dashboard.snapshot import REFUSALS, Snapshot, Visitor
 from forebay.dashboard.texts import format_bytes, format_count, format_short, format_time, mask_handle
 from forebay.store import StoredOutput
 from forebay.store.handles import format_principal
@@ -21,6 +21,7 @@ __all__ = ["Upstream", "make_overview"]
 _SHOWN_DAYS = 30
 _SHOWN_TOOLS = 12
 _PAGE_ROWS = 25
+_CUT_JOURNAL_NOTE = "The journal has more events than could be read in time; only its newest events count here."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,17 +39,17 @@ class Upstream:
 
 
 def make_overview(
-    snapshot: Snapshot, reader: Reader, frame: Frame, query: Mapping[str, str], upstreams: Sequence[Upstream] | None
+    snapshot: Snapshot, visitor: Visitor, frame: Frame, query: Mapping[str, str], upstreams: Sequence[Upstream] | None
 ) -> bytes:
     """Return the page. `query` selects the order and the part of the list of outputs."""
     sections = [
         _make_figures(snapshot),
-        _make_days(snapshot, reader),
+        _make_days(snapshot, visitor),
         _make_tools(snapshot),
-        _make_outputs(snapshot, reader, query),
+        _make_outputs(snapshot, visitor, query),
         None if upstreams is None else _make_upstreams(upstreams),
         _make_responses(snapshot),
-        _make_refusals(snapshot, reader),
+        _make_refusals(snapshot, visitor),
     ]
     return wrap_page("Dashboard · forebay", frame, element("h1", "Dashboard", class_="hidden"), *sections)
 
@@ -82,11 +83,11 @@ def _make_figures(snapshot: Snapshot) -> Html:
     )
 
 
-def _make_days(snapshot: Snapshot, reader: Reader) -> Html:
+def _make_days(snapshot: Snapshot, visitor: Visitor) -> Html:
     by_day: dict[str, dict[str, int]] = snapshot.usage["by_day"]
     if not by_day:
         hint: tuple[Child, ...] = ("Every call of your MCP client is counted here.",)
-        if reader.is_operator:
+        if visitor.is_operator:
             hint = (
                 "Every call through forebay is counted: run a server with ",
                 element("code", "forebay wrap -- COMMAND"),
@@ -173,10 +174,10 @@ _Column = tuple[str, Callable[[StoredOutput], Any], bool]
 _NUMBERS = ("size", "items", "reads")
 
 
-def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) -> Html:
+def _make_outputs(snapshot: Snapshot, visitor: Visitor, query: Mapping[str, str]) -> Html:
     if not snapshot.outputs:
         hint: tuple[Child, ...] = (
-            ("; to try it: ", element("code", "forebay put FILE")) if reader.is_operator else (".",)
+            ("; to try it: ", element("code", "forebay put FILE")) if visitor.is_operator else (".",)
         )
         text = "Nothing is stored now." if snapshot.has_all_outputs else "The list takes too long to read."
         return make_section(
@@ -185,7 +186,7 @@ def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) 
             _make_empty(text, "A tool result that is too large for the context appears here", *hint),
             is_wide=True,
         )
-    has_principals = reader.is_operator and any(entry.principal for entry in snapshot.outputs)
+    has_principals = visitor.is_operator and any(entry.principal for entry in snapshot.outputs)
     columns: dict[str, _Column] = {
         "tool": ("Tool", lambda entry: (entry.source_tool or "").lower(), False),
         "size": ("Size", operator.attrgetter("size_bytes"), True),
@@ -214,15 +215,18 @@ def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) 
         aria = ("descending" if is_descending else "ascending") if is_current else None
         head.append(element("th", link, scope="col", aria_sort=aria, class_="number" if key in _NUMBERS else None))
     rows = [
-        element("tr", _make_output_cells(entry, snapshot, reader, has_principals=has_principals)) for entry in shown
+        element("tr", _make_output_cells(entry, snapshot, visitor, has_principals=has_principals)) for entry in shown
     ]
     order = "desc" if is_descending else "asc"
     notes = [
         None
         if snapshot.has_all_outputs
         else "The store has more outputs than could be listed in time; forebay ls lists all of them.",
+        None
+        if snapshot.has_all_events
+        else "The journal has more events than could be read in time; reads by older events are not counted.",
         "Callers without a token share this list, so it hides handles; to open an output, enter its handle below."
-        if reader.hides_handles
+        if visitor.hides_handles
         else None,
     ]
     return make_section(
@@ -242,7 +246,7 @@ def _make_outputs(snapshot: Snapshot, reader: Reader, query: Mapping[str, str]) 
             class_="pages",
             aria_label="Pages of outputs",
         ),
-        _make_open_form() if reader.hides_handles else None,
+        _make_open_form() if visitor.hides_handles else None,
         is_wide=True,
     )
 
@@ -251,9 +255,11 @@ def _make_link(**options: str | int) -> str:
     return f"{PATH}?{urlencode(options)}#outputs"
 
 
-def _make_output_cells(entry: StoredOutput, snapshot: Snapshot, reader: Reader, *, has_principals: bool) -> list[Html]:
+def _make_output_cells(
+    entry: StoredOutput, snapshot: Snapshot, visitor: Visitor, *, has_principals: bool
+) -> list[Html]:
     handle, now = entry.output_handle, snapshot.taken_at
-    if reader.hides_handles:
+    if visitor.hides_handles:
         name = element("code", mask_handle(handle))
     else:
         name = element("a", element("code", handle), href=f"{PATH}/{handle}")
@@ -285,6 +291,7 @@ def _make_open_form() -> Html:
 
 
 def _make_responses(snapshot: Snapshot) -> Html:
+    note = None if snapshot.has_all_events else _CUT_JOURNAL_NOTE
     if not snapshot.responses:
         return make_section(
             "Response sizes",
@@ -297,6 +304,7 @@ def _make_responses(snapshot: Snapshot) -> Html:
                 element("code", "--contract"),
                 ".",
             ),
+            note=note,
         )
     rows = [
         (
@@ -328,6 +336,7 @@ def _make_responses(snapshot: Snapshot) -> Html:
         )
         if alerts
         else None,
+        note=note,
     )
 
 
@@ -335,28 +344,30 @@ def _format_size(size: object) -> str:
     return format_bytes(size) if isinstance(size, int) else "?"
 
 
-def _make_refusals(snapshot: Snapshot, reader: Reader) -> Html:
+def _make_refusals(snapshot: Snapshot, visitor: Visitor) -> Html:
     total = sum(snapshot.counts[name] for name in REFUSALS)
+    notes = [] if snapshot.has_all_events else [_CUT_JOURNAL_NOTE]
     if not total:
-        return make_section("Refusals", "refusals", _make_empty("Nothing was refused, and nothing failed."))
+        text = "Nothing was refused, and nothing failed."
+        return make_section("Refusals", "refusals", _make_empty(text), note=" ".join(notes) or None)
     rows = [
         (
             element("td", REFUSALS[event["event"]]),
             element("td", str(event.get("tool") or event.get("source_tool") or ""), class_="name"),
-            element("td", _describe_refusal(event, reader), class_="why"),
+            element("td", _describe_refusal(event, visitor), class_="why"),
             element("td", format_time(event.get("ts"), snapshot.taken_at)),
         )
         for event in snapshot.refusals
     ]
-    more = f"the newest {len(rows)} of {total:,}" if total > len(rows) else None
-    return make_section(
-        "Refusals", "refusals", _make_table("Newest refusals", ("What", "Tool", "Why", "When"), rows, 4), note=more
-    )
+    if total > len(rows):
+        notes.append(f"The newest {len(rows)} of {total:,}.")
+    table = _make_table("Newest refusals", ("What", "Tool", "Why", "When"), rows, 4)
+    return make_section("Refusals", "refusals", table, note=" ".join(notes) or None)
 
 
-def _describe_refusal(event: Mapping[str, Any], reader: Reader) -> str:
+def _describe_refusal(event: Mapping[str, Any], visitor: Visitor) -> str:
     handle = event.get("handle")
-    shown = (mask_handle(handle) if reader.hides_handles else handle) if isinstance(handle, str) else None
+    shown = (mask_handle(handle) if visitor.hides_handles else handle) if isinstance(handle, str) else None
     code = str(event.get("code") or "").removeprefix("output_handle_").replace("_", " ")
     parts = (event.get("capability"), code, event.get("path"), shown)
     return " · ".join(str(part) for part in parts if part)

@@ -3,7 +3,7 @@
 import base64
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -29,6 +29,9 @@ _MATCHES = 50
 _CONTEXT_BYTES = 120
 _HEX_ROW_BYTES = 16
 _MAX_OFFSET_DIGITS = 18
+_MAX_PAGES_BEFORE = 32
+"""Maximum number of pages to read until one ends where the next begins. Each has at most half the limit of the last."""
+
 _MAX_COLUMNS = 200
 """Items with more keys than this are not shown in columns: most of the cells would be empty."""
 
@@ -38,7 +41,7 @@ _MAX_CRUMBS = 20
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """What the page shows, read from its address. The viewer in JavaScript has the same fields."""
+    """What the page shows, read from its address. The viewer in JavaScript has the same fields, but for `end`."""
 
     view: str = "read"
     format: Format = "auto"
@@ -46,6 +49,8 @@ class _State:
     where: str = ""
     fields: str = ""
     offset: int = 0
+    end: int = 0
+    """If not 0, the page ends here, and begins at `offset` or later: as much as fits is shown."""
     pattern: str = ""
     regex: bool = False
     ignore_case: bool = False
@@ -78,7 +83,7 @@ def make_payload_page(
         class_="fb-viewer",
         data_handle=handle,
         data_descriptor=orjson.dumps(_describe(entry)).decode(),
-        data_state=orjson.dumps(state).decode(),
+        data_state=orjson.dumps(dataclasses.replace(state, end=0)).decode(),
         data_can_query=is_installed(),
     )
     title = f"{entry.source_tool or 'output'} · {handle}"
@@ -93,14 +98,12 @@ def _describe(entry: StoredOutput) -> dict[str, Any]:
 
 
 def _parse_state(query: Mapping[str, str]) -> _State:
-    offset = query.get("offset", "").strip()
-    if not (offset.isascii() and offset.isdigit() and len(offset) <= _MAX_OFFSET_DIGITS):
-        offset = "0"
     view, page_format = query.get("view", ""), query.get("format", "")
     return _State(
         view=view if view in _VIEWS else "read",
         format=next((name for name in _FORMATS if name == page_format), "auto"),
-        offset=int(offset),
+        offset=_parse_offset(query.get("offset", "")),
+        end=_parse_offset(query.get("end", "")),
         regex="regex" in query,
         ignore_case="ignore_case" in query,
         mode="values" if query.get("mode") == "values" else "text",
@@ -109,8 +112,13 @@ def _parse_state(query: Mapping[str, str]) -> _State:
     )
 
 
-def _make_link(handle: str, state: _State, **changes: Any) -> str:
-    changed = dataclasses.replace(state, **changes)
+def _parse_offset(text: str) -> int:
+    digits = text.strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MAX_OFFSET_DIGITS else 0
+
+
+def _make_link(handle: str, state: _State, *, end: int = 0, **changes: Any) -> str:
+    changed = dataclasses.replace(state, end=end, **changes)
     options = {
         field.name: "on" if value is True else value
         for field in dataclasses.fields(changed)
@@ -267,7 +275,12 @@ def _make_read_view(store: Store, principal: Principal, entry: StoredOutput, sta
         where=state.where or None,
         max_bytes=MAX_PAGE_BYTES,
     )
-    page = store.fetch_page(handle, request, principal=principal)
+
+    def fetch(request: PageRequest) -> Page:
+        return store.fetch_page(handle, request, principal=principal)
+
+    is_before = state.end > state.offset
+    page = _fetch_before(fetch, request, state.end) if is_before else fetch(request)
     noun = {"items": "item", "lines": "line", "bytes": "byte", "matches": "match"}[page.unit]
     end = page.offset + page.returned
     if page.returned:
@@ -276,7 +289,10 @@ def _make_read_view(store: Store, principal: Principal, entry: StoredOutput, sta
         )
     else:
         status = page.hint or "There is nothing here."
-    previous = max(0, page.offset - (_LIMITS[page.format] if page.limit > page.returned else page.limit))
+    step = _LIMITS[page.format] if page.limit > page.returned else page.limit
+    if is_before:
+        step = state.end - state.offset
+    previous = {"offset": max(0, page.offset - step), "end": page.offset}
     notes = [*map(_describe_cut, page.truncated), *([page.hint] if page.hint and page.returned else [])]
     return join(
         _make_crumbs(handle, state),
@@ -287,12 +303,25 @@ def _make_read_view(store: Store, principal: Principal, entry: StoredOutput, sta
         _make_pages(
             status,
             element("a", "First", href=_make_link(handle, state, offset=0)) if page.offset else None,
-            element("a", "Previous", href=_make_link(handle, state, offset=previous)) if page.offset else None,
+            element("a", "Previous", href=_make_link(handle, state, **previous)) if page.offset else None,
             None
             if page.next_offset is None
             else element("a", "Next", href=_make_link(handle, state, offset=page.next_offset)),
         ),
     )
+
+
+def _fetch_before(fetch: Callable[[PageRequest], Page], request: PageRequest, end: int) -> Page:
+    """Return the page from the offset of the request to `end`. If it is too large, it begins later."""
+    start = request.offset
+    for _ in range(_MAX_PAGES_BEFORE):
+        page = fetch(dataclasses.replace(request, offset=start, limit=end - start))
+        if page.offset + page.returned >= end:
+            break
+        shorter = max(1, min(page.returned, (end - start) // 2))
+        # Text begins with a whole character, which may be before the requested offset.
+        start = page.offset if page.offset < start else end - shorter
+    return page
 
 
 def _make_crumbs(handle: str, state: _State) -> Html | None:

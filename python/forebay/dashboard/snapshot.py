@@ -11,7 +11,7 @@ from forebay.store import OPERATOR, Store, StoredOutput
 from forebay.store.call_counts import summarize_calls
 from forebay.store.handles import Principal
 
-__all__ = ["REFUSALS", "Reader", "Snapshot", "read_snapshot"]
+__all__ = ["REFUSALS", "Snapshot", "Visitor", "read_snapshot"]
 
 _MAX_EVENTS = 50_000
 """Maximum number of journal events to read, the newest first."""
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reader:
+class Visitor:
     """Who looks at the dashboard."""
 
     principal: Principal
@@ -48,7 +48,7 @@ class Reader:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a reader may know of a store at one time."""
+    """What a visitor may know of a store at one time."""
 
     usage: dict[str, Any]
     """The counts of `summarize_calls`."""
@@ -66,21 +66,21 @@ class Snapshot:
     counts: Counter[str]
     """The number of events that were read, by name."""
     has_all_events: bool
-    """Whether all of the journal was read."""
+    """Whether all of the journal was read. If not, the newest events were."""
     taken_at: float
 
 
-def read_snapshot(store: Store, reader: Reader) -> Snapshot:
+def read_snapshot(store: Store, visitor: Visitor) -> Snapshot:
     """Read a snapshot of a store. It takes a few seconds at most, whatever the size of the store."""
-    principal = reader.principal
+    principal = visitor.principal
     owner = principal if isinstance(principal, str) else None
-    usage = summarize_calls(store.call_counts.read(None if reader.is_operator else [owner]))
+    usage = summarize_calls(store.call_counts.read(None if visitor.is_operator else [owner]))
     # What belongs to others is left out here, because a store full of it would take long to pass over.
-    listed = _TimeLimited(store.list(principal=OPERATOR), _MAX_SECONDS)
-    outputs = [entry for entry in listed if reader.is_operator or entry.principal == owner]
-    journal = _TimeLimited(store.journal.events(), _MAX_SECONDS)
-    own = (event for event in journal if reader.is_operator or event.get("principal") == owner)
-    events = _Events()
+    listed = _LimitedIterator(store.list(principal=OPERATOR), _MAX_SECONDS)
+    outputs = [entry for entry in listed if visitor.is_operator or entry.principal == owner]
+    journal = _LimitedIterator(store.journal.events(), _MAX_SECONDS)
+    own = (event for event in journal if visitor.is_operator or event.get("principal") == owner)
+    events = _EventCounter()
     responses = summarize_responses(events.count(own))
     return Snapshot(
         usage=usage,
@@ -96,7 +96,7 @@ def read_snapshot(store: Store, reader: Reader) -> Snapshot:
     )
 
 
-class _TimeLimited(Iterator[_T]):
+class _LimitedIterator(Iterator[_T]):
     """An iterator that ends early if it takes too long."""
 
     def __init__(self, items: Iterable[_T], seconds: float) -> None:
@@ -114,7 +114,7 @@ class _TimeLimited(Iterator[_T]):
             raise
 
 
-class _Events:
+class _EventCounter:
     """Counts the events of a journal while another function reads them."""
 
     def __init__(self) -> None:

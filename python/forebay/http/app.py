@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from forebay.http.dashboard import DASHBOARD_PATH, Dashboard, get_cookie_token, is_same_site
+from forebay.http.dashboard import DASHBOARD_PATH, Dashboard, get_cookie_token, is_embedded, is_same_site
 from forebay.http.http_exchange import JSON_TYPE, TEXT_TYPE, Disconnected, HTTPExchange, Receive, Scope, Send
 from forebay.http.limits import InFlightLimit, TokenBuckets, get_client_network
 from forebay.http.readiness import Readiness
@@ -197,6 +197,9 @@ class App:
         """Check a request to the dashboard like one to `/mcp`. A token may also come in a cookie."""
         if not is_same_site(exchange, self._hosts):
             await exchange.respond(421, b"Invalid Host or Origin header; allow this host name with --allowed-hosts")
+            return
+        if is_embedded(exchange):
+            await exchange.respond(403, b"Pages of other sites cannot load the dashboard; open it in a tab of its own")
             return
         if self._verifiers:
             exchange.token = await self._verify_with_scopes(_get_bearer(exchange) or get_cookie_token(exchange))

@@ -18,7 +18,7 @@ from forebay.dashboard.api import READERS, call_reader
 from forebay.dashboard.layout import ASSETS, PATH, Frame, make_message_page, make_sign_in_page, read_asset
 from forebay.dashboard.overview import Upstream, make_overview
 from forebay.dashboard.payload_page import make_payload_page
-from forebay.dashboard.snapshot import Reader, Snapshot, read_snapshot
+from forebay.dashboard.snapshot import Snapshot, Visitor, read_snapshot
 from forebay.errors import ForebayError, HandleNotFound, MissingExtra, PathNotFound, StoreUnavailable
 from forebay.http.http_exchange import JSON_TYPE, TEXT_TYPE, BodyTooLarge, HTTPExchange
 from forebay.http.limits import TokenBuckets, get_client_network
@@ -27,7 +27,7 @@ from forebay.http.tokens import AccessToken, hash_token
 from forebay.store import OPERATOR, Store
 from forebay.store.handles import Principal, extract_handle, format_principal, is_handle
 
-__all__ = ["DASHBOARD_PATH", "Dashboard", "LinkToken", "get_cookie_token", "is_same_site"]
+__all__ = ["DASHBOARD_PATH", "Dashboard", "LinkToken", "get_cookie_token", "is_embedded", "is_same_site"]
 
 _log = logging.getLogger("forebay")
 
@@ -172,14 +172,14 @@ class Dashboard:
         challenge = (b"www-authenticate", b'Bearer realm="forebay"')
         await _respond(exchange, 401, make_sign_in_page(fault), [_HTML_TYPE, challenge])
 
-    def _get_reader(self, exchange: HTTPExchange) -> Reader:
+    def _get_visitor(self, exchange: HTTPExchange) -> Visitor:
         if self.link_token is not None and exchange.token is not None:
-            return Reader(OPERATOR)
-        return Reader(exchange.principal, hides_handles=exchange.token is None)
+            return Visitor(OPERATOR)
+        return Visitor(exchange.principal, hides_handles=exchange.token is None)
 
     def _make_frame(self, exchange: HTTPExchange) -> Frame:
-        reader = self._get_reader(exchange)
-        if reader.is_operator:
+        visitor = self._get_visitor(exchange)
+        if visitor.is_operator:
             return Frame(self._name or "operator", is_signed_in=True)
         who = format_principal(exchange.principal)
         return Frame("callers without a token" if who is None else who, is_signed_in=who is not None)
@@ -187,7 +187,7 @@ class Dashboard:
     # Pages.
 
     async def _answer_page(self, exchange: HTTPExchange, path: str, query: dict[str, str]) -> None:
-        frame, principal = self._make_frame(exchange), self._get_reader(exchange).principal
+        frame, principal = self._make_frame(exchange), self._get_visitor(exchange).principal
         if path in ("", "/"):
             await self._answer_overview(exchange, frame, query)
             return
@@ -213,25 +213,25 @@ class Dashboard:
             await _respond(exchange, status, page, [_HTML_TYPE])
 
     async def _answer_overview(self, exchange: HTTPExchange, frame: Frame, query: dict[str, str]) -> None:
-        reader = self._get_reader(exchange)
+        visitor = self._get_visitor(exchange)
         upstreams = None if self._list_upstreams is None else self._list_upstreams(exchange.principal)
         try:
-            snapshot = await self._get_snapshot(reader)
-            make_page = functools.partial(make_overview, snapshot, reader, frame, query, upstreams)
-            page = await self._run(reader.principal, make_page)
+            snapshot = await self._get_snapshot(visitor)
+            make_page = functools.partial(make_overview, snapshot, visitor, frame, query, upstreams)
+            page = await self._run(visitor.principal, make_page)
         except ForebayError as error:
             await self._answer_message(exchange, _get_status(error), "The store cannot be read", str(error))
         else:
             await _respond(exchange, 200, page, [_HTML_TYPE])
 
-    async def _get_snapshot(self, reader: Reader) -> Snapshot:
+    async def _get_snapshot(self, visitor: Visitor) -> Snapshot:
         now = time.monotonic()
-        taken_at, task = self._snapshots.get(reader.principal, (0.0, None))
+        taken_at, task = self._snapshots.get(visitor.principal, (0.0, None))
         if task is None or (task.done() and now - taken_at > _SNAPSHOT_SECONDS):
-            read = functools.partial(read_snapshot, self._store, reader)
-            task = asyncio.create_task(self._run(reader.principal, read))
-            self._snapshots.pop(reader.principal, None)
-            self._snapshots[reader.principal] = now, task
+            read = functools.partial(read_snapshot, self._store, visitor)
+            task = asyncio.create_task(self._run(visitor.principal, read))
+            self._snapshots.pop(visitor.principal, None)
+            self._snapshots[visitor.principal] = now, task
             if len(self._snapshots) > _MAX_SNAPSHOTS:
                 del self._snapshots[next(iter(self._snapshots))]
         # Other requests may wait for the same task: the end of this request must not cancel it.
@@ -270,7 +270,7 @@ class Dashboard:
         except orjson.JSONDecodeError as error:
             await _respond_error(exchange, 400, "invalid_argument", f"the arguments are not JSON: {error}")
             return
-        principal = self._get_reader(exchange).principal
+        principal = self._get_visitor(exchange).principal
         try:
             call = functools.partial(call_reader, self._store, principal, name, arguments)
             result = await self._run(principal, call)
@@ -298,6 +298,15 @@ def is_same_site(exchange: HTTPExchange, hosts: AllowedNames) -> bool:
     """Return whether the Host is allowed, and the Origin, if there is one, is that of the dashboard itself."""
     host, origin = exchange.headers.get(b"host", b""), exchange.headers.get(b"origin")
     return host in hosts and (origin is None or origin.partition(b"://")[2] == host)
+
+
+def is_embedded(exchange: HTTPExchange) -> bool:
+    """Return whether a page of another site loads this address in the background or in a frame."""
+    site = exchange.headers.get(b"sec-fetch-site", b"")
+    is_navigation = exchange.headers.get(b"sec-fetch-mode") == b"navigate"
+    # Frames navigate too. The policy of the page forbids them, but the browser learns that from the response.
+    is_tab = exchange.headers.get(b"sec-fetch-dest", b"document") == b"document"
+    return site in (b"cross-site", b"same-site") and not (is_navigation and is_tab)
 
 
 def _get_cookie_name(exchange: HTTPExchange) -> bytes:

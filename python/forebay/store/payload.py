@@ -69,6 +69,10 @@ class _ReadableFile(Protocol):
     def read(self, size: int, /) -> bytes | str | None: ...
 
 
+class _Model(Protocol):
+    def model_dump(self, *, mode: str) -> object: ...
+
+
 def to_buffer(payload: Payload) -> Buffer | None:
     """Return a payload as one immutable buffer, or `None` if it is a stream."""
     if isinstance(payload, bytes):
@@ -195,9 +199,9 @@ def _as_memoryview(payload: object) -> memoryview | None:
 def _to_serializable(value: object) -> object:
     if isinstance(value, SerializedJSON):
         return orjson.Fragment(value.json())
-    dump = getattr(value, "model_dump", None)
-    if dump is not None:
-        return dump(mode="json")
+    # Asked of the class, because mocks and remote proxies have an attribute of any name, whose results nest endlessly.
+    if hasattr(value.__class__, "model_dump"):
+        return cast("_Model", value).model_dump(mode="json")
     # Refused, because pydantic would decode bytes as text, and consume an iterator.
     if isinstance(value, Iterator | bytes | bytearray | memoryview):
         raise TypeError
