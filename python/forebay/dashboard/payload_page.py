@@ -179,6 +179,17 @@ def _make_label(text: str, control: Html, *, grows: bool = False) -> Html:
     return element("label", element("span", text), control, class_="fb-label fb-grow" if grows else "fb-label")
 
 
+def _choose_format(entry: StoredOutput, state: _State) -> Format:
+    """Return the format to read: of a text, lines have numbers that a person can go to."""
+    opens_as_lines = state.format == "auto" and not state.path and entry.nature == "text" and _is_plain(entry)
+    return "lines" if opens_as_lines and (entry.line_count or 0) > 1 else state.format
+
+
+def _is_plain(entry: StoredOutput) -> bool:
+    """Return whether the output has no paths, and no items to select from."""
+    return entry.nature in ("text", "binary") and entry.item_count is None
+
+
 def _make_read_form(entry: StoredOutput, state: _State) -> Html:
     options = [element("option", name, selected=name == state.format) for name in _FORMATS]
     texts = (
@@ -296,17 +307,6 @@ def _make_read_view(store: Store, principal: Principal, entry: StoredOutput, sta
             else element("a", "Next", href=_make_link(handle, state, offset=page.next_offset)),
         ),
     )
-
-
-def _choose_format(entry: StoredOutput, state: _State) -> Format:
-    """Return the format to read: of a text, lines have numbers that a person can go to."""
-    opens_as_lines = state.format == "auto" and not state.path and entry.nature == "text" and _is_plain(entry)
-    return "lines" if opens_as_lines and (entry.line_count or 0) > 1 else state.format
-
-
-def _is_plain(entry: StoredOutput) -> bool:
-    """Return whether the output has no paths, and no items to select from."""
-    return entry.nature in ("text", "binary") and entry.item_count is None
 
 
 def _make_crumbs(handle: str, state: _State) -> Html | None:
