@@ -103,6 +103,8 @@ def test_what_expires_soon_stands_out(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {cell.colour for cell in shown.cells("in 10 min")} == {"brown"}
     assert {cell.colour for cell in shown.cells("in 2 h")} == {"default"}
     assert "in 5 d" in shown.text
+    # The journal's word for a payload that no tool returned.
+    assert shown.text.count("unknown") == 3
     assert shown.lines[-1].endswith("; 1 expires within an hour")
     assert shown.find("400.0 kB").count("█") == 6
 
@@ -126,6 +128,9 @@ def test_stats_lead_with_what_was_saved(columns: int) -> None:
     assert f"most on {best}" in most
     bars = [line.count("█") for line in shown.lines if line.split()[:1] and line.split()[0] in usage["by_tool"]]
     assert bars[0] == max(bars) > 0
+    read_back = [tool for tool, sums in usage["by_tool"].items() if sums["saved_bytes"] < 0]
+    assert read_back
+    assert not any(set(shown.find(tool)) & set("▏▎▍▌▋▊▉█") for tool in read_back)
 
 
 def test_refusals_stand_out_in_the_journal() -> None:

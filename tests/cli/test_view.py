@@ -309,6 +309,15 @@ def test_without_colours(orders: str) -> None:
 
 
 @pytest.mark.usefixtures("home")
+def test_a_size_is_the_one_of_ls(tmp_path: Path) -> None:
+    path = tmp_path / "small.log"
+    path.write_text("one line\n" * 4)
+    with view(str(path)) as terminal:
+        terminal.wait_for("one line", "36 B", without=["36 bytes"])
+        assert_ends(terminal)
+
+
+@pytest.mark.usefixtures("home")
 def test_a_terminal_without_unicode(tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     path.write_text(json.dumps([{"id": n, "text": "漢字 " * 40} for n in range(100)], ensure_ascii=False))

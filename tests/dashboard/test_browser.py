@@ -155,8 +155,8 @@ def test_the_first_page_shows_everything_and_stays_current(page: Page, site: Sit
     page.goto(site.base)
     for title in ("Saved by day", "Saved by tool", "Live outputs", "Response sizes", "Refusals"):
         expect(page.get_by_role("heading", name=title)).to_be_visible()
-    expect(page.get_by_role("img", name=re.compile("Saved on each of the last 30 days"))).to_be_visible()
-    expect(page.locator("#figures")).to_contain_text("7.95 MB")
+    expect(page.get_by_role("img", name=re.compile("Saved on each of the last 7 days"))).to_be_visible()
+    expect(page.locator("#figures")).to_contain_text("7.9 MB")
     expect(page.locator("#responses")).to_contain_text("1 response over budget")
     with forebay.open_store(site.root.as_uri(), sweep_interval=0) as store:
         handle = store.put("a new one", source_tool="new_tool").output_handle
@@ -296,6 +296,44 @@ def test_text_and_bytes_are_complete(page: Page, site: Site, name: str) -> None:
         assert [int(line[:8], 16) for line in lines] == [16 * number for number in range(len(lines))]
 
 
+def test_a_text_opens_as_lines(page: Page, plain_page: Page, site: Site) -> None:
+    open_output(page, site, "log")
+    expect(page.locator(".fb-position")).to_have_text("from line 0")
+    expect(page.locator(".fb-status")).to_contain_text("30,000 lines")
+    page.locator(".fb-goto").fill("20000")
+    page.get_by_role("button", name="Go", exact=True).click()
+    expect(page.locator(".fb-lines th").filter(has_text="20,000")).to_be_visible()
+    for name in ("Path", "Where", "Fields"):
+        expect(page.get_by_role("textbox", name=name)).to_be_hidden()
+    open_output(page, site, "rows")
+    expect(page.get_by_role("textbox", name="Path")).to_be_visible()
+    plain_page.goto(f"{site.base}/{site.handles['log']}")
+    expect(plain_page.locator(".pages")).to_contain_text("of 30,000 lines")
+    plain_page.get_by_role("link", name="Next").click()
+    expect(plain_page.locator(".fb-lines th").first).to_have_text("400")
+
+
+def test_the_caret_of_a_wrong_query_has_its_own_line(page: Page, site: Site) -> None:
+    open_output(page, site, "rows", "?view=query&sql=SELECT+nam+FROM+items")
+    lines = page.locator(".fb-error p").first.inner_text().split("\n")
+    caret = next(index for index, line in enumerate(lines) if "^" in line)
+    assert lines[caret - 1][lines[caret].index("^") :].startswith("nam")
+
+
+def test_the_header_takes_one_line_on_a_phone(browser: Browser, site: Site) -> None:
+    with open_context(browser, site, viewport={"width": 400, "height": 800}) as context:
+        page = context.new_page()
+        page.goto(site.base)
+        for selector in (".brand", ".sign-out"):
+            box = page.locator(selector).bounding_box()
+            assert box is not None
+            assert box["height"] < 40
+        # A table that is cut at the side says so by a shadow.
+        table = page.get_by_role("group", name="List of outputs")
+        assert table.evaluate("table => table.scrollWidth > table.clientWidth")
+        assert table.evaluate("table => getComputedStyle(table).backgroundAttachment").count("local") == 2
+
+
 def test_lines_have_their_numbers(page: Page, site: Site) -> None:
     open_output(page, site, "log", "?format=lines&offset=5000")
     row = page.locator(".fb-lines tr", has_text="line 5000 took")
@@ -318,7 +356,7 @@ def test_an_item_larger_than_a_page_can_be_read_to_its_end(page: Page, site: Sit
     expect(page.locator(".fb-note").first).to_contain_text("Only the beginning is shown")
     page.get_by_role("button", name="Read all of it").click()
     expect(page.locator(".fb-text")).to_contain_text("yyyy")
-    expect(page.locator(".fb-status")).to_contain_text("100 kB")
+    expect(page.locator(".fb-status")).to_contain_text("100.0 kB")
 
 
 def test_a_search_marks_its_matches_and_leads_to_them(page: Page, site: Site) -> None:

@@ -23,7 +23,7 @@ from forebay.errors import InvalidArgument, PathNotFound
 from forebay.outputs.monitor import Monitor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stores import store_at
+from stores import Clock, store_at
 
 FRAME = Frame("tests")
 ATTACK = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>&lt;"
@@ -332,11 +332,37 @@ def test_an_upstream_that_failed_stands_out(store: Store) -> None:
     assert states == ["state state-failed", "state state-connected"]
 
 
+def test_days_begin_with_the_first_one_that_has_data(tmp_path: Path) -> None:
+    clock = Clock()
+    with store_at(tmp_path / "store", clock=clock) as store:
+        shown = []
+        for days in (0, 9, 90):
+            clock.now += days * 86_400
+            store.call_counts.add("crawl", None, calls=1, handles=1, stored_bytes=4000, shown_bytes=40)
+            tags = show(store, OPERATOR)
+            shown.append(sum(attributes.get("class") == "chart-column" for _, attributes in tags.found))
+    assert shown == [7, 10, 30]
+
+
+@pytest.mark.parametrize(("payload", "has_paths"), [("one\ntwo\n", False), ([{"id": 1}], True), ({"a": 1}, True)])
+def test_a_text_opens_as_lines_and_has_no_paths(store: Store, payload: Any, has_paths: bool) -> None:
+    tags = show_payload(store, None, store.put(payload).output_handle)
+    names = {attributes.get("name") for tag, attributes in tags.found if tag == "input"}
+    assert ({"path", "where", "fields"} <= names) == ("path" in names) == has_paths
+    has_lines = any(attributes.get("class") == "fb-lines" for _, attributes in tags.found)
+    assert has_lines == (not has_paths)
+
+
+def test_a_payload_without_a_tool_has_the_name_of_the_journal(store: Store) -> None:
+    store.put("x" * 100)
+    assert "unknown" in show(store, OPERATOR).text
+
+
 def test_totals_are_those_of_the_command(store: Store) -> None:
     store.call_counts.add("crawl", None, calls=2, handles=1, stored_bytes=4_000_000, shown_bytes=4000)
     store.call_counts.add("output_fetch", None, calls=5, shown_bytes=20_000)
     text = show(store, OPERATOR).text
-    assert "3.98 MB" in text
+    assert "4.0 MB" in text
     assert "about 994 k tokens" in text
     assert "20.0 kB" in text
 

@@ -1,25 +1,25 @@
 """Sizes, counts and times as people read them."""
 
 import pytest
-from forebay.dashboard.texts import format_age, format_bytes, format_count, format_short, format_time, mask_handle
+from forebay.dashboard.texts import format_bytes, format_count, format_duration, format_short, format_time, mask_handle
 
 
 @pytest.mark.parametrize(
     ("size", "text"),
     [
-        (0, "0 bytes"),
-        (1, "1 byte"),
-        (999, "999 bytes"),
-        (1000, "1.00 kB"),
-        (9_996, "10.0 kB"),
-        (99_960, "100 kB"),
-        (999_600, "1.00 MB"),
-        (524_288_000, "524 MB"),
-        (-1500, "−1.50 kB"),
-        (10**21, "1000000 PB"),
+        (0, "0 B"),
+        (1, "1 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (104_096, "104.1 kB"),
+        (999_949, "999.9 kB"),
+        (999_960, "1.0 MB"),
+        (524_288_000, "524.3 MB"),
+        (-1500, "−1.5 kB"),
+        (10**21, "1,000,000.0 PB"),
     ],
 )
-def test_sizes_have_three_digits(size: int, text: str) -> None:
+def test_sizes_have_one_decimal(size: int, text: str) -> None:
     assert format_bytes(size) == text
 
 
@@ -33,7 +33,8 @@ def test_counts() -> None:
 
 
 def test_times_are_relative() -> None:
-    assert [format_age(seconds) for seconds in (-1, 59, 60, 7200, 200_000)] == ["0 s", "59 s", "1 min", "2 h", "2 d"]
+    durations = {-1: "0 s", 59: "59 s", 60: "1 min", 7200: "2 h", 86_399: "24 h", 200_000: "2 d"}
+    assert {seconds: format_duration(seconds) for seconds in durations} == durations
     shown = format_time("1970-01-01T00:01:00Z", 180)
     assert shown == '<time datetime="1970-01-01T00:01:00Z" title="1970-01-01T00:01:00Z">2 min ago</time>'
     assert ">in 1 min<" in format_time("1970-01-01T00:01:00Z", 0)

@@ -3,7 +3,7 @@
 import dataclasses
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +18,7 @@ from forebay.store.journal import BYTES_PER_TOKEN
 
 __all__ = ["Upstream", "make_overview"]
 
-_SHOWN_DAYS = 30
+_MAX_DAYS, _MIN_DAYS = 30, 7
 _SHOWN_TOOLS = 12
 _PAGE_ROWS = 25
 _CUT_JOURNAL_NOTE = "The journal has more events than could be read in time; only its newest events count here."
@@ -98,7 +98,9 @@ def _make_days(snapshot: Snapshot, visitor: Visitor) -> Html:
             _make_empty("No call was counted yet.", *hint),
         )
     today = datetime.fromtimestamp(snapshot.taken_at, UTC).date()
-    days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(_SHOWN_DAYS))]
+    # An empty month before the first call would hide that there is nothing to see in it.
+    age = (today - date.fromisoformat(min(by_day))).days + 1
+    days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(min(max(age, _MIN_DAYS), _MAX_DAYS)))]
     bars = [
         Bar(sums["saved_bytes"], f"{day}: {_describe_day(sums)}")
         if (sums := by_day.get(day))
@@ -106,7 +108,7 @@ def _make_days(snapshot: Snapshot, visitor: Visitor) -> Html:
         for day in days
     ]
     largest = max(bars)
-    summary = f"Saved on each of the last {_SHOWN_DAYS} days; the most is {format_bytes(max(0, largest.value))}"
+    summary = f"Saved on each of the last {len(days)} days; the most is {format_bytes(max(0, largest.value))}"
     rows = [(element("th", day, scope="row"), *_make_sums(by_day[day])) for day in reversed(days) if day in by_day]
     return make_section(
         "Saved by day",
@@ -266,7 +268,7 @@ def _make_output_cells(
     reads = snapshot.reads[handle]
     return [
         element("th", name, scope="row"),
-        element("td", entry.source_tool or "", title=entry.source_tool, class_="name"),
+        element("td", entry.source_tool or "unknown", title=entry.source_tool, class_="name"),
         _make_number(format_bytes(entry.size_bytes), f"{entry.stored_bytes:,} bytes on disk"),
         _make_number("" if entry.item_count is None else f"{entry.item_count:,}"),
         _make_number(f"{reads:,}" if reads else ""),

@@ -77,7 +77,7 @@ def make_payload_page(
     viewer = element(
         "div",
         _make_tabs(entry, state),
-        _FORMS[state.view](handle, state),
+        _FORMS[state.view](entry, state),
         content,
         id="viewer",
         class_="fb-viewer",
@@ -187,7 +187,18 @@ def _make_label(text: str, control: Html, *, grows: bool = False) -> Html:
     return element("label", element("span", text), control, class_="fb-label fb-grow" if grows else "fb-label")
 
 
-def _make_read_form(handle: str, state: _State) -> Html:
+def _choose_format(entry: StoredOutput, state: _State) -> Format:
+    """Return the format to read: of a text, lines have numbers that a person can go to."""
+    opens_as_lines = state.format == "auto" and not state.path and entry.nature == "text" and _is_plain(entry)
+    return "lines" if opens_as_lines and (entry.line_count or 0) > 1 else state.format
+
+
+def _is_plain(entry: StoredOutput) -> bool:
+    """Return whether the output has no paths, and no items to select from."""
+    return entry.nature in ("text", "binary") and entry.item_count is None
+
+
+def _make_read_form(entry: StoredOutput, state: _State) -> Html:
     options = [element("option", name, selected=name == state.format) for name in _FORMATS]
     texts = (
         ("Path", "path", "such as /rows/3"),
@@ -195,25 +206,27 @@ def _make_read_form(handle: str, state: _State) -> Html:
         ("Fields", "fields", "such as id, user.name"),
     )
     return _make_form(
-        handle,
+        entry.output_handle,
         "read",
         _make_label("Format", element("select", options, name="format")),
         [
             _make_label(text, element("input", name=name, value=getattr(state, name), placeholder=example), grows=True)
             for text, name, example in texts
+            # What an address sets can be removed, even where it cannot apply.
+            if not _is_plain(entry) or state.path or state.where or state.fields
         ],
         _make_label("From", element("input", name="offset", placeholder="0", inputmode="numeric")),
         element("button", "Read"),
     )
 
 
-def _make_search_form(handle: str, state: _State) -> Html:
+def _make_search_form(entry: StoredOutput, state: _State) -> Html:
     def check(text: str, name: str, value: str, *, is_checked: bool) -> Html:
         box = element("input", type="checkbox", name=name, value=value, checked=is_checked)
         return element("label", box, text, class_="fb-check")
 
     return _make_form(
-        handle,
+        entry.output_handle,
         "search",
         _make_label(
             "Find",
@@ -227,11 +240,11 @@ def _make_search_form(handle: str, state: _State) -> Html:
     )
 
 
-def _make_query_form(handle: str, state: _State) -> Html:
+def _make_query_form(entry: StoredOutput, state: _State) -> Html:
     example = "such as SELECT status, count(*) FROM items GROUP BY 1"
     area = element("textarea", state.sql, name="sql", rows="3", placeholder=example)
     return _make_form(
-        handle,
+        entry.output_handle,
         "query",
         _make_label("SQL (DuckDB); the table is named items", area, grows=True),
         element("button", "Run"),
@@ -266,10 +279,11 @@ def _make_pages(status: str, *links: Child) -> Html:
 
 def _make_read_view(store: Store, principal: Principal, entry: StoredOutput, state: _State) -> Html:
     handle = entry.output_handle
+    page_format = _choose_format(entry, state)
     request = PageRequest(
         offset=state.offset,
-        limit=_LIMITS.get("bytes" if entry.nature == "binary" else state.format),
-        format=state.format,
+        limit=_LIMITS.get("bytes" if entry.nature == "binary" else page_format),
+        format=page_format,
         path=state.path or None,
         fields=[name.strip() for name in state.fields.split(",")] if state.fields else None,
         where=state.where or None,

@@ -4,19 +4,25 @@ from datetime import UTC, datetime
 
 from forebay.dashboard.html import Html, element
 
-__all__ = ["format_age", "format_bytes", "format_count", "format_short", "format_time", "mask_handle"]
+__all__ = ["format_bytes", "format_count", "format_duration", "format_short", "format_time", "mask_handle"]
 
-_BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+_BYTE_UNITS = ("kB", "MB", "GB", "TB", "PB")
 _COUNT_UNITS = ("", "k", "M", "G", "T")
-_AGES = ((86400, "d"), (3600, "h"), (60, "min"))
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _SHOWN_HANDLE_CHARS = 6
 
 
 def format_bytes(size: int) -> str:
-    """Return a size such as `12.3 MB`, in powers of 1,000 as on the command line."""
+    """Return a size with one decimal, such as `12.3 MB`, in powers of 1,000. The command line formats sizes alike."""
     if size < 0:
         return f"−{format_bytes(-size)}"
-    return "1 byte" if size == 1 else _scale(size, _BYTE_UNITS)
+    amount, unit = float(size), "B"
+    for larger in _BYTE_UNITS:
+        # Of 999,960 bytes, one decimal would make 1000.0 kB.
+        if amount < (1000 if unit == "B" else 999.95):
+            break
+        amount, unit = amount / 1000, larger
+    return f"{size} B" if unit == "B" else f"{amount:,.1f} {unit}"
 
 
 def format_short(count: int) -> str:
@@ -39,12 +45,14 @@ def format_count(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def format_age(seconds: float) -> str:
-    """Return a duration in its largest unit, such as `5 min`."""
-    for size, unit in _AGES:
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{max(0, int(seconds))} s"
+def format_duration(seconds: float) -> str:
+    """Return a duration in its largest unit, rounded: `45 s`, `12 min`, `3 h`, `5 d`."""
+    if round(seconds) < _MINUTE:
+        return f"{max(0, round(seconds))} s"
+    if round(seconds / _MINUTE) < _HOUR // _MINUTE:
+        return f"{round(seconds / _MINUTE)} min"
+    # Up to two days in hours, because one and a half days are more than `1 d` tells.
+    return f"{round(seconds / _HOUR)} h" if seconds < 2 * _DAY else f"{round(seconds / _DAY):,} d"
 
 
 def format_time(timestamp: object, now: float) -> Html:
@@ -54,7 +62,7 @@ def format_time(timestamp: object, now: float) -> Html:
     except (ValueError, OverflowError):
         return element("span", "unknown")
     distance = now - seconds
-    text = f"{format_age(distance)} ago" if distance >= 0 else f"in {format_age(-distance)}"
+    text = f"{format_duration(distance)} ago" if distance >= 0 else f"in {format_duration(-distance)}"
     return element("time", text, datetime=str(timestamp), title=str(timestamp))
 
 

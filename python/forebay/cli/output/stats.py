@@ -103,7 +103,7 @@ def _list_days(first: str, last: str) -> list[str]:
 
 def _print_tools(by_tool: Mapping[str, Mapping[str, int]]) -> None:
     rows = [*by_tool.values()]
-    largest = max(abs(row["saved_bytes"]) for row in rows)
+    largest = max(row["saved_bytes"] for row in rows)
     bar_width = _BAR_WIDTH if get_console().width >= _WIDE_COLUMNS else _NARROW_BAR_WIDTH
     print_columns(
         [
@@ -123,11 +123,10 @@ def _print_tools(by_tool: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def _make_saved_bar(saved: int, largest: int, width: int) -> "Text":
-    """Return a bar of what a tool saved; what was read back has another colour, and its number has a minus."""
+    """Return a bar of what a tool saved; what was read back has no bar, and its number has a minus."""
     from rich.text import Text
 
-    bar = format_bar(get_share(abs(saved), largest), width, is_ascii=is_ascii_only())
-    return Text(bar, style="green" if saved > 0 else "yellow")
+    return Text(format_bar(get_share(saved, largest), width, is_ascii=is_ascii_only()), style="green")
 
 
 def _print_response_sizes(tools: Mapping[str, Mapping[str, int]]) -> None:

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from forebay.cli.output.terminal import is_ascii_only
+from forebay.dashboard.texts import format_bytes, format_duration
 
 __all__ = [
     "count_noun",
@@ -18,38 +19,18 @@ __all__ = [
     "shorten_principal",
 ]
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
 _MIN_TOKEN_PARTS = 3
 """Parts of a principal with a subject: the word, the issuer, the subject."""
 
 
 def format_size(size: object) -> str:
     """Format a number of bytes with one decimal; anything that is no number is empty."""
-    if not isinstance(size, int):
-        return ""
-    amount, unit = float(size), "B"
-    for larger in ("kB", "MB", "GB", "TB", "PB"):
-        # Of 999,960 bytes, one decimal would make 1000.0 kB.
-        if amount < (1000 if unit == "B" else 999.95):
-            break
-        amount, unit = amount / 1000, larger
-    return f"{size} B" if unit == "B" else f"{amount:,.1f} {unit}"
+    return format_bytes(size) if isinstance(size, int) else ""
 
 
 def format_signed_size(size: int) -> str:
     """Format a size, which is negative if more was read back than saved; 0 is empty."""
     return f"{'-' if size < 0 else ''}{format_size(abs(size))}" if size else ""
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration in its largest unit, rounded: `45 s`, `12 min`, `3 h`, `5 d`."""
-    if round(seconds) < _MINUTE:
-        return f"{max(0, round(seconds))} s"
-    if round(seconds / _MINUTE) < _HOUR // _MINUTE:
-        return f"{round(seconds / _MINUTE)} min"
-    # Up to two days in hours, because one and a half days are more than `1 d` tells.
-    return f"{round(seconds / _HOUR)} h" if seconds < 2 * _DAY else f"{round(seconds / _DAY):,} d"
 
 
 def format_seconds(seconds: float | None) -> str:

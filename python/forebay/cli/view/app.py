@@ -17,6 +17,7 @@ from typing_extensions import Buffer
 
 from forebay import _core
 from forebay.cli.errors import OutputFailed
+from forebay.cli.output.units import format_size
 from forebay.cli.view.cells import decode_text, decode_value, make_safe, wrap
 from forebay.cli.view.columns import choose_columns, get_entry_value
 from forebay.cli.view.help import HELP
@@ -89,7 +90,7 @@ class ViewApp(App[None]):
             return
         # If the rest is not wanted, the beginning stays.
         beginning = self.source.view
-        first = self._make_lines_screen(beginning, about=f"the first {_format_size(beginning.size)}")
+        first = self._make_lines_screen(beginning, about=f"the first {format_size(beginning.size)}")
         await self.push_screen(first)
 
         def show(open_screen: _OpenScreen) -> None:
@@ -162,7 +163,7 @@ class ViewApp(App[None]):
         if about is None:
             where = f" at {base}" if base else ""
             noun = "row" if items.index.columns is not None else "entry" if items.index.kind == "map" else "item"
-            about = f"{_plural(items.count, noun)}{where}   {_format_size(items.view.size)}"
+            about = f"{_plural(items.count, noun)}{where}   {format_size(items.view.size)}"
         return lambda: ItemsScreen(
             items, columns, map_payload, title=title or self._title, about=about, base=base, sql=sql
         )
@@ -174,7 +175,7 @@ class ViewApp(App[None]):
             data = bytes(skip_bom(value.read(0, value.size)))
             job.start("read", 0)
             nodes = build_tree(data)
-            about = _format_size(len(data))
+            about = format_size(len(data))
             return lambda: TreeScreen(data, nodes, title=title, about=about, pointer=pointer)
         first = bytes(value.read(0, 16)).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
         if first not in (b"{", b"["):
@@ -190,9 +191,9 @@ class ViewApp(App[None]):
 
     def _prepare_string(self, raw: bytes, size: int, pointer: str | None) -> _OpenScreen:
         text = decode_value(raw, _MAX_TEXT_BYTES)
-        about = _format_size(size)
+        about = format_size(size)
         if size > len(raw):
-            about += f"; the first {_format_size(len(raw))}"
+            about += f"; the first {format_size(len(raw))}"
         width = self.size.width
         lines = _wrap_text(text, width)
         title = f"{self._title} {pointer}" if pointer else self._title
@@ -227,7 +228,7 @@ class ViewApp(App[None]):
         rows: Rows = HexRows(view) if lines is None else LineRows(view, lines)
         if about is None:
             noun = "binary" if lines is None else _plural(len(lines), "line")
-            about = f"{noun}   {_format_size(view.size)}"
+            about = f"{noun}   {format_size(view.size)}"
         return TextScreen(rows, title=self._title, about=about, map_payload=self.source.map)
 
     # What screens ask for.
@@ -257,9 +258,9 @@ class ViewApp(App[None]):
                 with contextlib.suppress(ValueError):
                     _core.locate(data, "")
                     return self._prepare_value(_Value(BufferView(data), 0, size), None, job)
-            about = f"line {row.number + 1:,}   {_format_size(size)}"
+            about = f"line {row.number + 1:,}   {format_size(size)}"
             if size > len(data):
-                about += f"; the first {_format_size(len(data))}"
+                about += f"; the first {format_size(len(data))}"
             lines = _wrap_text(decode_text(data), self.size.width)
             return lambda: TextScreen(TextRows(lines), title=self._title, about=about)
 
@@ -400,7 +401,7 @@ class ViewApp(App[None]):
                 except OSError as error:
                     raise OutputFailed(f"{path} cannot be written: {error.strerror or error}") from None
                 rows = "" if export.rows is None else f"{_plural(export.rows, 'row')}, "
-                return f"wrote {rows}{_format_size(size)} to {path}"
+                return f"wrote {rows}{format_size(size)} to {path}"
 
         screen.run_job("export", write, screen.say)
 
@@ -473,9 +474,3 @@ def _spread_outline(outline: str) -> list[bytes]:
 def _plural(count: int, noun: str) -> str:
     many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else many}"
-
-
-def _format_size(size: int) -> str:
-    from rich.filesize import decimal
-
-    return decimal(size)

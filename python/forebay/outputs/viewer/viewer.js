@@ -89,6 +89,9 @@ class Viewer {
     // Only items can be queried, and only JSON has values to decode.
     this.canQuery = canQuery && descriptor.item_count !== null;
     this.hasValues = /json|^$/.test(descriptor.mime_type ?? "");
+    // A text or bytes have no paths, and no items to select from.
+    this.hasPaths = this.hasValues || descriptor.item_count !== null || Boolean(descriptor.outline);
+    this.opensAsLines = !this.hasPaths && descriptor.line_count > 1;
     this.state = { ...START_STATE };
     this.lastCall = null;
     this.list = null;
@@ -179,6 +182,11 @@ class Viewer {
       autocapitalize: "off",
     });
     this.fields = el("input", { placeholder: "such as id, user.name", spellcheck: "false", autocapitalize: "off" });
+    this.selectors = [
+      label("Path", this.path, "fb-grow"),
+      label("Where", this.where, "fb-grow"),
+      label("Fields", this.fields, "fb-grow"),
+    ];
     return el(
       "form",
       {
@@ -187,9 +195,7 @@ class Viewer {
         onsubmit: (event) => this.submit(event, () => this.submitRead()),
       },
       label("Format", this.format),
-      label("Path", this.path, "fb-grow"),
-      label("Where", this.where, "fb-grow"),
-      label("Fields", this.fields, "fb-grow"),
+      ...this.selectors,
       el("button", {}, "Read"),
     );
   }
@@ -290,6 +296,9 @@ class Viewer {
     this.path.value = state.path;
     this.where.value = state.where;
     this.fields.value = state.fields;
+    // What an address sets can be removed, even where it cannot apply.
+    const isUsed = state.path !== "" || state.where !== "" || state.fields !== "";
+    for (const selector of this.selectors) selector.hidden = !this.hasPaths && !isUsed;
     this.pattern.value = state.pattern;
     this.regex.checked = state.regex;
     this.ignoreCase.checked = state.ignore_case;
@@ -368,8 +377,15 @@ class Viewer {
 
   // Read.
 
+  /** Return the format to ask for: of a text, lines have numbers that a person can go to. */
+  chooseFormat() {
+    const { format, path } = this.state;
+    return format === "auto" && path === "" && this.opensAsLines ? "lines" : format;
+  }
+
   readArguments(changes) {
-    const { path, where, fields, format } = this.state;
+    const { path, where, fields } = this.state;
+    const format = this.chooseFormat();
     let conditions;
     try {
       conditions = where === "" ? undefined : JSON.parse(where);
@@ -388,8 +404,9 @@ class Viewer {
 
   async read(run) {
     const started = performance.now();
-    const { offset, format } = this.state;
-    const first = await this.request("output_fetch", this.readArguments({ offset, limit: PAGE_SIZES[format] }));
+    const { offset } = this.state;
+    const limit = PAGE_SIZES[this.chooseFormat()];
+    const first = await this.request("output_fetch", this.readArguments({ offset, limit }));
     if (run !== this.runs) return;
     const milliseconds = performance.now() - started;
     this.copyButton.hidden = false;
@@ -445,7 +462,7 @@ class Viewer {
     this.slider.max = String(this.total - 1);
     this.slider.value = String(start);
     this.goTo.max = String(this.total - 1);
-    this.position.textContent = `from ${this.unit === "bytes" ? "byte " : "#"}${formatNumber(start)}`;
+    this.position.textContent = `from ${{ bytes: "byte ", lines: "line " }[this.unit] ?? "#"}${formatNumber(start)}`;
     this.slider.setAttribute("aria-valuetext", `${formatNumber(start)} of ${formatCount(this.total, this.unit)}`);
     if (start !== this.state.offset) {
       this.state = { ...this.state, offset: start };
@@ -1025,17 +1042,16 @@ function formatCount(count, unit) {
   return unit === "bytes" ? formatBytes(count) : `${formatNumber(count)} ${count === 1 ? singular : unit}`;
 }
 
-/** Return a size in the units of the server's pages: powers of 1,000. */
+/** Return a size as the server's pages do: one decimal, in powers of 1,000. */
 export function formatBytes(bytes) {
-  const units = ["bytes", "kB", "MB", "GB", "TB"];
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
   let value = Number(bytes);
   let index = 0;
-  while (value >= 999.5 && index < units.length - 1) {
+  while (value >= (index === 0 ? 1000 : 999.95) && index < units.length - 1) {
     value /= 1000;
     index += 1;
   }
-  const digits = index === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-  return `${value.toFixed(digits)} ${bytes === 1 ? "byte" : units[index]}`;
+  return `${value.toFixed(index === 0 ? 0 : 1)} ${units[index]}`;
 }
 
 function formatTime(milliseconds) {
