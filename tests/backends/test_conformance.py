@@ -246,6 +246,14 @@ def test_replicas_sweep_in_turn(address: str, clock: Clock) -> None:
         assert one._sweeper.sweep_if_due() == is_local
 
 
+def test_a_full_store_is_swept_though_it_has_no_room_for_a_message(address: str) -> None:
+    with opened(address) as store:
+        store.put(noise(1000))
+        stored_bytes = store.sweep().stored_bytes
+    with opened(address, quota_bytes=stored_bytes + 100, sweep_interval=300) as store:
+        assert store._sweeper.sweep_if_due()
+
+
 # Quotas
 
 

@@ -1,5 +1,6 @@
 """Sweeping: removing expired payloads and the leftovers of crashed writers."""
 
+import contextlib
 import dataclasses
 import logging
 import math
@@ -10,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from forebay.errors import ForebayError, HandleCorrupt
+from forebay.errors import ForebayError, HandleCorrupt, StoreFull
 from forebay.store.allowance import Allowance
 from forebay.store.backends import Backend
 from forebay.store.catalog import Catalog
@@ -156,7 +157,9 @@ class Sweeper:
             return False
         is_done = self._sweep(wait=False) is not None
         if is_done and self._backend.folder is None:
-            self._mailbox.post(_SWEEP_KEY, b"", self._options.sweep_interval * _DUE_SHARE)
+            # A store that is full has no room for the message: then other processes sweep, too.
+            with contextlib.suppress(StoreFull):
+                self._mailbox.post(_SWEEP_KEY, b"", self._options.sweep_interval * _DUE_SHARE)
         return is_done
 
     def stop(self) -> None:

@@ -15,7 +15,7 @@ import forebay
 import pytest
 import redis_writer
 from faults import redeem
-from forebay import OPERATOR, HandleNotFound, Store, StoreUnavailable
+from forebay import OPERATOR, HandleNotFound, Store, StoreFull, StoreUnavailable
 from forebay.store.backends import TOTAL_ACCOUNT, name_account, redis_leases
 from forebay.store.backends import redis as redis_backend
 from redis_server import RedisServer, get_cluster_url
@@ -219,6 +219,28 @@ def test_processes_never_exceed_a_quota_by_a_byte(servers: list[RedisServer]) ->
         deleted = {line.split()[1] for line in lines if line.startswith("delete")}
         acknowledged = {line.split()[0] for line in lines} - {"full", "delete"}
         assert {*assert_exact(store, servers)} == acknowledged - deleted
+
+
+def test_what_is_replaced_and_what_replaces_it_fit_a_quota(
+    servers: list[RedisServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(servers) as store:
+        store.mailbox.post("key", b"", 100)
+        quota = store._backend.usage()[TOTAL_ACCOUNT] + 100
+    with opened(servers, quota_bytes=quota) as store:
+        backend: Any = store._backend
+        run = backend.client.run
+
+        def run_and_check(*arguments: Any, **options: Any) -> Any:
+            result = run(*arguments, **options)
+            assert backend.usage()[TOTAL_ACCOUNT] <= quota
+            return result
+
+        monkeypatch.setattr(backend.client, "run", run_and_check)
+        # As if another process had stored the same message after this one has deleted the old one.
+        monkeypatch.setattr("forebay.store.sidecars.delete_hidden", lambda *_: False)
+        with contextlib.suppress(StoreFull):
+            store.mailbox.post("key", b"", 100)
 
 
 def read_sizes(store: Store) -> list[tuple[str, int]]:

@@ -132,7 +132,8 @@ local record, handle, lease, seconds = unpack(ARGV)
 local id, size, accounts = parse(record)
 local old = find_record(index, handle)
 if old == record or redis.call('ZSCORE', uploads, record) then return {'reserved'} end
-local shortage = find_shortage(usage, size, find_freed(old), unpack_from(5))
+-- What the object replaces counts until `SETTLE`, so there must be room for both.
+local shortage = find_shortage(usage, size, 0, unpack_from(5))
 if shortage then return {'full', unpack(shortage)} end
 redis.call('ZREM', uploads, lease)
 redis.call('ZADD', uploads, now() + seconds, record)
