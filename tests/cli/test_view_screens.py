@@ -158,7 +158,7 @@ def test_a_log_has_no_conditions_and_no_items(tmp_path: Path, monkeypatch: pytes
         await wait_for(pilot, "the file name = 1.5 has no ending; add one, such as .txt")
         assert [each.name for each in tmp_path.iterdir()] == ["server.log"]
         await pilot.press("x", *"copy.log", "enter")
-        await wait_for(pilot, "wrote 8 bytes to copy.log")
+        await wait_for(pilot, "wrote 8 B to copy.log")
         await pilot.press("colon", *"SELECT 1", "enter")
         screen = await wait_for(pilot, "server.log has no items to query", "/ searches it")
         assert "oh_" not in screen

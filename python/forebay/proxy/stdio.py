@@ -517,12 +517,12 @@ class StdioUpstream:
             with self._lock:
                 self._queued_messages = []
                 largest_message_bytes, self._largest_message_bytes = self._largest_message_bytes, 0
-            relay.on_upstream_end(self._make_exit_error(code, largest_message_bytes))
+            exit_error = self._make_exit_error(code, largest_message_bytes)
+            relay.on_upstream_end(exit_error)
             if self._stop_event.is_set() or not self._has_answered or not self._restart(relay, code):
                 with self._lock:
-                    self._down_error = UpstreamFailed(
-                        f"the server {_describe_exit(code)}, and is not started again; see what it logged"
-                    )
+                    text = f"the server {_describe_exit(code)}, and is not started again; see what it logged"
+                    self._down_error = UpstreamFailed(text) if self._has_answered else exit_error
                 # Called once more, for requests that have arrived since the first call.
                 relay.on_upstream_end(self._down_error)
                 return code
