@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 OUTSIDE = ["../secret.txt", "link.log", "linked/secret.txt", "pipe", "old", "", "/etc/passwd"]
-"""Names of what is no file below the folder."""
+"""Names that are not files below the folder."""
 
 
 def test_questions_about_logs(folder: Path, tmp_path: Path, era: str) -> None:

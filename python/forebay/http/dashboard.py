@@ -102,7 +102,7 @@ class Dashboard:
         self._name = name
         self._list_upstreams = list_upstreams
         self.link_token = link_token
-        """If it is set, whoever has this token is the operator."""
+        """If it is set, a caller with this token is the operator."""
         self._sign_ins = TokenBuckets(_SIGN_INS_PER_MINUTE)
         self._threads = ThreadPoolExecutor(_THREADS, "forebay-dashboard")
         self._turns: weakref.WeakValueDictionary[Principal, asyncio.Semaphore] = weakref.WeakValueDictionary()

@@ -21,7 +21,7 @@ class StoreBackend:
         """Do nothing: the store is open."""
 
     async def close(self) -> None:
-        """Do nothing: whoever opened the store closes it."""
+        """Do nothing: the command that opened the store closes it."""
 
     async def check(self) -> None:
         """Raise `StoreUnavailable` if the store does not answer."""

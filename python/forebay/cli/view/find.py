@@ -59,7 +59,7 @@ class Pattern(NamedTuple):
 
 
 def find_spans(pattern: Pattern, text: str) -> list[tuple[int, int]]:
-    """Return the spans of the matches in a text that is drawn, in characters. Keys and values are not told apart."""
+    """Return the spans of the matches in a text that is drawn, in characters. A match may be in a key or in a value."""
     shown = pattern._replace(values=False)
     if shown.text == "":
         return []

@@ -25,7 +25,7 @@ class Job:
         self._is_cancelled = False
 
     def advance(self, done: int) -> None:
-        """Report how much is done. Raises `Cancelled` if the user does not want the result any more."""
+        """Report how much is done. Raises `Cancelled` if the user has cancelled the job."""
         self.done = done
         if self._is_cancelled:
             raise Cancelled
