@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::str::Utf8Error;
 
 use crate::error::{Error, Result};
+use crate::scan::Isa;
+use crate::scan::utf8::is_utf8;
 
 /// Returns `at`, or the first byte of the character that `at` is inside.
 pub(crate) fn floor_boundary(data: &[u8], at: usize) -> usize {
@@ -55,7 +57,7 @@ pub(crate) fn check_text(data: &[u8], span: Range<usize>) -> Result<()> {
 ///
 /// `simdutf8` can report the position too, but reads twice and panics if a mapped file changes in between.
 pub(crate) fn text_error(bytes: &[u8]) -> Option<Utf8Error> {
-    if simdutf8::basic::from_utf8(bytes).is_ok() {
+    if is_utf8(Isa::detect(), bytes) {
         return None;
     }
     str::from_utf8(bytes).err()

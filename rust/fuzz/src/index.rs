@@ -1,6 +1,7 @@
-//! Indexing: compared with itself in pieces, with the lengths that serde_json finds, and with a choice of the main
-//! collection that reads every value.
+//! Indexing: compared with itself in pieces and with every instruction set, with the lengths that serde_json finds, and
+//! with a choice of the main collection that reads every value.
 
+use forebay_core::Isa;
 use forebay_core::index::{ItemIndex, ItemIndexer, index_items, index_lines};
 use serde_json::Value;
 
@@ -10,8 +11,10 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
     let step = usize::from(knobs[0]) + 1;
     let trusted = index_items(data, None, false);
     let validated = index_items(data, None, true);
-    assert_eq!(in_pieces(data, false, step), trusted, "trusted, in pieces of {step}");
-    assert_eq!(in_pieces(data, true, step), validated, "validated, in pieces of {step}");
+    for isa in Isa::available() {
+        assert_eq!(in_pieces(isa, data, false, step), trusted, "trusted, {isa:?}, in pieces of {step}");
+        assert_eq!(in_pieces(isa, data, true, step), validated, "validated, {isa:?}, in pieces of {step}");
+    }
     if let Ok(index) = validated {
         assert_eq!(trusted.as_ref(), Ok(&index), "trusted and validated differ on a valid payload");
         check_round_trip(&index);
@@ -23,8 +26,8 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
     }
 }
 
-fn in_pieces(data: &[u8], validate: bool, step: usize) -> forebay_core::Result<ItemIndex> {
-    let mut indexer = ItemIndexer::new(None, validate)?;
+fn in_pieces(isa: Isa, data: &[u8], validate: bool, step: usize) -> forebay_core::Result<ItemIndex> {
+    let mut indexer = ItemIndexer::with_isa(None, validate, isa)?;
     for piece in data.chunks(step) {
         indexer.feed(piece)?;
     }

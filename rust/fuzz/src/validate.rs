@@ -18,6 +18,26 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
             check_index(isa, data, error.index);
         }
     }
+    compare_long(data, step * 40);
+}
+
+/// Bytes that the quick checks read together are fewer.
+const LONG_BYTES: usize = 10_000;
+
+/// Compares the instruction sets on a payload that is long enough for all of their steps.
+fn compare_long(data: &[u8], step: usize) {
+    let mut long = b"[".to_vec();
+    while long.len() < LONG_BYTES {
+        long.extend(data);
+        long.push(b',');
+    }
+    long.extend(b"0]");
+    let mut first = None;
+    for isa in Isa::available() {
+        let whole = validate(isa, &long, long.len());
+        assert_eq!(validate(isa, &long, step), whole, "{isa:?} in pieces of {step}");
+        assert_eq!(*first.get_or_insert(whole.clone()), whole, "{isa:?} differs from another");
+    }
 }
 
 /// Checks that the bytes before the reported one may still become valid.

@@ -4,6 +4,7 @@ use super::{BLOCK_BYTES, Entry, ItemIndex, Kind};
 use crate::scan::Isa;
 use crate::scan::nesting::{Nesting, Progress, Stop};
 use crate::scan::rows::Rows;
+use crate::validate::Counted;
 
 /// Counts items, and records an entry for the first item of each block.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +67,30 @@ impl IndexBuilder {
             self.push(pos + progress.consumed as u64);
         }
         progress
+    }
+
+    /// Counts the values in bytes that the validator has read, which have no boundary of two blocks inside. Returns
+    /// false if they have to be scanned.
+    pub(super) fn skip_values(
+        &mut self,
+        mut nesting: Nesting,
+        isa: Isa,
+        pos: u64,
+        bytes: &[u8],
+        counted: &Counted,
+    ) -> bool {
+        // A value that begins after the last byte may be in the next block.
+        if counted.nesting.is_directly_inside() && bytes.last() == Some(&b',') {
+            return false;
+        }
+        let mut commas = counted.commas;
+        if commas > 0 && self.next_block <= pos {
+            let progress = nesting.seek(isa, bytes, 1);
+            self.push(pos + progress.consumed as u64);
+            commas -= 1;
+        }
+        self.count += commas;
+        true
     }
 
     /// Scans rows. Returns how many bytes were consumed; if none, the next call consumes some.

@@ -10,6 +10,9 @@ use crate::scan::Isa;
 use crate::scan::rows::Rows;
 use crate::validate::Validator;
 
+/// Bytes that are validated and located in turn.
+const PIECE_BYTES: usize = BLOCK_BYTES as usize;
+
 /// Indexes a payload that arrives in pieces. The result does not depend on where it is cut.
 #[derive(Debug, Clone)]
 pub struct ItemIndexer {
@@ -52,10 +55,20 @@ impl ItemIndexer {
             self.locator.feed(bytes);
             return Ok(());
         };
-        // Small enough to stay in the cache between the two passes.
-        for piece in bytes.chunks(BLOCK_BYTES as usize / 2) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            // Pieces end at multiples of their size, so that none has the boundary of two index blocks inside. They
+            // are small enough to stay in the cache between the passes.
+            let len = PIECE_BYTES - (self.locator.pos() % PIECE_BYTES as u64) as usize;
+            let (piece, others) = rest.split_at(len.min(rest.len()));
+            validator.begin_count(self.locator.counted_depth());
             validator.feed(piece)?;
-            self.locator.feed(piece);
+            // Deep inside a collection the validator's masks are enough, so the piece is not read again.
+            let is_located = validator.counted().is_some_and(|counted| self.locator.skip(piece, counted));
+            if !is_located {
+                self.locator.feed(piece);
+            }
+            rest = others;
         }
         Ok(())
     }

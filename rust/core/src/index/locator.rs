@@ -18,6 +18,7 @@ use crate::pointer::Pointer;
 use crate::scan::Isa;
 use crate::scan::nesting::{Nesting, Stop};
 use crate::scan::rows::Rows;
+use crate::validate::Counted;
 
 /// Maximum number of object keys on the path of the main collection.
 const MAX_MAIN_DEPTH: usize = 4;
@@ -31,6 +32,8 @@ pub(super) struct Locator {
     pointer: Option<Pointer>,
     /// How many tokens of the pointer are matched.
     matched: usize,
+    /// How many arrays on the pointer's path are open.
+    arrays: u64,
     objects: OpenObjects,
     /// Offset of the first top-level value.
     root: Option<u64>,
@@ -87,6 +90,7 @@ impl Locator {
             state: State::Value { wanted: true },
             pointer,
             matched: 0,
+            arrays: 0,
             objects: OpenObjects::default(),
             root: None,
             items: IndexBuilder::default(),
@@ -104,6 +108,35 @@ impl Locator {
             self.pos += consumed as u64;
             rest = &rest[consumed..];
         }
+    }
+
+    /// Returns the offset of the next byte.
+    pub(super) fn pos(&self) -> u64 {
+        self.pos
+    }
+
+    /// Returns how many containers are open where items are counted or a value is skipped; 0 elsewhere.
+    pub(super) fn counted_depth(&self) -> u64 {
+        match self.state {
+            State::Items(_) | State::SkipValue(_) => self.objects.depth() as u64 + self.arrays + 1,
+            _ => 0,
+        }
+    }
+
+    /// Consumes bytes that the validator has counted. Returns whether it could: otherwise they have to be read.
+    pub(super) fn skip(&mut self, bytes: &[u8], counted: Counted) -> bool {
+        match self.state {
+            State::Items(nesting) => {
+                if !self.items.skip_values(nesting, self.isa, self.pos, bytes, &counted) {
+                    return false;
+                }
+                self.state = State::Items(counted.nesting);
+            }
+            State::SkipValue(_) => self.state = State::SkipValue(counted.nesting),
+            _ => return false,
+        }
+        self.pos += bytes.len() as u64;
+        true
     }
 
     pub(super) fn finish(mut self) -> Result<ItemIndex> {
@@ -239,6 +272,7 @@ impl Locator {
             (b'[', Some(token)) if wanted => match token.index() {
                 Some(index) => {
                     self.matched += 1;
+                    self.arrays += 1;
                     if index == 0 {
                         State::Value { wanted }
                     } else {

@@ -269,6 +269,46 @@ fn compare(
     Ok(())
 }
 
+/// Items whose commas fall on every boundary of the pieces that are validated and located in turn.
+#[test]
+fn validating_does_not_change_the_items() {
+    let items = |item: &str, len: usize| vec![item; len].join(",");
+    let long = format!("\"{}\"", "x, [".repeat(50_000));
+    for padding in [0, 1, 14, 15, 16] {
+        let array = format!(
+            "[{}{},{long},{long},{}]",
+            " ".repeat(padding),
+            items("12345678901234_", 9000).replace('_', "5"),
+            items("{\"k\":[1,{\"a\":[2]}]}", 9000),
+        );
+        let deep =
+            format!("{{\"skipped\":{{\"a\":[{array}]}},\"x\":[0,[7],{{\"y\":{array}}}],\"map\":{{}}}}");
+        let map: String = (0..20_000).map(|i| format!("\"{i:06}\":{{\"id\":{i}}},")).collect();
+        let map = format!("{{\"m\":{{{}\"last\":{{\"id\":0}}}}}}", map);
+        for (data, path) in [
+            (&array, None),
+            (&deep, None),
+            (&deep, Some("/x/2/y")),
+            (&deep, Some("/x")),
+            (&deep, Some("/map")),
+            (&map, None),
+        ] {
+            let data = data.as_bytes();
+            let expected = index_in_pieces(data, &[], path, false, Isa::available()[0]);
+            for isa in Isa::available() {
+                let cut = 65_536 + 64 * padding;
+                for cuts in [&[][..], &[cut], &[3, cut, cut + 1]] {
+                    assert_eq!(
+                        index_in_pieces(data, cuts, path, true, isa),
+                        expected,
+                        "{isa:?} {path:?} {cuts:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 fn cuts() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(0..600_usize, 0..4).prop_map(|mut cuts| {
         cuts.sort_unstable();

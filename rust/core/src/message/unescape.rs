@@ -114,6 +114,10 @@ impl Kernel for Pass<'_> {
             let start = number * WIDTH;
             let backslashes = B::load(block).eq(b'\\');
             let mut escapes = backslashes & !strings.escaped_mask(backslashes);
+            if B::HAS_GATHER && escapes.count_ones() >= DENSE && self.decode_dense::<B>(block, start, escapes)
+            {
+                escapes &= 1 << (WIDTH - 1);
+            }
             while escapes != 0 {
                 let at = start + escapes.trailing_zeros() as usize;
                 escapes &= escapes - 1;
@@ -139,12 +143,58 @@ impl Kernel for Pass<'_> {
 }
 
 impl Pass<'_> {
+    /// Decodes the block at `start` without a branch for each escape, up to one that continues behind the block.
+    ///
+    /// Returns `false`, and does nothing, if the block has escapes of other letters than the usual ones.
+    #[inline(always)]
+    fn decode_dense<B: Block>(&mut self, block: &[u8; WIDTH], start: usize, escapes: u64) -> bool {
+        // The first byte may be the letter of an escape that was decoded with the block before.
+        let skipped = self.consumed.saturating_sub(start);
+        if skipped > 1 || self.consumed < start {
+            return false;
+        }
+        let letters = escapes << 1;
+        let loaded = B::load(block);
+        let same = loaded.either(b'"', b'\\') | loaded.eq(b'/');
+        let line_feeds = loaded.eq(b'n') & letters;
+        let (tabs, returns) = (loaded.eq(b't') & letters, loaded.eq(b'r') & letters);
+        if letters & !(same | line_feeds | tabs | returns) != 0 {
+            return false;
+        }
+        let kept = !escapes & !0 << skipped;
+        let Some(room) = self.out[self.out_len..].first_chunk_mut::<WIDTH>() else { return false };
+        let mut filled = 0;
+        for (number, word) in block.as_chunks::<8>().0.iter().enumerate() {
+            let byte_of = |mask: u64| (mask >> (8 * number)) as u8 as usize;
+            let mut word = u64::from_le_bytes(*word);
+            word -= SPREAD[byte_of(line_feeds)] * u64::from(b'n' - b'\n');
+            if tabs | returns != 0 {
+                word -= SPREAD[byte_of(tabs)] * u64::from(b't' - b'\t');
+                word -= SPREAD[byte_of(returns)] * u64::from(b'r' - b'\r');
+            }
+            let mask = SPREAD[byte_of(kept)];
+            let packed = B::gather(word, (mask << 8).wrapping_sub(mask));
+            if let Some(room) = room[filled..].first_chunk_mut() {
+                *room = packed.to_le_bytes();
+            }
+            filled += byte_of(kept).count_ones() as usize;
+        }
+        self.out_len += filled;
+        self.consumed = start + WIDTH - usize::from(escapes >> (WIDTH - 1) == 1);
+        true
+    }
+
     /// Copies the bytes up to `end`.
     #[inline(always)]
     fn copy(&mut self, end: usize) {
         let len = end.saturating_sub(self.consumed);
         // A whole block is copied faster than `len` bytes, and the excess is overwritten by the next copy.
-        if len <= WIDTH
+        if len <= SHORT
+            && let Some(piece) = self.content[self.consumed..].first_chunk::<SHORT>()
+            && let Some(room) = self.out[self.out_len..].first_chunk_mut::<SHORT>()
+        {
+            *room = *piece;
+        } else if len <= WIDTH
             && let Some(block) = self.content[self.consumed..].first_chunk::<WIDTH>()
             && let Some(room) = self.out[self.out_len..].first_chunk_mut::<WIDTH>()
         {
@@ -198,6 +248,27 @@ static SHORT_ESCAPES: [u8; 256] = {
     table
 };
 
+/// The length of a run that is copied with a single instruction.
+const SHORT: usize = 16;
+
+/// The number of escapes in a block from which [`Pass::decode_dense`] is faster.
+const DENSE: u32 = 3;
+
+/// For each bit of a mask of eight bytes, the lowest bit of its byte.
+static SPREAD: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let mut bit = 0;
+        while bit < 8 {
+            table[mask] |= (mask as u64 >> bit & 1) << (8 * bit);
+            bit += 1;
+        }
+        mask += 1;
+    }
+    table
+};
+
 const UNICODE_ESCAPE_LEN: usize = 6;
 
 fn decode_unicode(content: &[u8], is_last: bool) -> Escape {
@@ -218,20 +289,50 @@ fn decode_unicode(content: &[u8], is_last: bool) -> Escape {
 }
 
 /// Decodes one escape such as `\u00e9` to its UTF-16 unit.
+#[inline(always)]
 fn decode_unit(content: &[u8], is_last: bool) -> Escape {
-    let mut unit = 0;
-    for at in 0..UNICODE_ESCAPE_LEN {
-        let Some(&byte) = content.get(at) else {
-            return if is_last { Escape::Invalid } else { Escape::Incomplete };
-        };
-        match (at, byte, char::from(byte).to_digit(16)) {
-            (0, b'\\', _) | (1, b'u', _) => {}
-            (2.., _, Some(digit)) => unit = unit << 4 | digit,
-            _ => return Escape::Invalid,
+    if let Some(&[b'\\', b'u', a, b, c, d]) = content.first_chunk() {
+        let unit = HEX_DIGITS[a as usize] << 12
+            | HEX_DIGITS[b as usize] << 8
+            | HEX_DIGITS[c as usize] << 4
+            | HEX_DIGITS[d as usize];
+        if unit < NO_DIGIT {
+            return Escape::Decoded(UNICODE_ESCAPE_LEN, unit);
         }
+        return Escape::Invalid;
     }
-    Escape::Decoded(UNICODE_ESCAPE_LEN, unit)
+    explain_unit(content, is_last)
 }
+
+/// What [`decode_unit`] returns for content that does not begin with `\u` and four more bytes.
+#[cold]
+fn explain_unit(content: &[u8], is_last: bool) -> Escape {
+    let is_start = content.iter().take(UNICODE_ESCAPE_LEN).enumerate().all(|(at, &byte)| match at {
+        0 => byte == b'\\',
+        1 => byte == b'u',
+        _ => byte.is_ascii_hexdigit(),
+    });
+    if is_start && content.len() < UNICODE_ESCAPE_LEN && !is_last {
+        Escape::Incomplete
+    } else {
+        Escape::Invalid
+    }
+}
+
+/// More than any four hexadecimal digits stand for.
+const NO_DIGIT: u32 = 1 << 16;
+
+/// The value of each hexadecimal digit, and [`NO_DIGIT`] for other bytes.
+static HEX_DIGITS: [u32; 256] = {
+    let mut table = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        table[b"0123456789abcdef"[digit as usize] as usize] = digit;
+        table[b"0123456789ABCDEF"[digit as usize] as usize] = digit;
+        digit += 1;
+    }
+    table
+};
 
 /// Writes a character or lone surrogate as UTF-8; `char` cannot hold surrogates.
 fn encode(character: u32, out: &mut [u8]) -> usize {

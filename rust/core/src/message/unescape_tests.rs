@@ -42,6 +42,8 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
         crate::utf8::tests::escaped_text().prop_map(String::into_bytes),
         "[a-z]{0,70}".prop_map(String::into_bytes),
         r#"(\\["\\/bfnrt]){1,9}"#.prop_map(String::into_bytes),
+        // Many usual escapes in each block.
+        r#"([a-zé]{0,6}\\["\\/nrt]){10,60}"#.prop_map(String::into_bytes),
         prop::collection::vec(any::<u8>(), 0..4),
     ];
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())

@@ -2,11 +2,13 @@
 
 use std::arch::x86_64::{
     __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_movemask_epi8, _mm_set_epi64x,
-    _mm_set1_epi8, _mm_shuffle_epi8, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
-    _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_slli_epi16,
-    _mm256_sub_epi8, _pdep_u64, _pext_u64,
+    _mm_set1_epi8, _mm_shuffle_epi8, _mm256_alignr_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256,
+    _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256,
+    _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
+    _mm256_sub_epi8, _mm256_subs_epu8, _mm256_testz_si256, _mm256_xor_si256, _pdep_u64, _pext_u64,
 };
 
+use super::utf8::{CONTINUED, TABLES};
 use super::{Block, Kernel, WIDTH};
 
 /// Only used inside [`run`], so the machine has the instructions for its intrinsics.
@@ -48,6 +50,42 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 #[inline(always)]
 fn join(low: i32, high: i32) -> u64 {
     u64::from(low.cast_unsigned()) | u64::from(high.cast_unsigned()) << 32
+}
+
+/// Returns the rules of UTF-8 that each byte breaks. `before` is what stands before the bytes.
+///
+/// # Safety
+/// Called inside [`run`] only.
+#[inline(always)]
+unsafe fn broken_rules(bytes: __m256i, before: __m256i) -> __m256i {
+    // SAFETY: the caller's promise; the loads are of the 16 bytes of each table.
+    unsafe {
+        let [high, low, next] = TABLES
+            .each_ref()
+            .map(|table| _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())));
+        // The second half of `before`, and the first half of the bytes.
+        let shifted = _mm256_permute2x128_si256::<0x21>(before, bytes);
+        let one = _mm256_alignr_epi8::<15>(bytes, shifted);
+        let two = _mm256_alignr_epi8::<14>(bytes, shifted);
+        let three = _mm256_alignr_epi8::<13>(bytes, shifted);
+        let half = _mm256_set1_epi8(0x0f);
+        let top = |bytes| _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), half);
+        let pairs = _mm256_and_si256(
+            _mm256_and_si256(
+                _mm256_shuffle_epi8(high, top(one)),
+                _mm256_shuffle_epi8(low, _mm256_and_si256(one, half)),
+            ),
+            _mm256_shuffle_epi8(next, top(bytes)),
+        );
+        // The third byte of a character and the fourth must follow a continuation. What is left of their first byte
+        // after this subtraction is not 0.
+        let longer = _mm256_or_si256(
+            _mm256_subs_epu8(two, _mm256_set1_epi8(0xdf_u8.cast_signed())),
+            _mm256_subs_epu8(three, _mm256_set1_epi8(0xef_u8.cast_signed())),
+        );
+        let expected = _mm256_min_epu8(longer, _mm256_set1_epi8(CONTINUED.cast_signed()));
+        _mm256_xor_si256(pairs, expected)
+    }
 }
 
 impl Block for Avx2 {
@@ -117,15 +155,15 @@ impl Block for Avx2 {
     }
 
     #[inline(always)]
-    fn has_both(self, byte: u8, other: Self, other_byte: u8) -> bool {
+    fn has_pair(self, first: u8, second: u8, before: &[u8; WIDTH]) -> bool {
+        let before = Self::load(before);
         // SAFETY: called inside `run` only.
         unsafe {
-            let byte = _mm256_set1_epi8(byte.cast_signed());
-            let other_byte = _mm256_set1_epi8(other_byte.cast_signed());
-            let low =
-                _mm256_and_si256(_mm256_cmpeq_epi8(self.0, byte), _mm256_cmpeq_epi8(other.0, other_byte));
+            let first = _mm256_set1_epi8(first.cast_signed());
+            let second = _mm256_set1_epi8(second.cast_signed());
+            let low = _mm256_and_si256(_mm256_cmpeq_epi8(before.0, first), _mm256_cmpeq_epi8(self.0, second));
             let high =
-                _mm256_and_si256(_mm256_cmpeq_epi8(self.1, byte), _mm256_cmpeq_epi8(other.1, other_byte));
+                _mm256_and_si256(_mm256_cmpeq_epi8(before.1, first), _mm256_cmpeq_epi8(self.1, second));
             _mm256_movemask_epi8(_mm256_or_si256(low, high)) != 0
         }
     }
@@ -159,6 +197,19 @@ impl Block for Avx2 {
                 _mm256_movemask_epi8(_mm256_slli_epi16::<2>(self.0)),
                 _mm256_movemask_epi8(_mm256_slli_epi16::<2>(self.1)),
             )
+        }
+    }
+
+    const HAS_UTF8: bool = true;
+
+    #[inline(always)]
+    fn breaks_utf8(self, before: Self) -> bool {
+        // SAFETY: called inside `run` only.
+        unsafe {
+            let low = broken_rules(self.0, before.1);
+            let high = broken_rules(self.1, self.0);
+            let any = _mm256_or_si256(low, high);
+            _mm256_testz_si256(any, any) == 0
         }
     }
 

@@ -6,7 +6,13 @@
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx512;
 mod isa;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[allow(unsafe_code)]
+mod neon;
 pub(crate) mod nesting;
 pub(crate) mod rows;
 mod scalar;
@@ -14,6 +20,7 @@ mod scalar;
 #[allow(unsafe_code)]
 mod sse2;
 mod strings;
+pub(crate) mod utf8;
 
 pub use isa::Isa;
 pub(crate) use isa::Kernel;
@@ -21,6 +28,9 @@ pub(crate) use strings::{StringState, closing_quote};
 
 /// Bytes per block, one bit of a mask each.
 pub(crate) const WIDTH: usize = 64;
+
+/// Space for some bytes of a block. Eight more than all, because instruction sets write more than is needed.
+pub(crate) type Compressed = [u8; WIDTH + 8];
 
 /// 64 bytes that are tested in parallel: bit i of a mask is the result for byte i.
 pub(crate) trait Block: Copy {
@@ -43,8 +53,8 @@ pub(crate) trait Block: Copy {
     /// Whether any byte is `a` or `b`.
     fn has_either(self, a: u8, b: u8) -> bool;
 
-    /// Whether at any position this block has `byte` and `other` has `other_byte`.
-    fn has_both(self, byte: u8, other: Self, other_byte: u8) -> bool;
+    /// Whether `second` comes right after `first` anywhere. `before` is the block one byte earlier.
+    fn has_pair(self, first: u8, second: u8, before: &[u8; WIDTH]) -> bool;
 
     /// Whether any byte is at most `byte`, unsigned: cheaper than the mask.
     fn has_le(self, byte: u8) -> bool;
@@ -54,6 +64,29 @@ pub(crate) trait Block: Copy {
 
     /// Mask of the bytes that have bit 5 set; among brackets, the curly ones.
     fn bit5(self) -> u64;
+
+    /// Whether `breaks_utf8` is implemented.
+    const HAS_UTF8: bool = false;
+
+    /// Whether any byte and those before it break a rule of UTF-8. `before` is the block before this one.
+    fn breaks_utf8(self, _before: Self) -> bool {
+        true
+    }
+
+    /// Moves the bytes of `bytes` that are in a mask to the start of `to`. What follows them there has no meaning.
+    #[inline(always)]
+    fn compress(bytes: &[u8; WIDTH], mut mask: u64, to: &mut Compressed) {
+        // More than are needed, so that the branches are few.
+        for eight in to.as_chunks_mut::<8>().0 {
+            if mask == 0 {
+                break;
+            }
+            for byte in eight {
+                *byte = bytes[mask.trailing_zeros() as usize % WIDTH];
+                mask &= mask.wrapping_sub(1);
+            }
+        }
+    }
 
     /// Bit i becomes the exclusive or of bits 0 to i.
     fn prefix_xor(mask: u64) -> u64;
@@ -78,36 +111,53 @@ mod tests {
 
     const ORDER: [u8; 16] = [7, 15, 0x80, 3, 3, 8, 9, 1, 0, 12, 0xff, 6, 5, 4, 14, 2];
 
-    struct AllMasks<'a>(&'a [u8; WIDTH], u8);
+    struct Compress<'a>(&'a [u8; WIDTH], u64);
+
+    impl Kernel for Compress<'_> {
+        type Output = Vec<u8>;
+
+        fn run<B: Block>(self) -> Vec<u8> {
+            let mut to = [b'?'; WIDTH + 8];
+            B::compress(self.0, self.1, &mut to);
+            to[..self.1.count_ones() as usize].to_vec()
+        }
+    }
+
+    struct AllMasks<'a> {
+        block: &'a [u8; WIDTH],
+        before: &'a [u8; WIDTH],
+        byte: u8,
+    }
 
     impl Kernel for AllMasks<'_> {
         type Output = [u64; 14];
 
         fn run<B: Block>(self) -> Self::Output {
-            let block = B::load(self.0);
-            let mask = block.eq(self.1);
-            let other = block.le(self.1);
+            let Self { block, before, byte } = self;
+            let block = B::load(block);
+            let mask = block.eq(byte);
+            let other = block.le(byte);
             let (gathered, scattered) = (B::gather(mask, other), B::scatter(mask, other));
             [
                 mask,
-                block.fold().eq(self.1),
+                block.fold().eq(byte),
                 other,
                 B::prefix_xor(mask),
                 gathered,
                 scattered,
-                block.within(self.1, self.1.saturating_add(9)),
+                block.within(byte, byte.saturating_add(9)),
                 block.bit5(),
-                u64::from(block.has_le(self.1)),
-                u64::from(block.has(self.1)),
+                u64::from(block.has_le(byte)),
+                u64::from(block.has(byte)),
                 B::select(mask & 0xff, other & 0xff, &ORDER),
-                u64::from(block.has_either(self.1, self.1 ^ 6)),
-                block.either(self.1, self.1 ^ 6),
-                u64::from(block.has_both(self.1, block.fold(), b'{')),
+                u64::from(block.has_either(byte, byte ^ 6)),
+                block.either(byte, byte ^ 6),
+                u64::from(block.has_pair(byte, b'"', before)),
             ]
         }
     }
 
-    fn naive(bytes: &[u8; WIDTH], byte: u8) -> [u64; 14] {
+    fn naive(bytes: &[u8; WIDTH], before: &[u8; WIDTH], byte: u8) -> [u64; 14] {
         let mask_of = |test: &dyn Fn(u8) -> bool| {
             (0..WIDTH).fold(0_u64, |mask, i| mask | u64::from(test(bytes[i])) << i)
         };
@@ -135,19 +185,33 @@ mod tests {
             }),
             u64::from(mask | mask_of(&|b| b == byte ^ 6) != 0),
             mask | mask_of(&|b| b == byte ^ 6),
-            u64::from(mask & mask_of(&|b| b | 0x20 == b'{') != 0),
+            u64::from((0..WIDTH).any(|i| before[i] == byte && bytes[i] == b'"')),
         ]
     }
 
     proptest! {
         #[test]
         fn every_instruction_set_matches_a_loop(
-            bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'{'), Just(b'[')], WIDTH),
+            bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'{'), Just(b'[')], WIDTH + 1),
             byte in prop_oneof![any::<u8>(), Just(b'"'), Just(b'{'), Just(b'}')],
         ) {
-            let bytes: [u8; WIDTH] = bytes.try_into().expect("64 bytes");
+            let before = bytes.first_chunk().expect("64 bytes and another");
+            let block = bytes.last_chunk().expect("64 bytes and another");
             for isa in Isa::available() {
-                prop_assert_eq!(isa.run(AllMasks(&bytes, byte)), naive(&bytes, byte), "{:?}", isa);
+                let masks = isa.run(AllMasks { block, before, byte });
+                prop_assert_eq!(masks, naive(block, before, byte), "{:?}", isa);
+            }
+        }
+
+        #[test]
+        fn compressed_bytes_are_those_of_the_mask(
+            bytes in prop::array::uniform32(any::<[u8; 2]>()),
+            mask in prop_oneof![any::<u64>(), Just(!0), Just(!0 << 3), (any::<u64>(), any::<u64>()).prop_map(|(a, b)| a & b)],
+        ) {
+            let bytes: [u8; WIDTH] = bytes.concat().try_into().expect("64 bytes");
+            let expected: Vec<_> = (0..WIDTH).filter(|i| mask >> i & 1 == 1).map(|i| bytes[i]).collect();
+            for isa in Isa::available() {
+                prop_assert_eq!(isa.run(Compress(&bytes, mask)), expected.clone(), "{:?}", isa);
             }
         }
     }

@@ -81,6 +81,16 @@ impl Nesting {
         Self { strings: StringState::default(), depth: 1, is_object: true }
     }
 
+    /// Returns the state `depth - 1` levels deeper, in containers of one kind that are nested in each other.
+    pub(crate) fn within(strings: StringState, depth: u64, is_object: bool) -> Self {
+        Self { strings, depth, is_object }
+    }
+
+    /// Whether the next byte is directly inside the container.
+    pub(crate) fn is_directly_inside(&self) -> bool {
+        self.depth == 1 && !self.strings.is_inside()
+    }
+
     /// Scans `bytes` up to the closing bracket.
     #[inline]
     pub(crate) fn close(&mut self, isa: Isa, bytes: &[u8]) -> Progress {
@@ -103,20 +113,20 @@ impl Nesting {
         &mut self,
         block: B,
         quotes: u64,
-        near: &mut usize,
+        tally: &mut Tally,
     ) -> (u64, u64) {
         let outside = !self.strings.inside_mask::<B>(quotes);
         let depth = self.depth;
         if !STRAIGHT && depth == 1 && !block.fold().has_either(b'{', b'}') {
-            *near += 1;
-            return (block.eq(b',') & outside, 0);
+            tally.near += 1;
+            return tally.count(block.eq(b',') & outside, 0);
         }
         let (opening, closing) = if OBJECTS { (b'{', b'}') } else { (b'[', b']') };
         let open = block.eq(opening) & outside;
         let close = block.eq(closing) & outside;
         let closes = u64::from(close.count_ones());
         let is_near = depth <= closes + 1;
-        *near += usize::from(is_near);
+        tally.near += usize::from(is_near);
         if !STRAIGHT && !is_near {
             // In whatever order, the brackets of this block do not return to depth 1.
             self.depth = depth + u64::from(open.count_ones()) - closes;
@@ -124,30 +134,60 @@ impl Nesting {
         }
         let commas = block.eq(b',') & outside;
         let brackets = open | close;
-        if B::HAS_GATHER && brackets.count_ones() <= MAX_BRACKETS && depth < DEPTHS as u64 {
-            // Unused bits read as opening brackets, which change nothing before them.
-            let kinds = B::gather(open, brackets) | !0 << brackets.count_ones();
-            let at = AT_DEPTH_1[depth as usize][(kinds & 0xff) as usize];
-            let switches = B::scatter(u64::from(at), brackets);
+        let found = if B::HAS_GATHER {
+            switches_by_table::<B>(depth, open, brackets)
+                .map(|switches| (switches, depth + u64::from(open.count_ones()) - closes))
+        } else {
+            switches_one_by_one(depth, open, brackets)
+        };
+        if let Some((switches, depth_after)) = found {
             let inside = B::prefix_xor(switches) ^ u64::from(depth == 1).wrapping_neg();
             // Usually there are only commas between the nested values.
             let has_others = inside & !(commas | brackets) != 0
                 && block.either(opening ^ 0x20, closing ^ 0x20) & outside & inside != 0;
-            if !has_others && at & CLOSES == 0 {
-                self.depth = depth + u64::from(open.count_ones()) - closes;
-                return (commas & inside, 0);
+            if !has_others {
+                self.depth = depth_after;
+                return tally.count(commas & inside, 0);
             }
         }
-        let scan = scan_brackets(
-            (depth, OBJECTS),
-            block.either(b'{', b'[') & outside,
-            block.either(b'}', b']') & outside,
-            block.either(b'{', b'}'),
-            commas,
-        );
+        let other_open = block.eq(opening ^ 0x20) & outside;
+        let other_close = block.eq(closing ^ 0x20) & outside;
+        let curly = if OBJECTS { brackets } else { other_open | other_close };
+        let scan = scan_brackets((depth, OBJECTS), open | other_open, close | other_close, curly, commas);
         (self.depth, self.is_object) = (scan.depth, scan.is_object);
-        (scan.commas_inside, scan.end)
+        tally.count(scan.commas_inside, scan.end)
     }
+}
+
+/// Returns the mask of the brackets that enter or leave depth 1. `None` if depth 0 is reached, or if the table
+/// does not suffice.
+#[inline(always)]
+fn switches_by_table<B: Block>(depth: u64, open: u64, brackets: u64) -> Option<u64> {
+    if brackets.count_ones() > MAX_BRACKETS || depth >= DEPTHS as u64 {
+        return None;
+    }
+    // Unused bits read as opening brackets, which change nothing before them.
+    let kinds = B::gather(open, brackets) | !0 << brackets.count_ones();
+    let at = AT_DEPTH_1[depth as usize][(kinds & 0xff) as usize];
+    (at & CLOSES == 0).then(|| B::scatter(u64::from(at), brackets))
+}
+
+/// Like [`switches_by_table`], for any number of brackets. Also returns the depth after them.
+#[inline(always)]
+fn switches_one_by_one(mut depth: u64, open: u64, mut brackets: u64) -> Option<(u64, u64)> {
+    let mut switches = 0;
+    while brackets != 0 {
+        let bit = brackets & brackets.wrapping_neg();
+        brackets ^= bit;
+        let opens = u64::from(open & bit != 0);
+        let outer = depth + opens - 1;
+        if outer == 0 {
+            return None;
+        }
+        switches |= if outer == 1 { bit } else { 0 };
+        depth = outer + opens;
+    }
+    Some((switches, depth))
 }
 
 struct BracketScan {
@@ -208,7 +248,7 @@ impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
     #[inline(always)]
     fn run<B: Block>(self) -> Progress {
         let Self { nesting, bytes, target } = self;
-        let mut walk = Walk { bytes, state: *nesting, commas: 0, near: 0 };
+        let mut walk = Walk { bytes, state: *nesting, tally: Tally::default() };
         let (blocks, rest) = bytes.as_chunks::<WIDTH>();
         if let Some(first) = blocks.first() {
             // Of the bytes before these, only a pending escape matters.
@@ -216,7 +256,7 @@ impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
             let (_, hit) =
                 walk.batch::<B, SEEK>(Batch { start: 0, blocks: &blocks[..1], befores }, target, false);
             if let Some(hit) = hit {
-                return nesting.stop(0, hit, walk.commas, target);
+                return nesting.stop(0, hit, walk.tally.commas, target);
             }
         }
         let befores = bytes.get(WIDTH - 1..).unwrap_or_default().as_chunks::<WIDTH>().0;
@@ -226,14 +266,14 @@ impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
             let to = blocks.len().min(at + BATCH_BLOCKS);
             let batch =
                 Batch { start: at * WIDTH, blocks: &blocks[at..to], befores: &befores[at - 1..to - 1] };
-            walk.near = 0;
+            walk.tally.near = 0;
             let (consumed, hit) = walk.batch::<B, SEEK>(batch, target, straight);
             at += consumed;
             if let Some(hit) = hit {
-                return nesting.stop(at * WIDTH, hit, walk.commas, target);
+                return nesting.stop(at * WIDTH, hit, walk.tally.commas, target);
             }
             // Nearly none and nearly all can be predicted.
-            straight = B::HAS_GATHER && (BATCH_BLOCKS / 4..BATCH_BLOCKS * 7 / 8).contains(&walk.near);
+            straight = B::HAS_GATHER && (BATCH_BLOCKS / 4..BATCH_BLOCKS * 7 / 8).contains(&walk.tally.near);
         }
         if !rest.is_empty() {
             let start = bytes.len() - rest.len();
@@ -242,12 +282,12 @@ impl<const SEEK: bool> Kernel for Pass<'_, SEEK> {
             let befores = &[shifted(walk.state.strings.after(&bytes[..start]), &padded)];
             let (_, hit) = walk.batch::<B, SEEK>(Batch { start, blocks: &[padded], befores }, target, false);
             if let Some(hit) = hit {
-                return nesting.stop(start, hit, walk.commas, target);
+                return nesting.stop(start, hit, walk.tally.commas, target);
             }
         }
         walk.state.strings = walk.state.strings.after(bytes);
         *nesting = walk.state;
-        Progress { consumed: bytes.len(), commas: walk.commas, stop: Stop::Exhausted }
+        Progress { consumed: bytes.len(), commas: walk.tally.commas, stop: Stop::Exhausted }
     }
 }
 
@@ -276,9 +316,25 @@ struct Walk<'a> {
     bytes: &'a [u8],
     /// Its escape state is that before the first byte, not that before the current block.
     state: Nesting,
+    tally: Tally,
+}
+
+/// Counters of a scan.
+#[derive(Clone, Copy, Default)]
+struct Tally {
     commas: u64,
     /// How many blocks of the batch came near depth 1.
     near: usize,
+}
+
+impl Tally {
+    /// Counts the commas of a block, and returns what was found in it. It is not called for blocks that stay away
+    /// from depth 1: counting bits takes four instructions on aarch64, also where there are none.
+    #[inline(always)]
+    fn count(&mut self, commas_inside: u64, end: u64) -> (u64, u64) {
+        self.commas += u64::from(commas_inside.count_ones());
+        (commas_inside, end)
+    }
 }
 
 /// What ends a scan: the commas found in the last block, and the closing bracket if it is in it.
@@ -313,16 +369,15 @@ impl Walk<'_> {
         target: u64,
     ) -> (usize, Option<Hit>) {
         // Locals stay in registers; through the reference they would be written back for every block.
-        let Self { bytes, mut state, mut commas, mut near } = *self;
+        let Self { bytes, mut state, mut tally } = *self;
         let mut hit = None;
         let mut consumed = 0;
         for (block, before) in batch.blocks.iter().zip(batch.befores) {
             let block = B::load(block);
             let start = batch.start + consumed * WIDTH;
-            let quotes = state.strings.quotes_at(bytes, start, block, B::load(before));
-            let (commas_inside, end) = state.block::<B, OBJECTS, STRAIGHT>(block, quotes, &mut near);
-            commas += u64::from(commas_inside.count_ones());
-            if (SEEK && commas >= target) || end != 0 {
+            let quotes = state.strings.quotes_at(bytes, start, block, before);
+            let (commas_inside, end) = state.block::<B, OBJECTS, STRAIGHT>(block, quotes, &mut tally);
+            if (SEEK && tally.commas >= target) || end != 0 {
                 hit = Some(Hit { commas_inside, end });
                 break;
             }
@@ -331,7 +386,7 @@ impl Walk<'_> {
                 break;
             }
         }
-        *self = Self { bytes, state, commas, near };
+        *self = Self { bytes, state, tally };
         (consumed, hit)
     }
 }

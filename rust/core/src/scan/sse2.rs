@@ -64,8 +64,8 @@ impl Block for Sse2 {
     }
 
     #[inline(always)]
-    fn has_both(self, byte: u8, other: Self, other_byte: u8) -> bool {
-        self.eq(byte) & other.eq(other_byte) != 0
+    fn has_pair(self, first: u8, second: u8, before: &[u8; WIDTH]) -> bool {
+        Self::load(before).eq(first) & self.eq(second) != 0
     }
 
     #[inline(always)]

@@ -60,9 +60,15 @@ impl StringState {
     ///
     /// Few blocks have a backslash right before a quote, even among those with backslashes.
     #[inline(always)]
-    pub(crate) fn quotes_at<B: Block>(&self, bytes: &[u8], start: usize, block: B, before: B) -> u64 {
+    pub(crate) fn quotes_at<B: Block>(
+        &self,
+        bytes: &[u8],
+        start: usize,
+        block: B,
+        before: &[u8; WIDTH],
+    ) -> u64 {
         let quotes = block.eq(b'"');
-        if !block.has_both(b'"', before, b'\\') {
+        if !block.has_pair(b'\\', b'"', before) {
             return quotes;
         }
         quotes & !self.escaped_at(bytes, start, block.eq(b'\\'))

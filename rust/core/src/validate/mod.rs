@@ -7,14 +7,41 @@ mod block;
 #[cfg(test)]
 mod naive;
 mod number;
+mod packed;
+mod packed_scalars;
 mod quick;
 mod stack;
 mod text;
 
 use crate::error::{Error, Result};
+use crate::scan::nesting::Nesting;
 use crate::scan::{Block, Isa, Kernel, WIDTH};
 use block::{State, Violations};
+use packed::{Buffers, PackedQuick};
+use quick::Quick;
 pub(crate) use text::Utf8Validator;
+
+/// Fewer bytes are not worth the buffers of [`PackedQuick`]. The tests use it for the shortest payloads, too.
+const MIN_PACKED_BYTES: usize = if cfg!(test) { 1 } else { 4096 };
+
+/// The commas directly inside one of the open containers.
+#[derive(Debug, Clone, Copy, Default)]
+struct CommaCount {
+    /// How many containers are open there; 0 if nothing is counted.
+    depth: u64,
+    commas: u64,
+    /// Whether the container was open all the time, and every block was counted.
+    is_exact: bool,
+}
+
+/// Result of counting in some bytes, all of them inside a container.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    /// How many commas are directly inside.
+    pub(crate) commas: u64,
+    /// The state after the bytes.
+    pub(crate) nesting: Nesting,
+}
 
 /// Validates a payload that arrives in pieces. The result does not depend on where it is cut.
 ///
@@ -30,6 +57,7 @@ pub struct Validator {
     /// The last bytes, too few for a block.
     tail: [u8; WIDTH],
     tail_len: usize,
+    count: CommaCount,
 }
 
 impl Validator {
@@ -41,7 +69,15 @@ impl Validator {
 
     /// Creates a validator for a payload that is known to be UTF-8.
     pub(crate) fn for_utf8(isa: Isa) -> Self {
-        Self { isa, state: State::default(), text: None, checked: 0, tail: [0; WIDTH], tail_len: 0 }
+        Self {
+            isa,
+            state: State::default(),
+            text: None,
+            checked: 0,
+            tail: [0; WIDTH],
+            tail_len: 0,
+            count: CommaCount::default(),
+        }
     }
 
     /// Feeds the next piece of the payload.
@@ -80,6 +116,22 @@ impl Validator {
         }
     }
 
+    /// Begins to count the commas directly inside the container that is open at `depth`; 0 for none.
+    pub(crate) fn begin_count(&mut self, depth: u64) {
+        let is_exact = depth > 0 && depth <= self.state.stack.depth && self.tail_len == 0;
+        self.count = CommaCount { depth, commas: 0, is_exact };
+    }
+
+    /// Returns what was counted, if the container is still open, and every byte was counted.
+    pub(crate) fn counted(&self) -> Option<Counted> {
+        if !self.count.is_exact || self.tail_len > 0 {
+            return None;
+        }
+        let (depth, is_object) = self.state.stack.nested(self.count.depth)?;
+        let nesting = Nesting::within(self.state.strings, depth, is_object);
+        Some(Counted { commas: self.count.commas, nesting })
+    }
+
     fn fed(&self) -> u64 {
         self.checked + self.tail_len as u64
     }
@@ -96,10 +148,10 @@ impl Validator {
             }
             let block = self.tail;
             self.tail_len = 0;
-            self.blocks(&[block])?;
+            self.blocks(&block)?;
         }
-        let (blocks, rest) = bytes.as_chunks::<WIDTH>();
-        self.blocks(blocks)?;
+        self.blocks(bytes)?;
+        let (_, rest) = bytes.as_chunks::<WIDTH>();
         self.tail[..rest.len()].copy_from_slice(rest);
         self.tail_len = rest.len();
         Ok(())
@@ -110,19 +162,27 @@ impl Validator {
         let len = usize::try_from(end.saturating_sub(self.checked)).unwrap_or_default().min(self.tail_len);
         let mut block = [b' '; WIDTH];
         block[..len].copy_from_slice(&self.tail[..len]);
-        match self.blocks(&[block]) {
+        match self.blocks(&block) {
             // An error in the padding means that the payload ends too early.
             Err(error) if error.index >= end => Err(Error::json(end, "unexpected end")),
             result => result,
         }
     }
 
-    fn blocks(&mut self, blocks: &[[u8; WIDTH]]) -> Result<()> {
-        let mut rest = blocks;
+    /// Checks the whole blocks of `bytes`.
+    fn blocks(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        let is_packed = self.isa.has_compress() && bytes.len() >= MIN_PACKED_BYTES;
+        let mut buffers = is_packed.then(Buffers::new);
         loop {
-            let valid = self.isa.run(Quick { state: &mut self.state, blocks: rest });
-            self.checked += (valid * WIDTH) as u64;
-            let Some((block, others)) = rest[valid..].split_first() else { return Ok(()) };
+            let (state, count) = (&mut self.state, &mut self.count);
+            let valid = match &mut buffers {
+                Some(buffers) => self.isa.run(PackedQuick { state, bytes: rest, count, buffers }),
+                None => self.isa.run(Quick { state, bytes: rest, count }),
+            } * WIDTH;
+            self.checked += valid as u64;
+            let Some((block, others)) = rest[valid..].split_first_chunk() else { return Ok(()) };
+            self.count.is_exact = false;
             let bad = self.isa.run(Exact { state: &mut self.state, block });
             if bad.any() != 0 {
                 let index = self.checked + u64::from(bad.any().trailing_zeros());
@@ -131,27 +191,6 @@ impl Validator {
             self.checked += WIDTH as u64;
             rest = others;
         }
-    }
-}
-
-/// Counts the blocks that pass the quick check, up to the first that does not.
-struct Quick<'a> {
-    state: &'a mut State,
-    blocks: &'a [[u8; WIDTH]],
-}
-
-impl Kernel for Quick<'_> {
-    type Output = usize;
-
-    #[inline(always)]
-    fn run<B: Block>(self) -> usize {
-        // A loop, not `position`: a closure is compiled separately, without the enabled instructions.
-        for (i, bytes) in self.blocks.iter().enumerate() {
-            if !self.state.check_quick::<B>(bytes) {
-                return i;
-            }
-        }
-        self.blocks.len()
     }
 }
 

@@ -37,6 +37,73 @@ pub(super) struct Runs {
 
 impl Scalars {
     #[inline(always)]
+    pub(super) fn new(
+        scalar: u64,
+        zero: u64,
+        minus: u64,
+        dot: u64,
+        fraction_digit: u64,
+        exponent: u64,
+    ) -> Self {
+        Self(
+            scalar << SCALAR
+                | zero << ZERO
+                | minus << MINUS
+                | dot << DOT
+                | fraction_digit << FRACTION_DIGIT
+                | exponent << EXPONENT,
+        )
+    }
+
+    /// Returns the state inside a literal that ends after the first `left` bytes of `next`.
+    pub(super) fn in_literal(left: usize, next: &[u8]) -> Self {
+        let rest = next.get(..left).unwrap_or_default();
+        let which = WORDS.iter().position(|word| word.ends_with(rest)).unwrap_or_default();
+        Self(1 << SCALAR | (left as u64 + 1) << LITERAL_LEFT | (which as u64) << LITERAL)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_literal(self) -> bool {
+        self.0 >> LITERAL_LEFT & 7 != 0
+    }
+
+    /// Whether the last byte had no role that it cannot have in a plain integer.
+    pub(super) fn is_plain(self) -> bool {
+        self.0 >> COMPLEX == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn carried_scalar(self) -> u64 {
+        self.carried(SCALAR)
+    }
+
+    #[inline(always)]
+    pub(super) fn carried_zero(self) -> u64 {
+        self.carried(ZERO)
+    }
+
+    #[inline(always)]
+    pub(super) fn carried_minus(self) -> u64 {
+        self.carried(MINUS)
+    }
+
+    #[inline(always)]
+    pub(super) fn carried_dot(self) -> u64 {
+        self.carried(DOT)
+    }
+
+    /// Returns 1 if the last byte was a point or a digit after one.
+    #[inline(always)]
+    pub(super) fn carried_fraction(self) -> u64 {
+        self.carried(DOT) | self.carried(FRACTION_DIGIT)
+    }
+
+    #[inline(always)]
+    pub(super) fn carried_exponent(self) -> u64 {
+        self.0 >> EXPONENT & 7
+    }
+
+    #[inline(always)]
     fn carried(self, bit: u32) -> u64 {
         self.0 >> bit & 1
     }
@@ -139,7 +206,7 @@ impl Scalars {
 
     /// Returns 1 if the last byte was a digit: it was part of a number, and had no other role.
     #[inline(always)]
-    fn carried_digit(self) -> u64 {
+    pub(super) fn carried_digit(self) -> u64 {
         let other = 1 << MINUS | 1 << DOT | 1 << EXPONENT | 1 << EXPONENT_SIGN | 7 << LITERAL_LEFT;
         self.carried(SCALAR) & u64::from(self.0 & other == 0)
     }

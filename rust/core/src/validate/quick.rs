@@ -1,11 +1,52 @@
 //! Quick check of one block, for blocks without errors.
 //!
-//! Almost all blocks have none. So this only tests whether any rule may be broken, with as few masks as
-//! possible. If one may be, or the top level is reached, [`State::check_exact`] checks the block again and
-//! finds the position.
+//! Almost all blocks have none. So this only tests whether any rule may be broken, with as few masks as possible. If one
+//! may be, or the payload begins or ends, [`State::check_exact`] checks the block again and finds the position.
+//!
+//! On machines that can compress a block, [`PackedQuick`](super::packed::PackedQuick) does the same in less time.
 
+use super::CommaCount;
 use super::block::{State, check_escapes, next, next_from};
-use crate::scan::{Block, WIDTH};
+use super::stack::Levels;
+use crate::scan::{Block, Kernel, WIDTH};
+
+/// Checks the blocks of `bytes` up to the first that needs the exact check. Returns how many are valid.
+pub(super) struct Quick<'a> {
+    pub(super) state: &'a mut State,
+    pub(super) bytes: &'a [u8],
+    pub(super) count: &'a mut CommaCount,
+}
+
+impl Kernel for Quick<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<B: Block>(self) -> usize {
+        if self.state.is_rows { self.run_blocks::<B, true>() } else { self.run_blocks::<B, false>() }
+    }
+}
+
+impl Quick<'_> {
+    #[inline(always)]
+    fn run_blocks<B: Block, const ROWS: bool>(self) -> usize {
+        let Self { state, bytes, count } = self;
+        let Some(mut levels) = state.stack.levels(count, ROWS) else { return 0 };
+        if ROWS && state.stack.depth == 0 && state.newline == 1 {
+            // The newline after a row is read as if it were a comma, so no value is open after it.
+            state.value = 0;
+        }
+        let mut valid = 0;
+        for block in bytes.as_chunks::<WIDTH>().0 {
+            if !state.check_quick::<B, ROWS>(block, &mut levels, &mut count.commas) {
+                break;
+            }
+            valid += 1;
+        }
+        count.is_exact &= !levels.has_left();
+        state.stack.set_levels(levels);
+        valid
+    }
+}
 
 /// Masks of the bytes that belong to strings, and of those between them.
 #[derive(Clone, Copy)]
@@ -16,10 +57,25 @@ struct Layout {
     white: u64,
 }
 
+/// What was found before the structure is checked.
+#[derive(Clone, Copy)]
+struct Found {
+    /// Bytes directly inside an object; a bracket counts to the container that it opens in or closes.
+    in_object: u64,
+    comma: u64,
+    /// Newlines between rows.
+    separators: u64,
+}
+
 impl State {
     /// Whether the block is valid. If not, the state is unchanged.
     #[inline(always)]
-    pub(super) fn check_quick<B: Block>(&mut self, bytes: &[u8; WIDTH]) -> bool {
+    fn check_quick<B: Block, const ROWS: bool>(
+        &mut self,
+        bytes: &[u8; WIDTH],
+        levels: &mut Levels,
+        commas: &mut u64,
+    ) -> bool {
         let block = B::load(bytes);
         let mut strings = self.strings;
         let mut escaped = 0;
@@ -42,19 +98,42 @@ impl State {
         if block.has_le(0x1f) {
             newlines = block.eq(b'\n') & outside;
             let allowed = newlines | (block.eq(b'\t') | block.eq(b'\r')) & outside;
-            if block.le(0x1f) & !allowed != 0 || newlines != 0 && self.is_rows {
+            if block.le(0x1f) & !allowed != 0 {
                 return false;
             }
         }
+        let mut after = *levels;
+        let containers =
+            after.follow::<B>(block.fold().eq(b'{') & outside, block.fold().eq(b'}') & outside, block.bit5());
+        if containers.bad != 0 {
+            return false;
+        }
+        let layout = Layout { white: if ROWS { layout.white & !newlines } else { layout.white }, ..layout };
+        let comma = block.eq(b',') & outside;
+        let found = Found {
+            in_object: containers.object << 1 | levels.is_object(),
+            // The newlines between rows are read as if they were commas.
+            separators: if ROWS { newlines } else { 0 },
+            comma,
+        };
+        let level = containers.level;
+        let colon = block.eq(b':') & outside;
+        if ROWS && (comma | colon) & level | newlines & !level != 0 {
+            return false;
+        }
         let is_valid = if layout.white == 0 {
-            self.check_quick_structure::<B, false>(bytes, block, layout)
+            self.check_quick_structure::<B, false>(bytes, block, layout, found)
         } else {
-            self.check_quick_structure::<B, true>(bytes, block, layout)
+            self.check_quick_structure::<B, true>(bytes, block, layout, found)
         };
         if is_valid {
+            *levels = after;
             self.strings = strings;
             self.hex = hex;
-            self.is_multiline |= newlines != 0;
+            if !ROWS {
+                self.is_multiline |= newlines != 0;
+                *commas += u64::from((comma & level).count_ones());
+            }
         }
         is_valid
     }
@@ -65,15 +144,13 @@ impl State {
         bytes: &[u8; WIDTH],
         block: B,
         Layout { inside, quotes, outside, white }: Layout,
+        Found { in_object, comma, separators }: Found,
     ) -> bool {
         let folded = block.fold();
         let open = folded.eq(b'{') & outside;
         let close = folded.eq(b'}') & outside;
-        let Some(mut levels) = self.stack.levels() else { return false };
-        let Some(in_object) = levels.follow(block, open, close) else { return false };
-        let comma = block.eq(b',') & outside;
         let colon = block.eq(b':') & outside;
-        let marks = comma | colon | close;
+        let marks = comma | colon | close | separators;
         let scalar = outside & !(white | open | marks);
         let runs = self.scalars.runs(scalar);
         let (mut bad, scalars) = self.scalars.check(bytes, block, scalar, runs.starts);
@@ -100,7 +177,6 @@ impl State {
             }
         }
         self.scalars = scalars;
-        self.stack.set_levels(levels);
         if WHITE {
             // Only the last of the two can be the one that nothing follows yet.
             let last_open = open > comma || open | comma == 0 && self.open != 0;

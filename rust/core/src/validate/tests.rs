@@ -124,6 +124,23 @@ proptest! {
     }
 
     #[test]
+    fn matches_on_payloads_of_many_blocks(
+        values in prop::collection::vec(json(), 1..60), rows in any::<bool>(), pretty in any::<bool>(),
+        at in any::<prop::sample::Index>(), change in prop::option::of(any::<u8>()), cut in any::<prop::sample::Index>(),
+    ) {
+        let mut data = match (rows, pretty) {
+            (true, _) => values.iter().map(|value| format!("{value}\n")).collect::<String>().into_bytes(),
+            (_, true) => serde_json::to_vec_pretty(&values).unwrap(),
+            _ => serde_json::to_vec(&values).unwrap(),
+        };
+        if let Some(byte) = change {
+            let at = at.index(data.len());
+            data[at] = byte;
+        }
+        compare(&data, &[cut.index(data.len() + 1)])?;
+    }
+
+    #[test]
     fn accepts_ndjson(values in prop::collection::vec(json(), 1..8), blank in any::<bool>(), cut in any::<prop::sample::Index>()) {
         let separator = if blank { "\n\r\n" } else { "\n" };
         let data = values.iter().map(|value| value.to_string()).collect::<Vec<_>>().join(separator);
@@ -144,6 +161,42 @@ fn nesting_is_bounded_but_generous() {
     }
     let depth = stack::MAX_DEPTH as usize + 1;
     assert_eq!(check(Isa::detect(), &b"[".repeat(depth), &[]).unwrap_err().index, depth as u64 - 1);
+}
+
+#[test]
+fn tokens_may_stand_across_any_boundary() {
+    let valid = [
+        r#"{"a":true,"b":[false,null,{}],"c":-10.5e-3,"d":[[],[[[[1.25]]]],"\u00e9\\\"x"]},"#,
+        "[0,-1,2.5,3e+7,true],",
+        r#"{"key" : [ 1 , null ] , "k" : "v" }, "#,
+    ];
+    let broken = [
+        "tru",
+        "01",
+        "1.5.5",
+        "nulls",
+        "-",
+        "[}",
+        "{\"a\" 1}",
+        "{1:2}",
+        "[1 2]",
+        "[1,,2]",
+        "\"\\x\"",
+        "1e5.5",
+        "{\"a\"}",
+    ];
+    for body in valid {
+        for padding in 0..70 {
+            // Several batches of the quick check.
+            let mut data = format!("[{}{}0]", " ".repeat(padding), body.repeat(20_000 / body.len()));
+            assert_eq!(naive::check(data.as_bytes()), Ok(()), "{body}");
+            compare(data.as_bytes(), &[10_000 + padding]).unwrap();
+            data.truncate(data.len() - 2);
+            data.push_str(broken[padding % broken.len()]);
+            data.push_str(&",1".repeat(3000));
+            compare(data.as_bytes(), &[9_000 + padding]).unwrap();
+        }
+    }
 }
 
 #[test]
