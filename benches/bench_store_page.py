@@ -1,5 +1,6 @@
 """Read pages of stored payloads: equally fast at any position of a payload of any size."""
 
+import itertools
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -55,6 +56,18 @@ def bench_stored_page(measure: Measure, stored_payloads: StoredPayloads, who: st
         "orjson": lambda: orjson_page(stored_payloads.path, middle),
     }
     measure("page of 50 stored items", "records 100 MB", who, 100 * corpus.MB, works[who])
+
+
+def bench_stored_page_elsewhere(measure: Measure, stored_payloads: StoredPayloads) -> None:
+    """A page whose frame is not in memory from the page before. Each page is far from the last one."""
+    offsets = itertools.cycle(range(1000, stored_payloads.count(100) - 1000, 9973))
+    measure(
+        "page of 50 stored items, elsewhere",
+        "records 100 MB",
+        "forebay",
+        100 * corpus.MB,
+        lambda: stored_payloads.page(100, next(offsets)),
+    )
 
 
 @cache

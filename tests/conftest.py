@@ -1,5 +1,7 @@
+import ast
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +23,45 @@ os.environ.pop("FOREBAY_STORE", None)
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+_posix_tests: dict[Path, int] = {}
+"""On Windows, how many tests of each file are left out because they need POSIX. Of a whole file, functions count."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """On Windows, leave out files that are marked `posix` as a whole: they may import what only POSIX has."""
+    if sys.platform != "win32" or collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    tree = ast.parse(collection_path.read_text(encoding="utf-8"))
+    marks = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
+    if not any(mark.startswith("pytestmark = ") and "pytest.mark.posix" in mark for mark in marks):
+        return None
+    names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    _posix_tests[collection_path] = sum(name.startswith("test_") for name in names)
+    return True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On Windows, leave out the tests that are marked `posix`. In parallel, run files with slow tests first.
+
+    A slow file that began last would leave the other workers idle.
+    """
+    if sys.platform == "win32":
+        left_out = [item for item in items if item.get_closest_marker("posix")]
+        for item in left_out:
+            _posix_tests[item.path] = _posix_tests.get(item.path, 0) + 1
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("posix")]
+    if hasattr(config, "workerinput"):
+        slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: item.path not in slow_files)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how many tests were left out for want of POSIX."""
+    if _posix_tests:
+        terminalreporter.write_line(f"{sum(_posix_tests.values())} tests in {len(_posix_tests)} files need POSIX")
 
 
 @pytest.fixture

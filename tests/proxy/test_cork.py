@@ -78,6 +78,7 @@ def test_messages_of_several_threads_arrive_whole_and_in_the_order_of_each(kind:
     assert numbers[b"corked"] == numbers[b"plain"] == [*range(MESSAGE_COUNT)]
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("kind", ["client", "outbox"])
 def test_only_messages_of_the_corked_thread_wait(kind: str) -> None:
     with open_pipe() as (reading, writing):
@@ -96,6 +97,7 @@ def test_only_messages_of_the_corked_thread_wait(kind: str) -> None:
         assert reading.read(100) == b"4\n"
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("kind", ["client", "outbox"])
 def test_few_messages_and_bytes_wait(kind: str) -> None:
     with open_pipe() as (reading, writing):
@@ -109,6 +111,7 @@ def test_few_messages_and_bytes_wait(kind: str) -> None:
             assert reading.read(2) == b"y\n"
 
 
+@pytest.mark.posix
 def test_messages_that_a_server_does_not_read_any_more_come_back() -> None:
     with open_pipe() as (reading, writing):
         outbox = Outbox(writing.fileno())
@@ -122,6 +125,7 @@ def test_messages_that_a_server_does_not_read_any_more_come_back() -> None:
             outbox.send(b"3")
 
 
+@pytest.mark.posix
 def test_a_message_is_refused_if_the_server_did_not_read_before() -> None:
     with open_pipe() as (reading, writing):
         outbox = Outbox(writing.fileno())

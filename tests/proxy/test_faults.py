@@ -92,6 +92,7 @@ def test_a_server_that_cannot_start_ends_the_gateway(tmp_path: Path) -> None:
         assert talk.process.wait(TIMEOUT_SECONDS) == 7
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(("does", "status", "words"), [("exit 7", 7, "exit code 7"), ("kill -9 $$", 137, "signal 9")])
 def test_requests_to_a_server_without_restart_are_errors(does: str, status: int, words: str, tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, server=["sh", "-c", does]), handshake=False) as talk:
@@ -103,6 +104,7 @@ def test_requests_to_a_server_without_restart_are_errors(does: str, status: int,
         assert talk.process.wait(TIMEOUT_SECONDS) == status
 
 
+@pytest.mark.posix
 def test_requests_after_closed_input_name_the_exit_code(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     server = ["sh", "-c", 'exec 0<&-; touch "$1"; sleep 0.5; exit 7', "sh", str(closed)]
@@ -169,6 +171,7 @@ def test_an_unreadable_server_request_is_not_a_response(tmp_path: Path) -> None:
         assert talk.is_silent()
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("is_id_first", [True, False])
 def test_a_request_that_cannot_be_spooled_gets_an_error(is_id_first: bool, tmp_path: Path) -> None:
     limited = ["sh", "-c", 'ulimit -f 20000; exec "$0" "$@"', *wrap(tmp_path)]
@@ -236,6 +239,7 @@ def test_a_removed_store_does_not_end_the_gateway(tmp_path: Path) -> None:
         assert talk.call("text")["content"][0]["text"] == "x" * 10
 
 
+@pytest.mark.posix
 def test_calls_in_flight_finish_before_shutdown(tmp_path: Path) -> None:
     with connect(*wrap(tmp_path, *PATIENT)) as talk:
         params = {"name": "reports", "arguments": {"steps": 4, "token": 1, "every": 0.25}}

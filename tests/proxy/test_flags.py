@@ -63,10 +63,18 @@ def test_the_expiry_of_handles(tmp_path: Path) -> None:
 
 
 def test_the_inline_limit(tmp_path: Path) -> None:
-    with connect(*wrap(tmp_path, "--output-inline-limit-bytes", "200")) as talk:
+    with connect(*wrap(tmp_path, "--output-inline-limit-bytes", "5000")) as talk:
         # The other members of the result count, too.
-        assert talk.call("text", size=130)["content"][0]["text"] == "x" * 130
-        assert parse_text(talk.call("text", size=200))["size_bytes"] == 200
+        assert talk.call("text", size=4930)["content"][0]["text"] == "x" * 4930
+        assert parse_text(talk.call("text", size=5000))["size_bytes"] == 5000
+
+
+def test_a_limit_below_the_size_of_a_handle(tmp_path: Path) -> None:
+    with connect(*wrap(tmp_path, "--output-inline-limit-bytes", "500")) as talk:
+        assert talk.call("text", size=2000)["content"][0]["text"] == "x" * 2000
+        assert parse_text(talk.call("text", size=4000))["size_bytes"] == 4000
+    with connect(*wrap(tmp_path, "--output-mode", "handle")) as talk:
+        assert parse_text(talk.call("text", size=2000))["size_bytes"] == 2000
 
 
 def test_files_and_handles_by_reference(tmp_path: Path) -> None:

@@ -12,10 +12,13 @@ from unittest import mock
 import pytest
 from forebay.proxy import loop_reader
 from forebay.proxy.loop_reader import LoopReader
+from forebay.system.pipes import EndSignal
 from forebay.wire.framing import Line, LostMessage, Spool
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until_async
+
+pytestmark = pytest.mark.posix
 
 LARGE_LINE_BYTES, SPOOL_ABOVE_BYTES = 20, 100
 
@@ -30,7 +33,7 @@ class Reading:
 
     def __init__(self) -> None:
         self.fd, self.writing_fd = os.pipe()
-        self.end_fd, self.running_fd = os.pipe()
+        self.end = EndSignal()
         self.lines: list[bytes] = []
         self.batch_count = 0
         self.may_handle = threading.Event()
@@ -38,7 +41,7 @@ class Reading:
         self._loop_thread = threading.get_ident()
         reader = LoopReader(
             self.fd,
-            end_fd=self.end_fd,
+            end=self.end,
             loop=asyncio.get_running_loop(),
             receive=self._receive,
             buffer=LoopReader.make_buffer(),
@@ -61,8 +64,8 @@ class Reading:
 
     async def join(self) -> None:
         await wait_until_async(lambda: not self.thread.is_alive())
-        for fd in (self.fd, self.end_fd):
-            os.close(fd)
+        os.close(self.fd)
+        self.end.close()
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]], read_bytes: int = 7) -> None:
@@ -87,14 +90,17 @@ def test_all_lines_arrive_in_order(pieces: list[bytes], read_bytes: int, has_exi
         if has_exited_first:
             for piece in pieces:
                 os.write(reading.writing_fd, piece)
-            os.close(reading.running_fd)
+            reading.end.set()
         else:
             for piece in pieces:
                 os.write(reading.writing_fd, piece)
                 await asyncio.sleep(0)
             os.close(reading.writing_fd)
         await reading.join()
-        os.close(reading.writing_fd if has_exited_first else reading.running_fd)
+        if has_exited_first:
+            os.close(reading.writing_fd)
+        else:
+            reading.end.set()
         assert reading.lines == [line for line in b"".join(pieces).split(b"\n") if line]
         assert reading.batch_count > 0 or not reading.lines
 
@@ -116,7 +122,7 @@ def test_nothing_is_read_while_a_large_line_is_handled() -> None:
         await wait_until_async(lambda: reading.lines == [b"small", b"l" * 30, b"later"])
         os.close(reading.writing_fd)
         await reading.join()
-        os.close(reading.running_fd)
+        reading.end.set()
 
     run(test, 1000)
 
@@ -137,7 +143,7 @@ def test_other_work_of_the_loop_is_done_between_many_lines() -> None:
         assert {after - before for before, after in itertools.pairwise(counts)} <= {0, 3}
         os.close(reading.writing_fd)
         await reading.join()
-        os.close(reading.running_fd)
+        reading.end.set()
 
     run(test, 1000)
 
@@ -151,7 +157,7 @@ def test_a_line_that_cannot_be_handled_does_not_stop_the_reader(caplog: pytest.L
             await wait_until_async(lambda: reading.lines == [b"1", b"2"])
         os.close(reading.writing_fd)
         await reading.join()
-        os.close(reading.running_fd)
+        reading.end.set()
 
     run(test, 1000)
     assert "could not be handled" in caplog.text
@@ -170,5 +176,7 @@ def test_the_thread_ends_with_the_loop() -> None:
         reading.may_handle.set()
         reading.thread.join(60)
     assert not reading.thread.is_alive()
-    for fd in (reading.fd, reading.writing_fd, reading.end_fd, reading.running_fd):
+    reading.end.set()
+    reading.end.close()
+    for fd in (reading.fd, reading.writing_fd):
         os.close(fd)

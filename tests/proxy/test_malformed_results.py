@@ -13,7 +13,7 @@ from forebay.wire.framing import Message
 from stores import store_at
 
 LIMIT = 1000
-TEXT = "a line of text\n" * 200
+TEXT = "a line of text\n" * 400
 TOOL_OUTPUT = {"content": [{"type": "text", "text": TEXT}]}
 
 

@@ -164,6 +164,7 @@ def test_a_response_may_have_unusual_fields(line: str, tmp_path: Path) -> None:
         assert LARGE.encode() in file.read()
 
 
+@pytest.mark.posix
 def test_the_end_of_a_server_is_noticed_although_its_child_keeps_the_pipe_open(tmp_path: Path) -> None:
     # Its standard error is redirected, because the test reads that to its end.
     server = ["sh", "-c", 'sleep 60 2>/dev/null & exec "$@"', "sh", *ADVERSE]

@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy import process_group, stdio
-from forebay.proxy.process_group import Grace, ProcessGroup
+from forebay.proxy import stdio
+from forebay.proxy.process_group import Grace
 from forebay.proxy.relay import Relay
 from forebay.proxy.stdio import Process, StdioUpstream
+from forebay.system import posix_processes
+from forebay.system.processes import ProcessGroup
 from forebay.wire.framing import LineReader, Message, create_spool
 from serve_http_harness import is_running
 from waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.posix, pytest.mark.slow]
 
 TIMEOUT_SECONDS = 60
 
@@ -119,7 +121,7 @@ def test_a_command_that_cannot_be_started_leaves_no_guard() -> None:
 def test_servers_run_without_a_shell(
     started: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(process_group, "_SHELL", "/no/such/shell")
+    monkeypatch.setattr(posix_processes, "_SHELL", "/no/such/shell")
     group = start(sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(3600)")
     started.append(int(read_line(group)))
     assert "/no/such/shell" in caplog.text

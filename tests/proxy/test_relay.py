@@ -177,6 +177,7 @@ def test_calls_reach_the_server_in_order(option: str, tmp_path: Path) -> None:
         assert [numbers[call] for call in calls] == list(range(21))
 
 
+@pytest.mark.posix
 def test_non_blocking_pipes_work(tmp_path: Path) -> None:
     # As with clients that run on Node.js, or share their pipes with such a program.
     inward, outward = os.pipe(), os.pipe()

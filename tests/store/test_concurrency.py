@@ -1,6 +1,5 @@
 """Many processes and threads on one root: no payload is lost or mixed up, and the counters are right."""
 
-import fcntl
 import multiprocessing
 import operator
 import os
@@ -19,6 +18,7 @@ from faults import assert_tidy, digest, error_code, opened, redeem, spawnable, s
 from forebay import OPERATOR, ForebayError, HandleNotFound, Store
 from forebay.store.backends.local import LocalBackend
 from forebay.store.handles import Principal
+from forebay.system import files
 
 PROCESSES = 8
 THREADS = 8
@@ -147,6 +147,7 @@ def test_every_thread_finds_payloads_that_another_process_stored_on_a_new_day(tm
             assert set(pool.map(stat, [handle] * threads)) == {handle}
 
 
+@pytest.mark.posix
 def test_many_principals_leave_no_file_open(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
         store.put(b"the first opens the folders")
@@ -166,6 +167,7 @@ def test_a_principal_without_payloads_has_no_counter(tmp_path: Path) -> None:
     assert sorted(path.name[:2] for path in (root / ".usage").iterdir()) == ["p-", "to"]
 
 
+@pytest.mark.posix
 def test_a_forked_child_can_put_and_sweep(tmp_path: Path) -> None:
     # Large enough for every thread of the pool to have been started before the fork.
     large = b"0123456789" * 2_000_000
@@ -179,6 +181,7 @@ def test_a_forked_child_can_put_and_sweep(tmp_path: Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.posix
 def test_concurrent_sweeps_count_each_payload_once(tmp_path: Path) -> None:
     url = (tmp_path / "store").as_uri()
     with forebay.open_store(url, sweep_interval=0) as store:
@@ -197,6 +200,7 @@ def test_concurrent_sweeps_count_each_payload_once(tmp_path: Path) -> None:
         assert store._backend.usage() == {"total": stored}
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(
     "lock",
     [
@@ -239,7 +243,7 @@ def test_a_lock_of_an_interrupted_holder_is_released(tmp_path: Path) -> None:
     with opened(root) as store, opened(root) as another:
         store.put(b"first")
         # An interrupt at the wrong moment would leave this lock held.
-        fcntl.flock(store._backend.accounts._files._total_fd, fcntl.LOCK_EX)  # type: ignore[attr-defined]
+        files.lock(store._backend.accounts._files._total_fd)  # type: ignore[attr-defined]
         store.put(b"second")
         with ThreadPoolExecutor(1) as pool:
             pool.submit(another.put, b"third").result(timeout=30)

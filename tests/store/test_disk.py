@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from faults import assert_tidy, error_code, in_child, opened, redeem, stored_files, stray_files
 from forebay import ForebayError, HandleNotFound, Store, StoreFull, StoreUnavailable
+from on_wine import IS_WINE
 
 MEGABYTE = bytes(range(256)) * 4096
 
@@ -75,6 +75,7 @@ def iter_pieces(size: int) -> Iterator[bytes]:
     return (os.urandom(100_000) for _ in range(size // 100_000))
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 @pytest.mark.parametrize("compression", ["zstd", "none"])
 @pytest.mark.parametrize("durability", ["process", "power"])
@@ -98,6 +99,7 @@ def test_a_full_tmpfs_is_a_full_store_and_loses_nothing(disk: Disk, compression:
     assert_tidy(root)
 
 
+@pytest.mark.posix
 def test_expired_payloads_on_a_full_tmpfs_make_room(disk: Disk) -> None:
     now = 1_800_000_000.0
     with opened(disk.root, clock=lambda: now) as store:
@@ -109,6 +111,7 @@ def test_expired_payloads_on_a_full_tmpfs_make_room(disk: Disk) -> None:
         assert [stored.size_bytes for stored in store.list()] == [len(MEGABYTE) * 4]
 
 
+@pytest.mark.posix
 def test_a_root_on_a_read_only_tmpfs_can_be_read(disk: Disk) -> None:
     with opened(disk.root) as store:
         handle = store.put(b"payload").output_handle
@@ -137,6 +140,7 @@ def test_a_root_on_a_read_only_tmpfs_can_be_read(disk: Disk) -> None:
     assert_tidy(disk.root)
 
 
+@pytest.mark.posix
 def test_a_store_cannot_be_created_on_a_read_only_tmpfs(disk: Disk) -> None:
     disk.remount("ro")
     with pytest.raises(StoreUnavailable, match=os.strerror(errno.EROFS)):
@@ -147,6 +151,8 @@ def test_a_store_cannot_be_created_on_a_read_only_tmpfs(disk: Disk) -> None:
 
 
 def write_under_a_limit(root: Path) -> None:
+    import resource
+
     with opened(root, compression="none") as store:
         kept = store.put(b"kept").output_handle
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
@@ -160,6 +166,7 @@ def write_under_a_limit(root: Path) -> None:
         assert (redeem(store, kept), redeem(store, small, "ann")) == (b"kept", b"small")
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_a_system_limit_on_file_sizes_is_a_full_store(root: Path) -> None:
     in_child(write_under_a_limit, root)
@@ -168,6 +175,8 @@ def test_a_system_limit_on_file_sizes_is_a_full_store(root: Path) -> None:
 
 def run_out_of_files(root: Path) -> set[str]:
     """Try every operation with 0, 1, 2… more files allowed to be opened, and return the error codes."""
+    import resource
+
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     large = b"[" + b"1," * 10_000_000 + b"1]"
     with opened(root) as store:
@@ -222,17 +231,21 @@ def with_few_files(root: Path, left: int, is_open: bool, act: Callable[[Store], 
             os.close(fd)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_too_many_open_files_make_the_store_unavailable(root: Path) -> None:
     assert in_child(run_out_of_files, root) == {"", "store_unavailable"}
     assert_tidy(root)
 
 
+@pytest.mark.posix
 def test_a_store_that_ran_out_of_open_files_leaks_none(root: Path) -> None:
     assert in_child(count_files_after_running_out, root) == 0
 
 
 def count_files_after_running_out(root: Path) -> int:
+    import resource
+
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - `Path` would hold one open meanwhile
     for left in range(8):
@@ -240,6 +253,7 @@ def count_files_after_running_out(root: Path) -> int:
     return len(os.listdir("/proc/self/fd")) - before  # noqa: PTH208
 
 
+@pytest.mark.xfail(IS_WINE, reason="Wine removes an open file when it is closed")
 def test_a_removed_root_is_created_again(root: Path) -> None:
     with opened(root) as store, opened(root) as another:
         handle = store.put(b"payload", principal="ann").output_handle
@@ -256,6 +270,7 @@ def test_a_removed_root_is_created_again(root: Path) -> None:
     assert_tidy(root)
 
 
+@pytest.mark.xfail(IS_WINE, reason="Wine removes an open file when it is closed")
 def test_a_root_removed_during_a_put_stores_nothing(root: Path) -> None:
     def chunks() -> Iterator[bytes]:
         for _ in range(12):
@@ -271,6 +286,7 @@ def test_a_root_removed_during_a_put_stores_nothing(root: Path) -> None:
     assert_tidy(root)
 
 
+@pytest.mark.posix
 def test_a_root_that_is_moved_away_and_back_still_has_all_payloads(root: Path, tmp_path: Path) -> None:
     with opened(root) as store:
         before = store.put(b"before").output_handle
@@ -300,6 +316,7 @@ def test_a_store_moves_to_the_folder_that_replaced_its_root(root: Path, tmp_path
     assert_tidy(root)
 
 
+@pytest.mark.posix
 def test_a_put_to_a_root_that_was_moved_away_is_refused(root: Path, tmp_path: Path) -> None:
     with opened(root) as store:
         before = store.put(b"before").output_handle
@@ -314,6 +331,7 @@ def test_a_put_to_a_root_that_was_moved_away_is_refused(root: Path, tmp_path: Pa
     assert_tidy(root)
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_root_moved_away_just_before_the_commit_is_noticed(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
@@ -338,6 +356,7 @@ def test_a_root_moved_away_just_before_the_commit_is_noticed(
         assert list((tmp_path / "away" / ".partial").iterdir()) == []
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("moved", ["the root", "the day"])
 def test_a_put_goes_to_the_folder_that_other_processes_see(root: Path, tmp_path: Path, moved: str) -> None:
     with opened(root) as store:

@@ -21,6 +21,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return paths
 
 
+@pytest.mark.posix
 def test_the_parents_of_a_new_root_are_synced(tmp_path: Path, synced: list[Path]) -> None:
     with opened(tmp_path / "a" / "b" / "store", durability="power"):
         assert set(synced) == {tmp_path, tmp_path / "a", tmp_path / "a" / "b"}
@@ -31,6 +32,7 @@ def test_the_parents_of_a_new_root_are_synced(tmp_path: Path, synced: list[Path]
         assert tmp_path / "a" / "b" / "store" in synced
 
 
+@pytest.mark.posix
 def test_a_root_that_is_created_again_is_synced_again(tmp_path: Path, synced: list[Path]) -> None:
     root = tmp_path / "store"
     with opened(root, durability="power") as store:

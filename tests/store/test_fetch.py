@@ -11,7 +11,9 @@ import pytest
 from documents import documents, forms, main_array, pointers, values
 from forebay import HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat, PathNotFound, Store
 from forebay.store import catalog as catalog_module
+from forebay.store import reader as reader_module
 from forebay.store.frames import FRAME_BYTES, TAIL_BYTES
+from forebay.store.reader import RecentReads
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from stores import (
@@ -416,24 +418,75 @@ def test_a_page_reads_the_tail_and_the_frames_it_touches(
     with store_at(tmp_path / "store") as store:
         reads = RecordedReads(monkeypatch)
         cold = reads.measure(lambda: store.fetch(handle, offset=offset, limit=50, **ask))
-        warm = reads.measure(lambda: store.fetch(handle, offset=offset + 1, limit=50, **ask))
+        elsewhere = reads.measure(lambda: store.fetch(handle, offset=(offset + 40_000) % 120_000, limit=50, **ask))
+        same_frames = reads.measure(lambda: store.fetch(handle, offset=(offset + 40_000) % 120_000, limit=49, **ask))
     overhead = 64
     assert cold[0] == 2
     assert cold[1] <= TAIL_BYTES + 2 * (FRAME_BYTES + overhead)
-    assert warm[0] == 1
-    assert warm[1] <= 2 * (FRAME_BYTES + overhead)
+    assert elsewhere[0] == 1
+    assert elsewhere[1] <= 2 * (FRAME_BYTES + overhead)
+    assert same_frames == (0, 0)
 
 
 @pytest.mark.parametrize("format_", ["text", "bytes"])
 @pytest.mark.parametrize("part", [0, 0.5, 0.999])
 def test_a_page_of_text_or_bytes_reads_only_the_frames_it_touches(
-    format_: Any, part: float, store: Store, records: str, monkeypatch: pytest.MonkeyPatch
+    format_: Any, part: float, root: Path, records: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = store.stat(records).size_bytes
-    reads = RecordedReads(monkeypatch)
-    ranges, read = reads.measure(lambda: store.fetch(records, offset=int(size * part), format=format_))
+    with store_at(root) as store:
+        size = store.stat(records).size_bytes
+        reads = RecordedReads(monkeypatch)
+        ranges, read = reads.measure(lambda: store.fetch(records, offset=int(size * part), format=format_))
     assert ranges == 1
     assert read <= 2 * FRAME_BYTES
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [{"format": "items", "limit": 77}, {"format": "lines", "max_bytes": 5000}, {"format": "text"}, {"path": "/rows"}],
+    ids=str,
+)
+def test_pages_in_order_read_each_frame_once(
+    ask: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = json.dumps({"rows": RECORDS[:6000]}, indent=0).encode()
+    assert len(data) > 6 * FRAME_BYTES
+    with store_at(tmp_path / "store", compression="none") as store:
+        handle = store.put(data).output_handle
+        store.stat(handle)
+        reads = RecordedReads(monkeypatch)
+        shown = [page.content for page in pages(store, handle, **ask)]
+    if "path" in ask or ask["format"] == "items":
+        assert [item for items in shown for item in json.loads(items)] == RECORDS[:6000]
+    else:
+        assert "".join(map(str, shown)).encode() == data
+    # What is around the items is read at the end: the first frame a second time.
+    assert sum(length for _, length in reads.ranges) < len(data) + 2 * FRAME_BYTES
+
+
+def test_a_page_from_frames_in_memory_is_that_of_its_file(tmp_path: Path) -> None:
+    with store_at(tmp_path / "store") as store:
+        descriptor = store.put(RECORDS[:100], principal="ann", ttl=1000)
+        other = store.put([{**record, "name": "other"} for record in RECORDS[:100]]).output_handle
+        handle = descriptor.output_handle
+        assert json.loads(store.fetch(handle, limit=1, principal="ann").content) == RECORDS[:1]
+        assert json.loads(store.fetch(other, limit=1).content)[0]["name"] == "other"
+        with pytest.raises(HandleNotFound):
+            store.fetch(handle, limit=1, principal="bob")
+        file_of(tmp_path / "store", handle).unlink()
+        with pytest.raises(HandleNotFound):
+            store.fetch(handle, limit=1, principal="ann")
+
+
+def test_the_frames_in_memory_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "_MAX_RECENT_BYTES", 1500)
+    with store_at(tmp_path / "store") as store:
+        handles = [store.put([number] * 250).output_handle for number in range(4)]
+        reads = RecordedReads(monkeypatch)
+        for handle in handles:
+            assert reads.measure(lambda handle=handle: store.fetch(handle))[0] == 2
+        assert [reads.measure(lambda handle=handle: store.fetch(handle))[0] for handle in handles[2:]] == [0, 0]
+        assert reads.measure(lambda: store.fetch(handles[0]))[0] == 1
 
 
 @pytest.mark.parametrize("format_", ["items", "lines"])
@@ -481,3 +534,17 @@ def test_a_handle_that_was_deleted_is_gone_at_once(store: Store) -> None:
         store.fetch(handle)
     with pytest.raises(HandleNotFound):
         store.delete(handle)
+
+
+def test_kept_frames_belong_to_one_version_of_a_payload() -> None:
+    recent = RecentReads()
+
+    def kept(version: str) -> tuple[int, bytes]:
+        start, payload = recent.get("oh_a", version)
+        return start, bytes(payload)
+
+    recent.put("oh_a", "first", 10, memoryview(b"old"))
+    assert kept("first") == (10, b"old")
+    assert kept("second") == (0, b"")
+    recent.remove("oh_a")
+    assert kept("first") == (0, b"")

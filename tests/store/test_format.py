@@ -115,6 +115,7 @@ def test_forebay_reads_a_vector(store: Store, name: str) -> None:
         assert (page.content, page.total) == (line, expected["lines"])
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("name", INTACT)
 def test_zstd_reads_a_vector(name: str) -> None:
     assert sha256(decompress(VECTORS / f"{name}.zst")) == expected_of(name)["payload_sha256"]

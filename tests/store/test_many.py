@@ -27,6 +27,7 @@ def link(path: Path, count: int) -> list[str]:
     return handles
 
 
+@pytest.mark.posix
 def test_a_listing_does_not_hold_all_names(root: Path) -> None:
     with opened(root) as store:
         handle = store.put(noise(100)).output_handle
@@ -40,6 +41,7 @@ def test_a_listing_does_not_hold_all_names(root: Path) -> None:
             tracemalloc.stop()
 
 
+@pytest.mark.posix
 def test_a_listing_ends_when_it_is_closed(root: Path) -> None:
     with opened(root) as store:
         handle = store.put(noise(100)).output_handle
@@ -63,6 +65,7 @@ def test_payloads_may_be_deleted_while_they_are_listed(root: Path) -> None:
     assert_tidy(root)
 
 
+@pytest.mark.posix
 def test_a_forked_child_does_not_continue_the_recount_of_its_parent(root: Path) -> None:
     clock = Clock()
     with opened(root, quota_bytes=None) as store:
@@ -96,6 +99,7 @@ def test_a_forked_child_does_not_continue_the_recount_of_its_parent(root: Path) 
     assert counters(root) == {"total": used_bytes}
 
 
+@pytest.mark.posix
 def test_a_forked_child_does_not_continue_a_listing_of_its_parent(root: Path) -> None:
     with opened(root) as store:
         for _ in range(3000):

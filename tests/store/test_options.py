@@ -46,6 +46,7 @@ def test_forebay_store_is_an_address_and_wins_over_forebay_home(
     assert [len(payload_files(tmp_path / name)) for name in ("store", "argument", "home")] == [1, 1, 1]
 
 
+@pytest.mark.posix
 def test_an_invalid_forebay_store_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBAY_STORE", "/path")
     with pytest.raises(InvalidArgument, match="did you mean file:///path"):
@@ -93,6 +94,7 @@ def test_an_invalid_option_is_refused_before_anything_is_created(
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.posix
 def test_only_the_owner_can_access_the_files(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         store.put(b"x", principal="ann")

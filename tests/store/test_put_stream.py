@@ -49,6 +49,7 @@ def test_a_stored_file_is_returned_unchanged(store: forebay.Store) -> None:
         assert file.read() == data
 
 
+@pytest.mark.posix
 def test_a_non_blocking_file_without_data_is_an_error(store: forebay.Store) -> None:
     reader, writer = os.pipe()
     os.set_blocking(reader, False)

@@ -167,6 +167,7 @@ def test_sweeps_during_puts_leave_correct_counters(tmp_path: Path) -> None:
     assert counters(root) == expected_counters(root)
 
 
+@pytest.mark.posix
 def test_a_put_whose_folder_cannot_be_synced_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "store"
     syncs = os.fsync

@@ -259,6 +259,7 @@ def test_errors_for_invalid_arguments_are_short(ask: Callable[[Store, str], obje
     assert len(str(raised.value)) < 200
 
 
+@pytest.mark.posix
 def test_a_search_does_not_build_more_matches_than_fit_on_a_page(tmp_path: Path) -> None:
     script = """
 import forebay

@@ -10,6 +10,7 @@ from forebay import HandleNotFound, InvalidArgument
 from forebay.store.backends import read_cache
 from forebay.store.backends.read_cache import CachedBlob, ReadCache
 from forebay.store.backends.remote_blob import RemoteBlob
+from forebay.system import files
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import noise
@@ -70,7 +71,7 @@ def test_reads_return_the_bytes_of_the_object(slots: int, steps: list[tuple[int,
         if event == "damage" and cache._slots:
             slot = next(iter(cache._slots.values()))
             assert cache._file is not None
-            os.pwrite(cache._file.fileno(), b"wrong", slot.number * PIECE)
+            files.write_at(cache._file.fileno(), b"wrong", slot.number * PIECE)
         with remote.open(cache, tail_bytes) as blob:
             if event == "ahead":
                 blob.read_ahead()
@@ -140,7 +141,7 @@ def test_a_scan_of_a_large_object_leaves_the_cache_alone() -> None:
     cache.close()
 
 
-@pytest.mark.parametrize("function", ["pread", "pwrite"])
+@pytest.mark.parametrize("function", ["read_at", "write_at"])
 def test_a_disk_that_fails_turns_the_cache_off(
     function: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,19 +152,21 @@ def test_a_disk_that_fails_turns_the_cache_off(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, function, fail)
+        patch.setattr(files, function, fail)
         assert remote.open(cache).read(20, 60) == remote.data[20:80]
         assert remote.open(cache).read(20, 60) == remote.data[20:80]
-    assert [record.message for record in caplog.records] == ["forebay: the read cache is off: No space left on device"]
+    assert [record.message for record in caplog.records] == [
+        f"forebay: the read cache is off: {os.strerror(errno.ENOSPC)}"
+    ]
     assert remote.open(cache).read(20, 60) == remote.data[20:80]
     assert cache._file is None
     cache.close()
 
 
 def test_a_short_write_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    remote, cache, pwrite = Remote(noise(95)), ReadCache(1000), os.pwrite
+    remote, cache, write_at = Remote(noise(95)), ReadCache(1000), files.write_at
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:3], offset))
+        patch.setattr(files, "write_at", lambda fd, data, offset: write_at(fd, data[:3], offset))
         remote.open(cache).read(0, 50)
     assert not cache._slots
     assert remote.open(cache).read(0, 50) == remote.data[:50]
@@ -191,6 +194,7 @@ def test_threads_share_a_cache() -> None:
     cache.close()
 
 
+@pytest.mark.posix
 def test_a_forked_child_has_a_cache_of_its_own() -> None:
     remote, cache = Remote(noise(95)), ReadCache(1000)
     remote.open(cache).read(0, 95)
@@ -206,6 +210,7 @@ def test_a_forked_child_has_a_cache_of_its_own() -> None:
     cache.close()
 
 
+@pytest.mark.posix
 def test_a_closed_cache_is_a_cache_without_pieces(tmp_path: Path) -> None:
     remote, cache = Remote(noise(95)), ReadCache(1000, tmp_path)
     remote.open(cache).read(0, 95)

@@ -1,6 +1,5 @@
 """Recounts of the stored bytes: in slices, without the lock of the counters, and never below the true value."""
 
-import fcntl
 import multiprocessing
 import os
 import random
@@ -16,6 +15,7 @@ from forebay.store import sweep
 from forebay.store.allowance import Allowance
 from forebay.store.backends import Listed
 from forebay.store.backends.local import LocalBackend
+from forebay.system import files
 from stores import Clock, events, noise
 
 WORKERS = 4
@@ -48,7 +48,7 @@ class Listings:
 def is_locked(path: Path) -> bool:
     with path.open() as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            files.lock(file.fileno(), wait=False)
         except BlockingIOError:
             return True
         return False

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from forebay import StoreUnavailable
 from forebay.store import RemoteAddress, resolve_address
-from forebay.store.backends.s3_lifecycle import find_rule_problems
+from forebay.store.backends.s3_lifecycle import find_rule_problems, make_bucket_url
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +41,22 @@ def answering(body: bytes) -> Iterator[RemoteAddress]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.mark.parametrize(
+    ("bucket", "endpoint", "url"),
+    [
+        ("outputs", "", "https://outputs.s3.eu-west-1.amazonaws.com/"),
+        # As a part of the host name, it would not match the certificate for *.s3.eu-west-1.amazonaws.com.
+        ("outputs.example.com", "", "https://s3.eu-west-1.amazonaws.com/outputs.example.com"),
+        ("outputs", "http://127.0.0.1:9000", "http://127.0.0.1:9000/outputs"),
+        ("outputs.example.com", "https://minio.example.com/s3/", "https://minio.example.com/s3/outputs.example.com"),
+    ],
+)
+def test_a_bucket_is_part_of_the_host_name_only_where_a_certificate_matches(
+    bucket: str, endpoint: str, url: str
+) -> None:
+    assert make_bucket_url(bucket, "eu-west-1", endpoint) == url
 
 
 @pytest.mark.parametrize("body", [b"", b"<html><p>Sign in</p></html>", b"{}"])

@@ -46,6 +46,7 @@ def test_a_call_raises_our_error_or_none(call: Callable[[Store, str], object], t
         assert store.get(handle, "/0/a") == b"1"
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("path", [HALF, "nul \0"])
 def test_a_root_that_no_system_can_have_is_an_invalid_argument(path: str, tmp_path: Path) -> None:
     for url in (tmp_path / path, f"{tmp_path}/{path}", f"file://{tmp_path}/{path}"):

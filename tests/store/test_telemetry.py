@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SCRIPT = """
 import contextlib, json, sys
 from opentelemetry import metrics, trace
@@ -61,6 +63,7 @@ def collect(folder: Path) -> Any:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout)
 
 
+@pytest.mark.posix
 def test_calls_of_a_store_are_traced_and_counted(tmp_path: Path) -> None:
     collected = collect(tmp_path)
     spans = [(name, parent) for name, parent, _, _ in collected["spans"]]
@@ -96,8 +99,8 @@ def test_calls_of_a_store_are_traced_and_counted(tmp_path: Path) -> None:
 
 def test_without_a_program_that_collects_nothing_is_imported() -> None:
     script = (
-        "import sys, forebay, tempfile\n"
-        "with tempfile.TemporaryDirectory() as folder, forebay.open_store('file://' + folder + '/s') as store:\n"
+        "import pathlib, sys, forebay, tempfile\n"
+        "with tempfile.TemporaryDirectory() as folder, forebay.open_store(pathlib.Path(folder, 's')) as store:\n"
         "    store.fetch(store.put([1, 2, 3]).output_handle)\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
     )

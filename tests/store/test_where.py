@@ -373,6 +373,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_a_scan_takes_little_memory(tmp_path: Path) -> None:
     def rows() -> Iterator[bytes]:

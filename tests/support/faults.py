@@ -18,7 +18,9 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _OBJECT = re.compile(r"\d{4}-\d\d-\d\d/(oh_[A-Z2-7]+)\.\w+\.zst")
-_OURS = re.compile(r"journal/\d{4}-\d\d-\d\d(\.\d+)?\.jsonl|calls/\d{4}-\d\d-\d\d\.json|\.usage/(total|p-[0-9a-f]{32})")
+_OURS = re.compile(
+    r"journal/\d{4}-\d\d-\d\d(\.\d+)?\.jsonl|calls/\d{4}-\d\d-\d\d\.json|(calls/)?\.lock|\.usage/(total|p-[0-9a-f]{32})"
+)
 
 
 def opened(root: Path, **options: Any) -> Store:

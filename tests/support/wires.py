@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from fork_server import ForkedProcess, ForkServer
+from fork_server import ForkedProcess, get_fork_server
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 ERAS = [LEGACY, MODERN]
@@ -173,7 +173,7 @@ class Servers:
 
     def __init__(self, script: str) -> None:
         self._running = ExitStack()
-        self._forks = self._running.enter_context(closing(ForkServer(Path(__file__).with_name(script))))
+        self._forks = get_fork_server(Path(__file__).with_name(script))
         self._ports: dict[tuple[str, ...], int] = {}
         self.close = self._running.close
 

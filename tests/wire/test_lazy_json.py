@@ -163,6 +163,7 @@ def test_a_closed_spool_is_deleted(folder: Path) -> None:
         parse_lazy(spool)
 
 
+@pytest.mark.posix
 def test_a_spool_that_cannot_be_written_raises_a_store_error(folder: Path) -> None:
     with pytest.raises(StoreUnavailable):
         Spool(folder / "nowhere")

@@ -403,12 +403,12 @@ class ResponseHandler:
         # Put a single digit in place of the result, to measure the bytes around the result.
         one_digit = set_task_result(pending.method, envelope, 0)
         size = len(raw) - dump_size({**message, "result": one_digit}) + 1
-        if policy.pipeline.is_inline(result, pending.mode, size=size):
+        call = dataclasses.replace(self._make_call(pending), envelope_bytes=dump_size(one_digit) - 1)
+        if policy.pipeline.is_inline(result, pending.mode, call, size=size):
             self._record_size(pending, len(raw), is_inline=True)
             return None
         started = time.perf_counter()
         result = result if isinstance(result, LazyJSON) else strip_wrap_result(result)
-        call = dataclasses.replace(self._make_call(pending), envelope_bytes=dump_size(one_digit) - 1)
         stored = policy.pipeline.store_result(result, call)
         if stored is result:
             return None

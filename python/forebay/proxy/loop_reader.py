@@ -1,15 +1,16 @@
 """Lines of a server's output, read in the event loop."""
 
 import asyncio
-import fcntl
 import logging
 import os
 import sys
-import termios
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
+from forebay.system.pipes import EndSignal, count_available
 from forebay.wire.framing import Line, LineBuffer, LineSplitter, LostMessage, Spool
+
+assert sys.platform != "win32"  # noqa: S101 - for mypy
 
 __all__ = ["LoopReader"]
 
@@ -32,14 +33,14 @@ class LoopReader:
     """Reads lines in the event loop, in place of a `LineReader`, and passes each small one to `receive` there.
 
     Without a thread, a call costs about a quarter less. Large lines go to the thread that iterates over `batches`; the
-    reader continues when that thread has handled them. Once `end_fd` is readable, it stops at the end of the pipe.
+    reader continues when that thread has handled them. Once `end` is set, it stops at the end of the pipe.
     """
 
     def __init__(
         self,
         fd: int,
         *,
-        end_fd: int,
+        end: EndSignal,
         loop: asyncio.AbstractEventLoop,
         receive: Callable[[Line], object],
         buffer: bytearray,
@@ -47,7 +48,7 @@ class LoopReader:
         make_spool: Callable[[], Spool],
     ) -> None:
         """`buffer` is from `make_buffer`, and may be that of all readers of the loop."""
-        self._fd, self._end_fd = fd, end_fd
+        self._fd, self._end_fd = fd, end.fileno()
         self._loop = loop
         self._receive = receive
         self._buffer = buffer
@@ -88,7 +89,7 @@ class LoopReader:
     def _on_exit(self) -> None:
         self._has_exited = True
         # Its children may go on writing.
-        self._last_bytes = int.from_bytes(fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+        self._last_bytes = count_available(self._fd)
         self._unwatch()
         self._on_readable()
 

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -400,7 +400,7 @@ class _IdSequence:
     """Sequence of request ids with a random prefix, so that they differ from all ids that a peer chooses."""
 
     def __init__(self) -> None:
-        self.prefix = f"forebay-{secrets.token_hex(8)}"
+        self.prefix = f"forebay-{os.urandom(8).hex()}"
         self._counter = itertools.count(1)
 
     def next_id(self) -> str:

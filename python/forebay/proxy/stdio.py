@@ -3,8 +3,6 @@
 import contextlib
 import logging
 import os
-import select
-import signal
 import sys
 import threading
 import time
@@ -15,13 +13,16 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar, cast
 
 from forebay.errors import UpstreamFailed
-from forebay.proxy.process_group import Grace, ProcessGroup
-from forebay.wire.framing import Line, Message, Spool, enlarge_pipe
+from forebay.proxy.process_group import Grace, start_server
+from forebay.system.pipes import EndSignal, PipeOutput, enlarge_pipe, write_some
+from forebay.system.processes import KILLED_CODE, ProcessGroup
+from forebay.wire.framing import Line, Message, Spool
 
 if TYPE_CHECKING:
     from forebay.proxy.upstream import Receiver
 
 __all__ = [
+    "BatchReader",
     "Outbox",
     "PipeClosed",
     "Process",
@@ -172,7 +173,7 @@ def _write_line(fd: int, raw: Message) -> None:
         _write_all(fd, b"\n")
         return
     # Write the message and its newline in one call, so that the reader does not wake up for half a message.
-    count = _write_some(fd, raw, b"\n")
+    count = write_some(fd, (raw, b"\n"))
     if count <= len(raw):
         _write_all(fd, memoryview(raw)[count:])
         _write_all(fd, b"\n")
@@ -181,18 +182,7 @@ def _write_line(fd: int, raw: Message) -> None:
 def _write_all(fd: int, chunk: bytes | memoryview) -> None:
     view = memoryview(chunk)
     while view:
-        view = view[_write_some(fd, view) :]
-
-
-def _write_some(fd: int, *chunks: bytes | bytearray | memoryview) -> int:
-    """Write the first part of the chunks, waiting while the pipe is full; return the number of bytes written."""
-    while True:
-        # Another process that shares the pipe may have made it non-blocking.
-        with contextlib.suppress(BlockingIOError):
-            return os.writev(fd, chunks)
-        poller = select.poll()
-        poller.register(fd, select.POLLOUT)
-        poller.poll()
+        view = view[write_some(fd, (view,)) :]
 
 
 class PipeClosed(UpstreamFailed):
@@ -206,8 +196,7 @@ class Outbox:
     """Queue of messages to a pipe. If the pipe is full, a thread writes the messages, so that `send` never blocks."""
 
     def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self._fd = fd
+        self._pipe = PipeOutput(fd)
         self._queue: deque[tuple[int, Iterator[bytes | memoryview]]] = deque()
         """Size and remaining chunks of each message; the first one is being written."""
         self._queued_bytes = 0
@@ -243,11 +232,9 @@ class Outbox:
 
     def cork(self) -> None:
         """Hold back the messages of the calling thread, until there are many, or until `uncork`."""
-        poller = select.poll()
-        poller.register(self._fd, 0)
         with self._lock:
             # `send` must fail now if the server does not read any more, not only when the messages are written.
-            self._is_broken = self._is_broken or (not self._is_closed and bool(poller.poll(0)))
+            self._is_broken = self._is_broken or (not self._is_closed and self._pipe.is_broken())
             self._cork.start()
 
     def uncork(self) -> list[Message]:
@@ -267,9 +254,7 @@ class Outbox:
         """Write as much as fits into the pipe; return the remaining chunks, or `None` if all was written."""
         try:
             # Write the message and its newline in one call, so that the reader does not wake up for half a message.
-            count = os.writev(self._fd, (raw, b"\n"))
-        except BlockingIOError:
-            count = 0
+            count = self._pipe.try_write((raw, b"\n"))
         except OSError:
             self._is_broken = True
             raise PipeClosed from None
@@ -283,16 +268,12 @@ class Outbox:
             threading.Thread(target=self._run, name="forebay-outbox", daemon=True).start()
 
     def _run(self) -> None:
-        poller = select.poll()
-        poller.register(self._fd, select.POLLOUT)
         try:
             while (chunks := self._next_line()) is not None:
                 for chunk in chunks:
                     view = memoryview(chunk)
                     while view:
-                        poller.poll(_POLL_INTERVAL_MS)
-                        with contextlib.suppress(BlockingIOError):
-                            view = view[os.write(self._fd, view) :]
+                        view = view[self._pipe.write(view, _POLL_INTERVAL_MS) :]
         except OSError:
             with self._changed:
                 self._is_broken = True
@@ -329,7 +310,10 @@ def _iter_line_chunks(raw: Message) -> Iterator[bytes | memoryview]:
 
 
 class Process:
-    """Server that runs as a child process. It shares our standard error, unless it gets a file for it."""
+    """Server that runs as a child process. It shares our standard error, unless it gets a file for it.
+
+    With `group`, the server was started already.
+    """
 
     def __init__(
         self,
@@ -338,13 +322,11 @@ class Process:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         stderr: IO[bytes] | None = None,
+        group: ProcessGroup | None = None,
     ) -> None:
         self._end_lock = threading.Lock()
-        try:
-            environment = None if env is None else {**os.environ, **env}
-            self._group = ProcessGroup(command, env=environment, cwd=cwd, stderr=stderr)
-        except OSError as error:
-            raise UpstreamFailed(f"{command[0]} cannot be started: {error.strerror}; check the command") from None
+        environment = None if env is None else {**os.environ, **env}
+        self._group = group or start_server(command, env=environment, cwd=cwd, stderr=stderr)
         server = self._group.server
         self._stdin, self._stdout = cast("BinaryIO", server.stdin), cast("BinaryIO", server.stdout)
         for pipe in (self._stdin, self._stdout):
@@ -352,22 +334,22 @@ class Process:
         self.outbox = Outbox(self._stdin.fileno())
         self._has_exited = threading.Event()
         self._has_ended = False
-        self._ended_fd, running_fd = os.pipe()
-        threading.Thread(target=self._await_exit, args=(running_fd,), daemon=True).start()
+        self._end = EndSignal()
+        threading.Thread(target=self._await_exit, daemon=True).start()
 
-    def _await_exit(self, running_fd: int) -> None:
+    def _await_exit(self) -> None:
         self._group.server.wait()
         self._has_exited.set()
-        # Closing this end of the pipe makes the other end readable, which ends `read_lines`.
-        os.close(running_fd)
+        # This ends `read_lines`.
+        self._end.set()
 
     def read_lines(self, make_reader: Callable[..., Iterable[_T]]) -> Iterator[_T]:
         """Yield lines, or batches of them, until the server exits, even if its children keep its output open."""
         try:
-            yield from make_reader(self._stdout.fileno(), end_fd=self._ended_fd)
+            yield from make_reader(self._stdout.fileno(), end=self._end)
         finally:
             self._stdout.close()
-            os.close(self._ended_fd)
+            self._end.close()
 
     def send(self, raw: Message) -> None:
         """Send a message without blocking. Raises `UpstreamFailed` if the server does not read."""
@@ -390,7 +372,7 @@ class Process:
                 self._group.end()
                 self._has_ended = True
         code = self.wait_exit(_KILL_TIMEOUT_SECONDS)
-        return -signal.SIGKILL if code is None else code
+        return KILLED_CODE if code is None else code
 
 
 class RestartBackoff:

@@ -1,13 +1,13 @@
 """Worker threads for slow work, and a queue that keeps calls in order."""
 
-import contextlib
-import ctypes
 import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+
+from forebay.system import processes
 
 __all__ = ["CallOrder", "CallSlot", "Capacity", "ResponseWorkers", "WorkerPool", "limit_heaps"]
 
@@ -21,9 +21,6 @@ _MAX_STORING_BYTES = 12 << 20
 _SPOOLED_RESPONSE_BYTES = 8 << 20
 """The memory that a spooled response counts for."""
 
-_M_ARENA_MAX = -8
-"""Parameter of glibc's `mallopt`: the maximum number of heaps."""
-
 _IDLE_TIMEOUT_SECONDS = 10.0
 """Idle threads end after this time: each connection has its own pools, so idle threads would add up."""
 
@@ -35,9 +32,7 @@ def limit_heaps(max_heaps: int) -> None:
     its threads have handled.
     """
     if "MALLOC_ARENA_MAX" not in os.environ:
-        # Other C libraries have no `mallopt`.
-        with contextlib.suppress(AttributeError):
-            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, max_heaps)
+        processes.limit_heaps(max_heaps)
 
 
 class Capacity:

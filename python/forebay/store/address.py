@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from forebay.arguments import check_text, short_repr
 from forebay.errors import InvalidArgument, StoreUnavailable
+from forebay.system.paths import parse_file_url
 
 __all__ = ["OBJECT_STORE_SCHEMES", "REDIS_SCHEMES", "RemoteAddress", "mask_address", "resolve_address"]
 
@@ -78,15 +79,14 @@ def resolve_address(url: str | os.PathLike[str] | RemoteAddress | None) -> Path 
         parts = urlsplit("")
     if parts.scheme in (*OBJECT_STORE_SCHEMES, *REDIS_SCHEMES) and parts.netloc:
         return RemoteAddress(url)
-    path = unquote(parts.path)
-    is_file = parts.scheme == "file" and parts.netloc in ("", "localhost") and path.startswith("/")
-    if not is_file or parts.query or parts.fragment or "\0" in path:
-        hint = f"; did you mean {Path(url).as_uri()}?" if url.startswith("/") and "\0" not in url else ""
+    file_path = parse_file_url(parts.netloc, unquote(parts.path)) if parts.scheme == "file" else None
+    if file_path is None or parts.query or parts.fragment or "\0" in file_path:
+        hint = f"; did you mean {Path(url).as_uri()}?" if "\0" not in url and Path(url).is_absolute() else ""
         raise InvalidArgument(
             "a store is file:///path, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or redis://host, "
             f"or nothing for the default, not {mask_address(url)!r}{hint}"
         )
-    return Path(path)
+    return Path(file_path)
 
 
 def _check_path(path: str) -> None:

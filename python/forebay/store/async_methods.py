@@ -1,6 +1,5 @@
 """The async versions of methods that block: they run in threads, and a cancelled put leaves nothing stored."""
 
-import asyncio
 import threading
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
@@ -13,6 +12,8 @@ from forebay.store.threads import start_in_thread
 
 __all__ = ["make_async", "put_in_thread"]
 
+# asyncio is imported inside functions, because `forebay wrap` starts without it.
+
 _END_OF_CHUNKS: Final = object()
 
 _P = ParamSpec("_P")
@@ -24,6 +25,8 @@ def make_async(method: Callable[Concatenate[_S, _P], _T]) -> Callable[Concatenat
     """Return an async version of a method: it runs the method, or its override in a subclass, in a thread."""
 
     async def run_method(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        import asyncio
+
         bound_method: Callable[_P, _T] = getattr(self, method.__name__)
         return await asyncio.to_thread(bound_method, *args, **kwargs)
 
@@ -42,6 +45,8 @@ async def put_in_thread(
     If the caller is cancelled, the put stops at its next report or chunk. If that is too late, `delete` is called with
     the result.
     """
+    import asyncio
+
     is_cancelled = False
     chunks = _BlockingChunks(payload) if isinstance(payload, AsyncIterable) else None
 
@@ -72,6 +77,8 @@ class _BlockingChunks(Iterator[Buffer]):
     """Blocking iterator, used in a thread, over the chunks that an async iterable produces in the event loop."""
 
     def __init__(self, chunks: AsyncIterable[Buffer]) -> None:
+        import asyncio
+
         self._chunks = aiter(chunks)
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
@@ -82,6 +89,8 @@ class _BlockingChunks(Iterator[Buffer]):
         return self
 
     def __next__(self) -> Buffer:
+        import asyncio
+
         with self._lock:
             if self._is_cancelled:
                 raise CancelledError

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -13,7 +12,7 @@ from forebay.store.backends import CountTable
 from forebay.store.backends.count_rows import COUNTERS, OTHER_TOOLS, CountKey, add_counts
 from forebay.store.handles import format_date, is_valid_name
 from forebay.store.journal import BYTES_PER_TOKEN
-from forebay.store.threads import fork_safe_lock
+from forebay.store.threads import fork_safe_lock, run_in_forked_child
 
 __all__ = ["CallCounts", "summarize_calls"]
 
@@ -115,7 +114,7 @@ def _forget_in_child() -> None:
 
 
 # Not by comparing process ids in `add`: that would be a system call for each call of a tool.
-os.register_at_fork(after_in_child=_forget_in_child)
+run_in_forked_child(_forget_in_child)
 
 
 def summarize_calls(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from forebay.store.backends import Backend, Blob
 from forebay.store.cache import LRUCache
 from forebay.store.frames import Footer, read_footer
 from forebay.store.handles import OPERATOR, Principal, format_timestamp, is_handle, is_sidecar_handle
-from forebay.store.reader import PayloadReader
+from forebay.store.reader import PayloadReader, RecentReads
 from forebay.store.threads import fork_safe_lock
 
 __all__ = ["Catalog", "StoredOutput", "make_not_found_error"]
@@ -73,7 +73,7 @@ class StoredOutput:
 
 
 class Catalog:
-    """Access to payloads by handle, with caches of recent footers, recently searched payloads and totals of searches.
+    """Access to payloads by handle, with caches of recent footers, reads, searched payloads and totals of searches.
 
     Each cache entry has the version of its file, and is ignored once the file has another version.
     """
@@ -83,6 +83,7 @@ class Catalog:
         self._clock = clock
         self._lock = fork_safe_lock()
         self._footers: LRUCache[str, tuple[object, Footer]] = LRUCache(_MAX_CACHED_FOOTERS)
+        self._recent_reads = RecentReads()
         self._payloads: LRUCache[str, tuple[object, Buffer]] = LRUCache(_MAX_CACHED_PAYLOAD_BYTES, _get_payload_size)
         self._remembered: LRUCache[Hashable, tuple[object, Any]] = LRUCache(_MAX_REMEMBERED)
 
@@ -104,7 +105,7 @@ class Catalog:
         except BaseException:
             blob.close()
             raise
-        return PayloadReader(blob, footer)
+        return PayloadReader(blob, footer, self._recent_reads)
 
     def read_footer(self, handle: str, blob: Blob) -> Footer:
         """Return the footer of a stored object, from the cache if the object has not changed."""
@@ -150,6 +151,7 @@ class Catalog:
         with self._lock:
             self._footers.remove(handle)
             self._payloads.remove(handle)
+        self._recent_reads.remove(handle)
 
 
 def _get_payload_size(entry: tuple[object, Buffer]) -> int:

@@ -6,7 +6,7 @@ import dataclasses
 import io
 import mmap
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from typing_extensions import Buffer
@@ -15,6 +15,8 @@ from forebay._core import Filter, ItemIndex, csv_columns, name_rows, read_items,
 from forebay.arguments import short_repr
 from forebay.errors import FileRefTooLarge, InvalidArgument, InvalidFormat
 from forebay.store.backends.filesystem import translate_os_errors
+from forebay.store.items import check_fields_exist, resolve_columns
+from forebay.store.projection import Projection
 from forebay.store.queries import QueryPage, load_engine
 from forebay.store.reader import UNLIMITED, ByteView, PayloadReader, ValueView, View
 from forebay.store.scan import CHUNK_BYTES, map_chunks
@@ -57,15 +59,21 @@ class Export:
     """The principal of the payload."""
 
 
-def export_payload(reader: PayloadReader, format: str | None = None, conditions: str | None = None) -> Export:  # noqa: A002
-    """Convert a payload, or the items that match `conditions`, to a format.
+def export_payload(
+    reader: PayloadReader,
+    format: str | None = None,  # noqa: A002
+    conditions: str | None = None,
+    fields: Sequence[str] | None = None,
+) -> Export:
+    """Convert a payload, or the items that match `conditions`, to a format. `fields` are those that items keep.
 
-    Without conditions the default is a byte-for-byte copy; with them it is the payload's own format, or JSON if that is
-    not in `FORMATS`.
+    Without conditions and fields the default is a byte-for-byte copy; with them it is the payload's own format, or JSON
+    if that is not in `FORMATS`.
     """
     _check_format(format)
     own_format = _get_own_format(reader)
-    if conditions is None and format in (None, own_format):
+    is_whole = conditions is None and fields is None
+    if is_whole and format in (None, own_format):
         view = reader.original if format is None else reader
         rows = None if reader.items is None else len(reader.items)
         # The copy holds the original bytes, such as gzip, not the decoded text.
@@ -73,18 +81,31 @@ def export_payload(reader: PayloadReader, format: str | None = None, conditions:
         return Export("binary" if is_binary else own_format or reader.nature, _iter_bytes(view), rows)
     index = reader.items
     if index is None:
-        raise InvalidFormat("this payload has no items to convert or select; leave out format and where to copy it")
-    if format == "parquet" and conditions is not None and index.columns is not None:
+        raise InvalidFormat(
+            "this payload has no items to convert or select; leave out format, where and fields to copy it"
+        )
+    if format == "parquet" and not is_whole and index.columns is not None:
         # Items of rows are all texts, but Parquet columns have types.
-        raise InvalidArgument("where cannot select rows of CSV or TSV for parquet; use sql, or export all rows")
+        raise InvalidArgument("where and fields cannot select from CSV or TSV for parquet; use sql, or export all rows")
     items_filter = None if conditions is None else Filter(conditions, index.columns or ())
     export = Export(format or own_format or "json", iter(()))
-    items = _Items(reader, index, items_filter, export)
+    items = _Items(reader, index, items_filter, export, _make_projection(reader, index, fields))
     if format == "parquet":
-        export.chunks = _iter_parquet(reader if conditions is None else items, export)
+        export.chunks = _iter_parquet(reader if is_whole else items, export)
         return export
     export.chunks = {"json": items.iter_json, "ndjson": items.iter_ndjson, "csv": items.iter_csv}[export.format]()
     return export
+
+
+def _make_projection(reader: PayloadReader, index: ItemIndex, fields: Sequence[str] | None) -> Projection | None:
+    """Return the projection to some fields, and to the keys of a map. Raise `PathNotFound` if no item has a field."""
+    if fields is None:
+        return None
+    resolved = [*resolve_columns(index, fields)]
+    if resolved and len(index):
+        check_fields_exist(reader, index, resolved, 0)
+    keys = ["_key"] if index.kind == "map" and resolved else []
+    return Projection([*keys, *resolved], [*keys, *fields])
 
 
 def export_rows(page: QueryPage, format: str | None = None) -> Export:  # noqa: A002
@@ -199,11 +220,19 @@ def _iter_file(write: Callable[[int], None]) -> Iterator[Buffer]:
 class _Items:
     """The items of a payload, or those that match a filter, in different formats."""
 
-    def __init__(self, reader: PayloadReader, index: ItemIndex, items_filter: Filter | None, export: Export) -> None:
+    def __init__(
+        self,
+        reader: PayloadReader,
+        index: ItemIndex,
+        items_filter: Filter | None,
+        export: Export,
+        projection: Projection | None,
+    ) -> None:
         self._reader = reader
         self._index = index
         self._filter = items_filter
         self._export = export
+        self._projection = projection
 
     def iter_json(self) -> Iterator[bytes]:
         separator = b"["
@@ -217,6 +246,10 @@ class _Items:
         return self._convert_chunks(to_ndjson)
 
     def iter_csv(self) -> Iterator[bytes]:
+        if (projection := self._projection) is not None:
+            yield _format_csv_header(projection.names)
+            yield from self._convert_chunks(lambda items: to_csv(projection.flatten(items), projection.names))
+            return
         # A row may have more cells than the header.
         columns = [*dict.fromkeys([*(self._index.columns or ()), *self._find_columns()])]
         yield _format_csv_header(columns)
@@ -234,16 +267,18 @@ class _Items:
 
     def _convert_chunks(self, convert: Callable[[bytes], _T]) -> Iterator[_T]:
         """Convert the JSON array of items in each chunk, in threads; add the number of items to `export.rows`."""
-        index, items_filter = self._index, self._filter
+        index, items_filter, projection = self._index, self._filter, self._projection
 
         def select(data: memoryview, chunk: Any) -> tuple[int, _T]:
             if items_filter is not None:
                 selected = items_filter.select(data, index, chunk, 0, UNLIMITED)
-                return len(selected.numbers), convert(selected.content)
-            if chunk.count == 0:
-                return 0, convert(_EMPTY_ARRAY)
-            page = read_items(data, index, chunk.first, chunk.count, UNLIMITED, base=chunk.start)
-            return page.returned, convert(page.content)
+                count, content = len(selected.numbers), selected.content
+            elif chunk.count == 0:
+                count, content = 0, _EMPTY_ARRAY
+            else:
+                page = read_items(data, index, chunk.first, chunk.count, UNLIMITED, base=chunk.start)
+                count, content = page.returned, page.content
+            return count, convert(content if projection is None else projection.select(content))
 
         for count, converted in map_chunks(self._reader, index, select):
             self._export.rows = (self._export.rows or 0) + count

@@ -69,6 +69,7 @@ _EMPTY_CHECKSUM = checksum(b"") & 0xFFFFFFFF
 _META_FOOTER = struct.Struct("<IIIQ")
 """Lengths of metadata, item index and line index; then the checksum."""
 
+_FRAME_MAGIC = 0xFD2FB528
 _RAW_FRAME_HEADER = struct.Struct("<IBII")
 _RAW_FRAME_DESCRIPTOR = 0b1010_0100
 """Frame header flags: a content size of four bytes, a single segment, a checksum."""
@@ -107,7 +108,7 @@ def build_raw_frame(chunk: Buffer) -> Frame:
     """Build a frame that stores at most `FRAME_BYTES` uncompressed in one block, without a copy."""
     size = len(memoryview(chunk))
     # The block header takes three bytes: the size, the type (raw), and the flag of the last block.
-    header = _RAW_FRAME_HEADER.pack(zstandard.MAGIC_NUMBER, _RAW_FRAME_DESCRIPTOR, size, size << 3 | 1)[:-1]
+    header = _RAW_FRAME_HEADER.pack(_FRAME_MAGIC, _RAW_FRAME_DESCRIPTOR, size, size << 3 | 1)[:-1]
     footer = _CHECKSUM.pack(checksum(chunk) & 0xFFFFFFFF)
     return [header, chunk, footer], SeekEntry.from_last_part(len(header) + size + len(footer), size, footer)
 
@@ -140,9 +141,14 @@ class Footer:
         """The offset of the footer in the file."""
         return (self.text or self).frame_offsets[-1]
 
+    @property
+    def frame_bytes(self) -> int:
+        """Payload bytes in a frame: only the last one may have fewer."""
+        return self.frames[0].plain_bytes if self.frames else FRAME_BYTES
+
     def find_frame(self, offset: int) -> int:
         """Return the number of the frame that holds a byte of the payload."""
-        return offset // self.frames[0].plain_bytes if self.frames else 0
+        return offset // self.frame_bytes
 
     def read_frames(self, source: ByteSource, start: int, end: int) -> tuple[int, bytes]:
         """Read the frames that hold the bytes from `start` to `end`, and return their content.
@@ -158,7 +164,7 @@ class Footer:
         header = self.header_bytes
         frames = [stored[offset + header : next_offset] for offset, next_offset in itertools.pairwise(offsets)]
         plain = list(map(_decompress, frames, self.frames[first : last + 1]))
-        return first * self.frames[0].plain_bytes, plain[0] if len(plain) == 1 else b"".join(plain)
+        return first * self.frame_bytes, plain[0] if len(plain) == 1 else b"".join(plain)
 
     def iter_chunks(self, source: ByteSource) -> Iterator[bytes]:
         """Read the payload frame by frame."""

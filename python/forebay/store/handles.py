@@ -4,13 +4,12 @@ import base64
 import bisect
 import contextlib
 import dataclasses
+import datetime
 import functools
-import hashlib
 import json
 import math
 import os
 import re
-import time
 from collections.abc import Callable
 from typing import Any, Final, Self, TypeGuard
 
@@ -96,6 +95,9 @@ def is_handle(value: object) -> bool:
 
 def get_sidecar_handle(handle: str) -> str:
     """Return the handle of the sidecar of a payload, which is stored beside it."""
+    # Imported here, because it loads OpenSSL.
+    import hashlib
+
     digest = hashlib.blake2b(handle.encode(), digest_size=_SIDECAR_HASH_BYTES).digest()
     # With the first character of the payload's handle, which has its lifetime class.
     name = _SIDECAR_PREFIX + handle[len("oh_")] + base64.b32encode(digest).decode()
@@ -181,7 +183,11 @@ def list_possible_principals(name: str) -> tuple[str, ...]:
 def _encode_principal(*components: str | None) -> str:
     # Encoded as JSON, so that different components never result in the same name.
     name = json.dumps(components)
-    return name if len(name) <= MAX_NAME_LENGTH else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+    if len(name) <= MAX_NAME_LENGTH:
+        return name
+    import hashlib
+
+    return f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def is_valid_name(value: object) -> TypeGuard[str]:
@@ -265,16 +271,24 @@ class Descriptor:
             source = PreviewSource(self.preview.encode())
         has_items = source is not None and source.has_items
         # No preview has more items than the payload.
-        fitted = dataclasses.replace(self, preview="", preview_items=self.item_count if has_items else None)
-        if measure(fitted.to_json()) > max_bytes:
-            fitted = dataclasses.replace(fitted, outline=None)
-        if measure(fitted.to_json()) > max_bytes:
-            fitted = dataclasses.replace(fitted, next_calls=self.next_calls[:1])
-        if measure(fitted.to_json()) > max_bytes:
-            fitted = dataclasses.replace(fitted, next_calls=(), items_path=None)
+        preview_items = self.item_count if has_items else None
+        fitted = self
+        if (self.preview, self.preview_items) != ("", preview_items):
+            fitted = dataclasses.replace(self, preview="", preview_items=preview_items)
+        size = measure(fitted.to_json())
+        reductions: tuple[dict[str, Any], ...] = (
+            {"outline": None},
+            {"next_calls": self.next_calls[:1]},
+            {"next_calls": (), "items_path": None},
+        )
+        for reduction in reductions:
+            if size <= max_bytes:
+                break
+            fitted = dataclasses.replace(fitted, **reduction)
+            size = measure(fitted.to_json())
         if source is None:
             return dataclasses.replace(fitted, preview=None)
-        remaining = max(0, max_bytes - measure(fitted.to_json()))
+        remaining = max(0, max_bytes - size)
         if is_ascii or is_repeated:
             text, count = _cut_preview(source, remaining, measure)
         else:
@@ -304,6 +318,7 @@ def _cut_preview(
 
 
 _YEAR_10000 = 253_402_300_800
+_EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def is_valid_time(seconds: float) -> bool:
@@ -324,4 +339,5 @@ def format_date(seconds: float) -> str:
 # Cached, because many events fall into the same second.
 @functools.lru_cache(8)
 def _format_seconds(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    # Not `time.gmtime`, which ends with the year 3000 on Windows.
+    return (_EPOCH + datetime.timedelta(seconds=seconds)).isoformat() + "Z"

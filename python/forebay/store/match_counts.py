@@ -1,6 +1,5 @@
 """Totals of searches: how many matches a stored payload has."""
 
-import hashlib
 from typing import Literal, NamedTuple
 
 from forebay._core import ItemIndex, LiteralCounter, count_matches
@@ -52,6 +51,9 @@ def count_payload(
             max_seconds=_MAX_SECONDS,
         )
         return Total(counted.matches, counted.items, counted.is_complete)
+
+    # Imported here, because it loads OpenSSL.
+    import hashlib
 
     # A pattern may be long, and its digest is not.
     digest = hashlib.blake2b(pattern.encode()).digest()

@@ -76,7 +76,9 @@ def build_page(view: View, handle: str, request: PageRequest, find_matches: Find
     page_format = _choose_format(view, request.format, fields, conditions)
     offset, limit = min(request.offset, MAX_OFFSET), request.limit and min(request.limit, MAX_OFFSET)
     where = None if conditions is None else _make_repeatable(request.where, conditions)
-    request = dataclasses.replace(request, offset=offset, limit=limit, fields=fields, where=where)
+    # Mostly nothing changes, and a copy takes a tenth of the time of a page.
+    if (offset, limit, fields, where) != (request.offset, request.limit, request.fields, request.where):
+        request = dataclasses.replace(request, offset=offset, limit=limit, fields=fields, where=where)
     matches = None
     if conditions is not None and view.items is not None:
         matches = find_matches(view, view.items, conditions)

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -139,7 +139,7 @@ class PayloadWriter:
         """Store a payload, record that in the journal, and return its descriptor."""
         request.check()
         try:
-            descriptor = self._store(payload, request)
+            descriptor = self._store(payload, request, self._backend.create, self._commit)
         except ForebayError as error:
             self._journal.record(
                 "store_failed", principal=request.principal, source_tool=request.source_tool, code=error.code
@@ -157,7 +157,18 @@ class PayloadWriter:
         self._warn_if_large(request.principal, descriptor.size_bytes)
         return descriptor
 
-    def _store(self, payload: Payload, request: PutRequest) -> Descriptor:
+    def describe(self, payload: Payload, request: PutRequest) -> Descriptor:
+        """Return the descriptor that a small payload would get, with a handle that nothing is stored under."""
+        request.check()
+        return self._store(payload, request, create=lambda _: _MemoryUpload(), commit=lambda *_: None)
+
+    def _store(
+        self,
+        payload: Payload,
+        request: PutRequest,
+        create: Callable[[str], Upload],
+        commit: Callable[[str, Upload, Entry, str], None],
+    ) -> Descriptor:
         mime_type = sanitize_mime_type(request.mime_type)
         if mime_type is None and needs_json_encoding(payload):
             mime_type = "application/json"
@@ -175,7 +186,7 @@ class PayloadWriter:
             if request.progress is not None:
                 request.progress(progress.payload_bytes)
 
-        upload = self._backend.create(handle)
+        upload = create(handle)
         outline_future = self._start_outline(data)
         write = functools.partial(
             write_frames, upload=upload, compress=self._options.compression == "zstd", get_pool=self._get_pool
@@ -229,8 +240,7 @@ class PayloadWriter:
             extension = choose_extension(meta["mime_type"], findings.nature, meta.get("decoded_from", ""))
             stored_bytes += len(footer)
             entry = Entry(created_at, expires_at, stored_bytes, request.principal)
-            self._commit(upload, entry, extension)
-            self._sweeper.note_stored(handle, entry)
+            commit(handle, upload, entry, extension)
         finally:
             upload.abort()
         lines = findings.lines if findings.nature == "text" else None
@@ -296,7 +306,11 @@ class PayloadWriter:
         if shortage is not None:
             raise StoreFull(shortage)
 
-    def _commit(self, upload: Upload, entry: Entry, extension: str) -> None:
+    def _commit(self, handle: str, upload: Upload, entry: Entry, extension: str) -> None:
+        self._commit_within_quota(upload, entry, extension)
+        self._sweeper.note_stored(handle, entry)
+
+    def _commit_within_quota(self, upload: Upload, entry: Entry, extension: str) -> None:
         for _ in range(_MAX_EVICTION_ATTEMPTS if self._options.on_full == "evict" else 1):
             with contextlib.suppress(QuotaExceeded):
                 self._quota.commit(upload, entry, extension)
@@ -333,6 +347,26 @@ class PayloadWriter:
         with self._lock:
             if self._pool is not None and self._pool_pid == os.getpid():
                 self._pool.shutdown()
+
+
+class _MemoryUpload:
+    """An upload of a payload that is only described, and so never committed."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def write(self, parts: Sequence[Buffer]) -> None:
+        for part in parts:
+            self._data += part
+
+    def read(self, start: int, length: int) -> bytes:
+        return bytes(self._data[start : start + length])
+
+    def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        self._data.clear()
 
 
 class _Content(NamedTuple):
@@ -372,7 +406,9 @@ def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, source: Prev
         mime_type=meta["mime_type"],
         size_bytes=meta["size_bytes"],
         item_count=meta["item_count"],
-        preview=None,
+        # What `fit` begins with: it fills in the preview.
+        preview=None if source is None else "",
+        preview_items=meta["item_count"] if source is not None and source.has_items else None,
         expires_at=format_timestamp(meta["expires_at"]),
         items_path=meta["items_path"],
         outline=meta["outline"],

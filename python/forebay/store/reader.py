@@ -16,13 +16,16 @@ from forebay.arguments import check_pointer, short_repr
 from forebay.errors import InvalidFormat, PathNotFound
 from forebay.store.backends import Blob
 from forebay.store.backends.filesystem import translate_os_errors
+from forebay.store.cache import LRUCache
 from forebay.store.frames import Footer
 from forebay.store.payload import skip_bom
+from forebay.store.threads import fork_safe_lock
 
 __all__ = [
     "UNLIMITED",
     "PayloadFile",
     "PayloadReader",
+    "RecentReads",
     "ValueView",
     "View",
     "read_value",
@@ -35,8 +38,16 @@ _MAX_IN_MEMORY_BYTES = 16 << 20
 _SCAN_BYTES = 1 << 20
 """Bytes read at a time while scanning a value."""
 
+_MAX_RECENT_READ_BYTES = 512 * 1024
+"""Maximum size of a read that is kept for the next page. The largest default page reads 256 KB."""
+
+_MAX_RECENT_BYTES = 4 << 20
+"""Maximum size of all reads that are kept."""
+
 UNLIMITED = 1 << 62
 """A limit in bytes that is larger than any payload."""
+
+_NOTHING = memoryview(b"")
 
 _ITEM_NUMBER_PATTERN = re.compile(r"/(0|[1-9][0-9]{0,17})(?=/|\Z)")
 """Matches an item number at the start of a path that is relative to the items."""
@@ -150,16 +161,45 @@ class ItemsView:
         return self._reader.read(self.origin + start, self.origin + min(end, self.size))
 
 
+class RecentReads:
+    """The last frames that were read of recent payloads, because the next page mostly begins in the same frame."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._reads: LRUCache[str, tuple[object, int, memoryview]] = LRUCache(
+            _MAX_RECENT_BYTES, lambda read: len(read[2])
+        )
+
+    def get(self, handle: str, version: object) -> tuple[int, memoryview]:
+        """Return the last frames of this version of a payload, and their offset in it; no bytes if there are none."""
+        with self._lock:
+            read_version, base, data = self._reads.get(handle, (None, 0, _NOTHING))
+        return (base, data) if read_version == version else (0, _NOTHING)
+
+    def put(self, handle: str, version: object, base: int, data: memoryview) -> None:
+        """Keep frames, unless they are many: then a whole value is being read."""
+        if len(data) <= _MAX_RECENT_READ_BYTES:
+            with self._lock:
+                self._reads[handle] = (version, base, data)
+
+    def remove(self, handle: str) -> None:
+        """Remove the frames of a payload."""
+        with self._lock:
+            self._reads.remove(handle)
+
+
 class PayloadReader:
     """A view of a whole stored payload: of its text, if it was decoded."""
 
     origin = 0
 
-    def __init__(self, blob: Blob, footer: Footer) -> None:
+    def __init__(self, blob: Blob, footer: Footer, recent: RecentReads | None = None) -> None:
+        """Create a reader. `recent` keeps frames for the next reader of the same payload."""
         self._blob = blob
         self.footer = footer
         self._content = footer.text or footer
-        self._last_read = (0, memoryview(b""))
+        self._recent = recent
+        self._last_read = (0, _NOTHING) if recent is None else recent.get(footer.meta["handle"], blob.version)
 
     @property
     def size(self) -> int:
@@ -221,8 +261,20 @@ class PayloadReader:
         base, data = self._last_read
         # The last read is kept, because a page that turned out too large is built again from the same frames.
         if not base <= start <= end <= base + len(data):
-            base, data = self._last_read = self.read_frames(start, end)
+            base, data = self._last_read = self._read_on(start, end)
+            if self._recent is not None:
+                self._recent.put(self.footer.meta["handle"], self._blob.version, base, data)
         return data[start - base : end - base]
+
+    def _read_on(self, start: int, end: int) -> tuple[int, memoryview]:
+        """Read frames like `read_frames`, except those at the start that the last read has read."""
+        base, data = self._last_read
+        next_base = base + len(data)
+        if not base <= start < next_base < end:
+            return self.read_frames(start, end)
+        kept = data[(self._content.find_frame(start) - self._content.find_frame(base)) * self._content.frame_bytes :]
+        _, rest = self.read_frames(next_base, end)
+        return next_base - len(kept), memoryview(b"".join((kept, rest)))
 
     def read_item(self, index: ItemIndex, number: int) -> memoryview:
         """Read one item as JSON."""

@@ -1,6 +1,5 @@
 """The store: payloads under handles, stored whole, read in pages, and removed when they expire."""
 
-import asyncio
 import contextlib
 import functools
 import io
@@ -11,7 +10,7 @@ from typing import Any, BinaryIO, Self, cast
 from typing_extensions import Buffer
 
 from forebay import _core
-from forebay.arguments import check_integer, check_pointer, check_text
+from forebay.arguments import check_fields, check_integer, check_pointer, check_text
 from forebay.errors import ForebayError, HandleCorrupt, HandleNotFound, InvalidArgument, InvalidFormat
 from forebay.store.async_methods import make_async, put_in_thread
 from forebay.store.backends import Backend
@@ -33,6 +32,7 @@ from forebay.store.reader import PayloadFile, PayloadReader, View, read_value, s
 from forebay.store.search import Mode, SearchPage, SearchRequest, search_payload
 from forebay.store.sidecars import Sidecars, delete_sidecar
 from forebay.store.sweep import Sweeper, SweepReport
+from forebay.store.threads import run_in_pool
 from forebay.store.where import MatchCache, encode_conditions
 from forebay.telemetry import is_active, start_span
 
@@ -102,6 +102,21 @@ class Store:
             if span is not None:
                 span.set_attributes({"forebay.handle": descriptor.output_handle, "forebay.size": descriptor.size_bytes})
             return descriptor
+
+    def describe(
+        self,
+        payload: Payload,
+        *,
+        mime_type: str | None = None,
+        principal: str | None = None,
+        handle_length: int | None = None,
+    ) -> Descriptor:
+        """Return the descriptor that `put` would return for a small payload, without storing the payload.
+
+        The descriptor has a handle of its own, which leads nowhere.
+        """
+        request = PutRequest(mime_type=mime_type, principal=principal, handle_length=handle_length)
+        return self._writer.describe(payload, request)
 
     async def put_async(
         self,
@@ -369,16 +384,20 @@ class Store:
         *,
         format: str | None = None,  # noqa: A002
         where: object = None,
+        fields: Sequence[str] | None = None,
         sql: str | None = None,
         principal: Principal = None,
     ) -> Iterator[Export]:
         """Open a payload to write it to a file, as it is or as `json`, `ndjson`, `csv` or `parquet`.
 
-        `where` selects items like that of `fetch`. `sql` writes the result of a query, of at most 64 MiB, instead.
-        Parquet needs `forebay[sql]`, and holds all items.
+        `where` selects items like that of `fetch`, and `fields` reduces every item to these fields. In CSV, they are
+        the columns, in this order. `sql` writes the result of a query, of at most 64 MiB, instead. Parquet needs
+        `forebay[sql]`, and holds all items.
         """
         if where is not None and sql is not None:
             raise InvalidArgument("an export has where or sql; put the conditions into the statement")
+        if fields is not None and sql is not None:
+            raise InvalidArgument("an export has fields or sql; name the columns in the statement")
         if sql is not None:
             request = QueryRequest(sql=sql, max_bytes=MAX_RESULT_BYTES)
             page = self._run_query(handle, request, principal, as_text=format == "parquet")
@@ -386,7 +405,8 @@ class Store:
             if sql is not None:
                 export = export_rows(page, format)
             else:
-                export = export_payload(reader, format, None if where is None else encode_conditions(where))
+                conditions = None if where is None else encode_conditions(where)
+                export = export_payload(reader, format, conditions, None if fields is None else check_fields(fields))
             export.principal = reader.footer.meta["principal"]
             yield export
 
@@ -463,7 +483,7 @@ class Store:
 
     async def list_async(self, *, principal: Principal = None) -> Sequence[StoredOutput]:
         """Run `list` in a thread and return all payloads at once."""
-        return await asyncio.to_thread(lambda: [*self.list(principal=principal)])
+        return await run_in_pool(lambda: [*self.list(principal=principal)])
 
     open_async = make_async(open)  # noqa: A003
     fetch_async = make_async(fetch)

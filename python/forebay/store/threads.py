@@ -1,6 +1,5 @@
 """Threads for async code, and locks that survive a fork."""
 
-import asyncio
 import contextlib
 import contextvars
 import os
@@ -9,15 +8,30 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-__all__ = ["call_in_threads", "fork_safe_lock", "run_in_pool", "run_in_thread", "start_in_thread", "wait_all"]
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = [
+    "call_in_threads",
+    "fork_safe_lock",
+    "run_in_forked_child",
+    "run_in_pool",
+    "run_in_thread",
+    "start_in_thread",
+    "wait_all",
+]
 
 _T = TypeVar("_T")
+
+# asyncio is imported inside functions, because `forebay wrap` starts without it.
 
 
 async def run_in_pool(function: Callable[[], _T]) -> _T:
     """Run a blocking function in the event loop's pool, which limits the number of threads, and return its result."""
+    import asyncio
+
     return await asyncio.to_thread(_replace_stop_iteration, function)
 
 
@@ -26,6 +40,8 @@ async def run_in_thread(function: Callable[[], _T], *, daemon: bool = False) -> 
 
     If the caller is cancelled, the function continues. The interpreter waits for it at exit unless `daemon` is true.
     """
+    import asyncio
+
     return await asyncio.wrap_future(start_in_thread(function, daemon=daemon))
 
 
@@ -71,8 +87,10 @@ def call_in_threads(function: Callable[[_T], object], arguments: Iterable[_T], m
         future.result()
 
 
-async def wait_all(events: Iterable[asyncio.Event], seconds: float) -> None:
+async def wait_all(events: "Iterable[asyncio.Event]", seconds: float) -> None:
     """Wait until all events are set, for at most `seconds`."""
+    import asyncio
+
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             for event in events:
@@ -86,6 +104,12 @@ def _replace_stop_iteration(function: Callable[[], _T]) -> _T:
     except StopIteration as error:
         # asyncio futures refuse a StopIteration, and the caller would wait forever.
         raise RuntimeError(f"StopIteration was raised: {error}") from error
+
+
+def run_in_forked_child(function: Callable[[], object]) -> None:
+    """Call a function in each process that is forked from this one. Windows has no forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
 
 
 _locks: "weakref.WeakSet[threading.RLock]" = weakref.WeakSet()
@@ -107,4 +131,4 @@ def _reset_locks() -> None:
         lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
-os.register_at_fork(after_in_child=_reset_locks)
+run_in_forked_child(_reset_locks)

@@ -4,8 +4,6 @@ import contextlib
 import dataclasses
 import os
 import re
-import select
-import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -18,6 +16,8 @@ from typing_extensions import Buffer
 from forebay.errors import ForebayError
 from forebay.store.backends.filesystem import translate_os_errors
 from forebay.store.payload import CHUNK_BYTES
+from forebay.system import files
+from forebay.system.pipes import EndSignal, PipeInput
 
 if TYPE_CHECKING:
     from forebay.store import Store
@@ -33,15 +33,11 @@ __all__ = [
     "Spool",
     "count_memory_bytes",
     "create_spool",
-    "enlarge_pipe",
     "read_head_tail",
 ]
 
 _READ_BYTES = 256 * 1024
 """Size of the read buffer."""
-
-_PIPE_BYTES = 1024 * 1024
-"""Pipe capacity to ask the kernel for."""
 
 _KEPT_END_BYTES = 64 * 1024
 """Bytes to keep from the start and from the end of a message that is too large, to find its id."""
@@ -65,7 +61,7 @@ class Spool:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = str(folder)
         with translate_os_errors:
-            self._fd, self.path, name = _create_file(self.folder)
+            self._fd, self.path, name = files.create_temporary(self.folder)
         self.size = 0
         # A finalizer deletes the file, because a message has no single owner that could close its spool.
         self._finalizer = weakref.finalize(self, _delete_file, self._fd, name)
@@ -88,7 +84,7 @@ class Spool:
     def chunks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield the bytes from `start` to `end` in chunks."""
         end = self.size if end is None else end
-        with translate_os_errors, Path(self.path).open("rb", buffering=0) as file:
+        with translate_os_errors, os.fdopen(files.open_shared(self.path), "rb", buffering=0) as file:
             file.seek(start)
             while start < end and (chunk := file.read(min(CHUNK_BYTES, end - start))):
                 start += len(chunk)
@@ -111,19 +107,6 @@ def create_spool(store: "Store") -> Spool:
     with contextlib.suppress(ForebayError):
         return Spool(store.folder or tempfile.gettempdir())
     return Spool(tempfile.gettempdir())
-
-
-def _create_file(folder: str) -> tuple[int, str, str | None]:
-    """Create a file; return its descriptor, a path to open it again, and its name if it must be deleted.
-
-    A file without a name leaves nothing behind, even if this process is killed.
-    """
-    if hasattr(os, "O_TMPFILE"):
-        with contextlib.suppress(OSError):
-            fd = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            return fd, f"/proc/self/fd/{fd}", None
-    fd, name = tempfile.mkstemp(prefix="message-", suffix=".spool", dir=folder)
-    return fd, name, name
 
 
 def _delete_file(fd: int, name: str | None) -> None:
@@ -271,21 +254,16 @@ class LineSplitter:
 class LineReader:
     """Iterable over the lines of a file descriptor, without newlines and empty lines; the last newline may be missing.
 
-    Once `end_fd` becomes readable, reading stops after the bytes that are already in the pipe, even if other processes
-    still hold its write end.
+    Once `end` is set, reading stops after the bytes that are already in the pipe, even if other processes still hold
+    its write end.
     """
 
     def __init__(
-        self, fd: int, *, spool_above_bytes: int, make_spool: Callable[[], Spool], end_fd: int | None = None
+        self, fd: int, *, spool_above_bytes: int, make_spool: Callable[[], Spool], end: EndSignal | None = None
     ) -> None:
-        self._fd = fd
+        self._input = PipeInput(fd, end)
         self._spool_above_bytes = spool_above_bytes
         self._make_spool = make_spool
-        self._end_fd = end_fd
-        self._poller = select.poll()
-        self._poller.register(fd, select.POLLIN)
-        if end_fd is not None:
-            self._poller.register(end_fd, select.POLLIN)
 
     def __iter__(self) -> Iterator[Line]:
         for lines in self.batches():
@@ -296,32 +274,8 @@ class LineReader:
         # One buffer for all reads: allocating fresh memory costs more than reading into it.
         buffer = bytearray(_READ_BYTES)
         splitter = LineSplitter(LineBuffer(self._spool_above_bytes, self._make_spool))
-        while count := self._read_into(buffer):
+        while count := self._input.read_into(buffer):
             if lines := splitter.push(buffer, count):
                 yield lines
         if lines := splitter.finish():
             yield lines
-
-    def _read_into(self, buffer: bytearray) -> int:
-        """Wait for bytes and return how many were read; 0 at the end."""
-        while self._wait_readable():
-            # Another process that shares the pipe may have made it non-blocking.
-            with contextlib.suppress(BlockingIOError):
-                return os.readv(self._fd, [buffer])
-            self._poller.poll()
-        return 0
-
-    def _wait_readable(self) -> bool:
-        """Wait for bytes or for `end_fd`; return whether there may be bytes to read."""
-        if self._end_fd is None or any(fd == self._fd for fd, _ in self._poller.poll()):
-            return True
-        return any(fd == self._fd for fd, _ in self._poller.poll(0))
-
-
-def enlarge_pipe(fd: int) -> None:
-    """Raise the capacity of a pipe, where the system allows it, so that large messages need fewer reads."""
-    if sys.platform == "linux":
-        import fcntl
-
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -2,11 +2,10 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import itertools
 import json
+import os
 import re
-import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -86,7 +85,7 @@ _MAX_INTEGER_KEY = 10**18
 
 _MEMBER_NAMES = ("jsonrpc", "id", "method", "params", "result", "error")
 
-_HOLE_TOKEN = secrets.token_hex(16)
+_HOLE_TOKEN = os.urandom(16).hex()
 """Start of a placeholder in parsed JSON. It is random, so that no message can contain it."""
 
 _HOLE_PREFIX = f"{_HOLE_TOKEN}:"
@@ -567,6 +566,9 @@ def _bound_key(prefix: bytes, chunks: Iterable[bytes | memoryview]) -> bytes:
         if digest is None:
             key += chunk
             if len(key) > _MAX_ID_KEY_BYTES:
+                # Imported here, because it loads OpenSSL.
+                import hashlib
+
                 digest = hashlib.sha256(key)
         else:
             digest.update(chunk)

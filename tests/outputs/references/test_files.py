@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from forebay import FileRefDenied, FileRefNotFound, ForebayError, InvalidArgument
-from forebay.outputs.references import files
-from forebay.outputs.references.files import FileRoots, is_pseudo_device
+from forebay.outputs.references.files import FileRoots
+from forebay.system import files
+from forebay.system.files import is_pseudo_device
 from refs_files import SECRET, read, read_refused
 
 
@@ -24,6 +25,7 @@ def test_an_absolute_path_is_below_any_root(root: Path, outside: Path) -> None:
     assert read(roots, str(outside / "file")) == SECRET
 
 
+@pytest.mark.posix
 def test_a_root_may_be_a_link_or_relative(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(root)
     monkeypatch.chdir(tmp_path)
@@ -35,8 +37,8 @@ def test_a_root_may_be_a_link_or_relative(root: Path, tmp_path: Path, monkeypatc
 
 
 def test_the_filesystem_root_may_be_a_root(root: Path) -> None:
-    assert read(FileRoots(["/"], None), str(root / "file")) == b"top"
-    assert read(FileRoots(["/"], None), str(root / "file")[1:]) == b"top"
+    assert read(FileRoots([root.anchor], None), str(root / "file")) == b"top"
+    assert read(FileRoots([root.anchor], None), str((root / "file").relative_to(root.anchor))) == b"top"
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,7 @@ def test_a_path_with_dots_or_bad_characters_is_refused(root: Path, outside: Path
     assert "write a plain path" in read_refused(FileRoots([root], None), path)
 
 
+@pytest.mark.posix
 def test_errors_reveal_nothing_outside_the_roots(root: Path, outside: Path) -> None:
     roots = FileRoots([root], None)
     existing, missing = str(outside / "file"), str(outside / "none")
@@ -83,6 +86,7 @@ def test_a_missing_file_is_not_found(root: Path, path: str) -> None:
     assert isinstance(caught.value, FileRefNotFound) or len(path) > 10_000
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("link", ["link", "a/link", "a/b/link"])
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_symbolic_link_is_refused(root: Path, outside: Path, link: str, inside: bool) -> None:
@@ -92,6 +96,7 @@ def test_a_symbolic_link_is_refused(root: Path, outside: Path, link: str, inside
     assert "symbolic link" in read_refused(FileRoots([root], None), link)
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("link_path", ["link", "a/link", "a/b/link"])
 def test_a_link_in_the_path_is_refused(root: Path, outside: Path, link_path: str) -> None:
     (root / link_path).symlink_to(outside)
@@ -100,6 +105,7 @@ def test_a_link_in_the_path_is_refused(root: Path, outside: Path, link_path: str
     assert "symbolic link" in read_refused(FileRoots([root], None), f"{link_path}/none")
 
 
+@pytest.mark.posix
 def test_a_root_that_becomes_a_link_is_refused(root: Path, outside: Path, tmp_path: Path) -> None:
     roots = FileRoots([root], None)
     root.rename(tmp_path / "moved")
@@ -107,11 +113,13 @@ def test_a_root_that_becomes_a_link_is_refused(root: Path, outside: Path, tmp_pa
     assert "symbolic link" in read_refused(roots, "file")
 
 
+@pytest.mark.posix
 def test_a_pipe_is_refused_without_blocking(root: Path) -> None:
     os.mkfifo(root / "pipe")
     assert "a pipe" in read_refused(FileRoots([root], None), "pipe")
 
 
+@pytest.mark.posix
 def test_a_socket_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     with socket.socket(socket.AF_UNIX) as server:
@@ -124,6 +132,7 @@ def test_a_device_is_refused(path: str) -> None:
     assert read_refused(FileRoots(["/"], None), path)
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("path", ["version", "{pid}/environ", "{pid}/status", "{pid}/mountinfo"])
 def test_proc_files_are_refused(path: str) -> None:
     path = "/proc/" + path.format(pid=os.getpid())
@@ -131,6 +140,7 @@ def test_proc_files_are_refused(path: str) -> None:
     assert "not a file on a disk" in read_refused(FileRoots(["/"], None), path)
 
 
+@pytest.mark.posix
 def test_a_file_of_size_zero_with_content_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "is_pseudo_device", lambda device: not device)
     assert "not a file on a disk" in read_refused(FileRoots(["/"], None), "/proc/version")
@@ -141,11 +151,19 @@ def test_files_on_a_pseudo_device_are_refused(root: Path, monkeypatch: pytest.Mo
     assert "not a file on a disk" in read_refused(FileRoots([root], None), "file")
 
 
+@pytest.mark.posix
 def test_is_pseudo_device_reads_the_mounts(root: Path) -> None:
     assert is_pseudo_device(Path("/proc/version").stat().st_dev)
     assert not is_pseudo_device(root.stat().st_dev)
 
 
+@pytest.mark.posix
+def test_a_system_without_a_list_of_mounts_has_no_pseudo_devices(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forebay.system.posix_files._MOUNT_INFO", root / "missing")
+    assert not is_pseudo_device(Path("/proc/version").stat().st_dev)
+
+
+@pytest.mark.posix
 def test_proc_links_are_refused(root: Path) -> None:
     with (root / "file").open() as file:
         assert "symbolic link" in read_refused(FileRoots(["/"], None), "/proc/self/environ")
@@ -165,7 +183,7 @@ def test_a_hard_link_is_refused(root: Path, outside: Path) -> None:
 
 def test_the_store_is_refused_below_any_root(root: Path) -> None:
     store = root / "a"
-    for allowed in ("/", root, store, store / "b"):
+    for allowed in (root.anchor, root, store, store / "b"):
         roots = FileRoots([allowed], store)
         assert "$handle" in read_refused(roots, str(store / "b" / "file"))
     assert read(FileRoots([root], store), "file") == b"top"
@@ -193,11 +211,12 @@ def test_a_read_error_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with FileRoots([root], None).open("file") as file:
-        monkeypatch.setattr(os, "pread", fail)
-        with pytest.raises(FileRefDenied, match="cannot be read: Input/output error; name another one"):
+        monkeypatch.setattr(files, "read_at", fail)
+        with pytest.raises(FileRefDenied, match=f"cannot be read: {os.strerror(errno.EIO)}; name another one"):
             file.read(0, 3)
 
 
+@pytest.mark.posix
 def test_no_descriptor_leaks(root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside)
     before = len([*Path("/proc/self/fd").iterdir()])

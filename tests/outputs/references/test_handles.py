@@ -1,5 +1,7 @@
 """`$handle` in arguments: stored outputs and values inside them."""
 
+import base64
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +58,14 @@ def test_a_handle_with_options(references: ReferenceResolver, store: Store, refe
     handle = store.put(json.dumps(DOCUMENT)).output_handle
     resolved = to_objects(references.resolve({"text": {"$handle": handle, **reference}}, SCHEMA))
     assert resolved == {"text": text}
+
+
+def test_base64_of_a_compressed_output_is_that_of_the_original(references: ReferenceResolver, store: Store) -> None:
+    original = gzip.compress(b"line\n" * 100)
+    reference = {"$handle": store.put(original).output_handle}
+    arguments = {"text": reference, "other": {**reference, "encoding": "base64"}}
+    resolved = to_objects(references.resolve(arguments, SCHEMA))
+    assert (resolved["text"], base64.b64decode(resolved["other"])) == ("line\n" * 100, original)
 
 
 def test_stored_text_is_parsed_for_a_json_argument(references: ReferenceResolver, store: Store) -> None:
@@ -211,6 +221,7 @@ def test_a_patch_keeps_to_the_limit_of_a_call(store: Store) -> None:
         references.resolve({"a": half, "b": half})
 
 
+@pytest.mark.posix
 def test_a_query_is_replaced_by_its_rows(references: ReferenceResolver, store: Store) -> None:
     pytest.importorskip("duckdb")
     handle = store.put(
@@ -237,6 +248,7 @@ def test_a_query_is_replaced_by_its_rows(references: ReferenceResolver, store: S
     assert (event["event"], event["code"], event["handle"]) == ("file_ref_denied", "query_failed", handle)
 
 
+@pytest.mark.posix
 def test_a_query_keeps_to_the_limit_of_a_call(store: Store) -> None:
     pytest.importorskip("duckdb")
     references = ReferenceResolver(store, [], max_bytes=10_000)

@@ -1,5 +1,7 @@
 """Parsing references, escaping them, and detecting misspelled ones."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,9 @@ from forebay.outputs.references.reference import (
     parse_reference,
     unescape_key,
 )
+from forebay.store.payload import CHUNK_BYTES
+from forebay.wire.framing import Spool
+from forebay.wire.messages import as_lazy, parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_values import escape, escape_key, marked
@@ -100,6 +105,24 @@ def test_contains_references_equals_a_naive_search(value: Any) -> None:
         return own or any(map(naive_contains, members))
 
     assert contains_references(value) == naive_contains(value)
+    unparsed = as_lazy(json.dumps(value).encode())
+    assert contains_references([unparsed]) == naive_contains(value)
+
+
+def test_a_long_statement_of_a_query_may_be_unparsed() -> None:
+    sql = f"SELECT '{'é' * 5000}'"
+    reference = parse_reference(parse_lazy(json.dumps({"$query": {"handle": "oh_x", "sql": sql}}).encode()))
+    assert reference is not None
+    assert (reference.target, reference.sql) == ("oh_x", sql)
+
+
+def test_a_key_is_found_wherever_unparsed_json_is_cut(tmp_path: Path) -> None:
+    for shift in range(30):
+        with Spool(tmp_path) as spool:
+            spool.write(b'{"text": "' + b"x" * (CHUNK_BYTES - shift) + b'", "$\\u0066ile": "a"}')
+            assert contains_references(as_lazy(spool))
+    # A quote in a string looks like the start of a key.
+    assert not contains_references(as_lazy(rb'["\"$file\": 1", "$\x": 1]'))
 
 
 @pytest.mark.slow

@@ -19,8 +19,9 @@ from forebay import (
     InvalidJSON,
     Store,
 )
+from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import ReferenceResolver, ResolvedValue, escape_text, to_lazy, to_objects
-from forebay.wire.messages import dump
+from forebay.wire.messages import as_lazy, dump
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_values import escape, marked
@@ -153,11 +154,27 @@ def test_arguments_without_references_are_returned_unchanged(references: Referen
     assert references.resolve(value, SCHEMA) is value
 
 
+def test_a_policy_without_references_returns_arguments_unchanged(store: Store) -> None:
+    arguments = {"text": {"$file": "secret"}}
+    policy = OutputPolicy(store)
+    assert policy.resolve_references("tool", arguments) is arguments
+    policy.close()
+
+
 def test_values_that_are_not_json_pass_unchanged(references: ReferenceResolver) -> None:
     opaque = object()
     resolved = references.resolve({"a": [opaque, {"$file": "plain"}], "b": opaque, "c": (1,)})
     assert to_objects(resolved) == {"a": [opaque, FILES["plain"]], "b": opaque, "c": (1,)}
     assert resolved["a"][1] == ResolvedValue(FILES["plain"].encode())
+
+
+def test_references_in_large_unparsed_arguments_are_refused(references: ReferenceResolver) -> None:
+    rows = [{"$file": "plain"}] * 100
+    with pytest.raises(InvalidArgument, match=r"too many to be searched for references.* pass a reference to it"):
+        references.resolve({"rows": as_lazy(json.dumps(rows).encode())})
+    unparsed = as_lazy(b"[1, 2]")
+    resolved = to_objects(references.resolve({"rows": unparsed, "text": {"$file": "plain"}}))
+    assert resolved["rows"] is unparsed
 
 
 def test_content_is_not_searched_for_references(references: ReferenceResolver, store: Store) -> None:

@@ -93,6 +93,7 @@ def test_a_file_is_text_or_json_by_the_schema(sdk: str, era: str, root: Path, se
         assert received["options"] == {"$file": "x", "$$handle": [{"$handle": 1}]}
 
 
+@pytest.mark.posix
 def test_a_refused_reference_does_not_call_the_tool(
     sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path
 ) -> None:
@@ -153,6 +154,7 @@ def test_listed_schemas_accept_references(sdk: str, era: str, root: Path, server
     assert "$file" not in json.dumps(before)
 
 
+@pytest.mark.posix
 def test_invalid_options_are_refused(tmp_path: Path) -> None:
     store = (tmp_path / "store").as_uri()
     before = len([*Path("/proc/self/fd").iterdir()])

@@ -16,6 +16,7 @@ from refs_files import SECRET, read, read_refused
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
 def test_a_file_swapped_after_the_check_is_refused(
     root: Path, outside: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -43,6 +44,7 @@ def test_a_file_swapped_after_the_check_is_refused(
     assert len(checks) == 1
 
 
+@pytest.mark.posix
 def test_a_constantly_swapped_file_never_reads_outside(root: Path, outside: Path) -> None:
     def swap(number: int) -> None:
         new = root / f"new{number}"
@@ -56,6 +58,7 @@ def test_a_constantly_swapped_file_never_reads_outside(root: Path, outside: Path
     assert_never_outside(FileRoots([root], None), "swapped", swap, lambda: (root / "swapped").read_bytes())
 
 
+@pytest.mark.posix
 def test_a_constantly_swapped_folder_never_reads_outside(root: Path, outside: Path) -> None:
     folder, saved = root / "a" / "swapped", root / "a" / "saved"
     saved.mkdir()

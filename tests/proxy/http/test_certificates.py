@@ -56,7 +56,7 @@ def url(certificate: Path) -> Iterator[str]:
     context.load_cert_chain(certificate)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"https://localhost:{server.server_port}/"
         server.shutdown()
 

@@ -51,7 +51,7 @@ class Handler(PostHandler):
 def serve(handler: type[Handler]) -> Iterator[str]:
     handler.requests = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/mcp"

@@ -5,20 +5,20 @@ open descriptor. So nothing can be swapped between the check and the read.
 """
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath
 
 from forebay.arguments import is_text, short_repr
 from forebay.errors import FileRefDenied, FileRefNotFound, InvalidArgument
+from forebay.system import files
+from forebay.system.paths import IS_WINDOWS, NativePath, check_windows_name
 
-__all__ = ["FileRoots", "OpenFile", "is_pseudo_device"]
+__all__ = ["FileRoots", "OpenFile"]
 
-# O_PATH: folders of a path need search permission only, not read permission.
-_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: the file may have been replaced by a pipe, where a blocking open would wait for a writer.
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_READ_FLAGS = os.O_RDONLY | files.SAFE_OPEN_FLAGS
 
 
 class OpenFile:
@@ -31,7 +31,7 @@ class OpenFile:
     def read(self, start: int, end: int) -> bytes:
         chunks: list[bytes] = []
         try:
-            while start < end and (chunk := os.pread(self._fd, end - start, start)):
+            while start < end and (chunk := files.read_at(self._fd, end - start, start)):
                 chunks.append(chunk)
                 start += len(chunk)
         except OSError as error:
@@ -56,15 +56,15 @@ class FileRoots:
         self._store_folder = store_folder
         self._secret_files = [os.fspath(path) for path in secret_files]
         # Each root as configured and as resolved: the operator may name a root by a symbolic link.
-        self._roots = [(_check_root(root, self._option), PurePosixPath(os.path.realpath(root))) for root in roots]
+        self._roots = [(_check_root(root, self._option), NativePath(os.path.realpath(root))) for root in roots]
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[OpenFile]:
         """Open the file at a path that is relative to the first root, or absolute and below any root."""
         with contextlib.ExitStack() as stack:
             try:
-                *folders, name = self._split_path(path)
-                folder = self._open_folder(folders, path, stack)
+                anchor, *folders, name = self._split_path(path)
+                folder = self._open_folder(anchor, folders, path, stack)
                 fd, size = _open_regular(name, folder, path, stack)
                 if self._is_secret(fd):
                     raise FileRefDenied(
@@ -83,11 +83,13 @@ class FileRoots:
             yield OpenFile(fd, size)
 
     def _split_path(self, path: str) -> list[str]:
-        """Return the names of the folders from `/` down to the file, and the file's own name."""
-        requested = PurePosixPath(path)
+        """Return the root of the file system or drive, the names of the folders below it, and the file's own name."""
+        requested = NativePath(path)
         if not is_text(path) or "\0" in path or ".." in requested.parts:
             raise FileRefDenied(f'{short_repr(path)} is refused for its ".." or its characters; write a plain path')
-        if not requested.is_absolute() and self._roots:
+        if IS_WINDOWS:
+            _check_windows_names(requested, path)
+        if not requested.anchor and self._roots:
             return self._split_below_root(self._roots[0][1] / requested, path)
         for configured, resolved in self._roots:
             for root in (configured, resolved):
@@ -95,18 +97,18 @@ class FileRoots:
                     return self._split_below_root(resolved / requested.relative_to(root), path)
         raise FileRefDenied(f"{short_repr(path)} is no file that may be {self._use}, {self._describe_roots()}")
 
-    def _split_below_root(self, resolved_path: PurePosixPath, path: str) -> list[str]:
+    def _split_below_root(self, resolved_path: PurePath, path: str) -> list[str]:
         if any(resolved_path == root for _, root in self._roots):
             raise FileRefDenied(f"{short_repr(path)} is a folder; name a file {self._describe_roots()}")
-        return list(resolved_path.parts[1:])
+        return list(resolved_path.parts)
 
-    def _open_folder(self, names: list[str], path: str, stack: contextlib.ExitStack) -> int:
+    def _open_folder(self, anchor: str, names: list[str], path: str, stack: contextlib.ExitStack) -> int:
         store_status = self._stat_store_folder()
-        folder = _close_on_exit(os.open("/", _FOLDER_FLAGS), stack)
+        folder = _close_on_exit(files.enter_root(anchor), stack)
         for name in names:
-            is_link = stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+            is_link = stat.S_ISLNK(_stat_file(name, folder, path).st_mode)
             try:
-                folder = _close_on_exit(os.open(name, _FOLDER_FLAGS, dir_fd=folder), stack)
+                folder = _close_on_exit(files.enter_folder(name, folder), stack)
             except OSError:
                 if is_link:
                     raise _make_link_error(path) from None
@@ -137,10 +139,10 @@ class FileRoots:
         return "below " + " or ".join(dict.fromkeys(str(root) for root, _ in self._roots))
 
 
-def _check_root(root: str | os.PathLike[str], option: str) -> PurePosixPath:
+def _check_root(root: str | os.PathLike[str], option: str) -> PurePath:
     if not os.path.isdir(root):
         raise InvalidArgument(f"{option}: {short_repr(os.fspath(root))} is no folder; make it, or name another one")
-    return PurePosixPath(os.path.abspath(root))
+    return NativePath(os.path.abspath(root))
 
 
 def _close_on_exit(fd: int, stack: contextlib.ExitStack) -> int:
@@ -151,13 +153,31 @@ def _close_on_exit(fd: int, stack: contextlib.ExitStack) -> int:
 def _open_regular(name: str, folder: int, path: str, stack: contextlib.ExitStack) -> tuple[int, int]:
     """Open a regular file and return its descriptor and size."""
     # Checked before opening as well: opening a device can have side effects.
-    _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
-    fd = _close_on_exit(os.open(name, _READ_FLAGS, dir_fd=folder), stack)
+    _check_regular(_stat_file(name, folder, path), path)
+    fd = _close_on_exit(files.open_file(name, _READ_FLAGS, folder), stack)
     status = os.fstat(fd)
     _check_regular(status, path)
-    if is_pseudo_device(status.st_dev) or (status.st_size == 0 and os.pread(fd, 1, 0)):
+    if files.is_pseudo_device(status.st_dev) or (status.st_size == 0 and files.read_at(fd, 1, 0)):
         raise FileRefDenied(f"{short_repr(path)} is not a file on a disk; copy it to one, and refer to that")
     return fd, status.st_size
+
+
+def _stat_file(name: str, folder: int, path: str) -> os.stat_result:
+    try:
+        return files.stat_file(name, folder)
+    except OSError as error:
+        # On Windows the status of a link is an error.
+        if error.errno == errno.ELOOP:
+            raise _make_link_error(path) from None
+        raise
+
+
+def _check_windows_names(requested: PurePath, path: str) -> None:
+    """Refuse names that mean something else to Windows than a file with that name."""
+    for name in requested.parts[1 if requested.anchor else 0 :]:
+        reason = check_windows_name(name)
+        if reason is not None:
+            raise FileRefDenied(f"{short_repr(path)} is refused: {short_repr(name)} {reason}; name another file")
 
 
 def _check_regular(status: os.stat_result, path: str) -> None:
@@ -175,29 +195,3 @@ def _check_regular(status: os.stat_result, path: str) -> None:
 
 def _make_link_error(path: str) -> FileRefDenied:
     return FileRefDenied(f"{short_repr(path)} is a symbolic link or leads through one; name the file itself")
-
-
-_PSEUDO_FILESYSTEMS = frozenset(
-    b"autofs binder binfmt_misc bpf cgroup cgroup2 configfs cpuset debugfs devfs devpts devtmpfs efivarfs fdescfs "
-    b"functionfs fusectl mqueue nfsd nsfs proc procfs pstore resctrl rpc_pipefs securityfs selinuxfs smackfs sysfs "
-    b"tracefs".split()
-)
-_MOUNT_INFO = Path("/proc/self/mountinfo")
-
-
-def is_pseudo_device(device: int) -> bool:
-    """Return whether a device number belongs to a filesystem whose files the kernel generates, such as /proc."""
-    number = b"%d:%d" % (os.major(device), os.minor(device))
-    # A system without a mount list has no pseudo filesystems such as /proc either.
-    with contextlib.suppress(OSError):
-        return any(_is_pseudo_mount(line, number) for line in _MOUNT_INFO.read_bytes().splitlines())
-    return False
-
-
-def _is_pseudo_mount(mount: bytes, device_number: bytes) -> bool:
-    """Return whether a line of mountinfo mounts a pseudo filesystem that has this device number.
-
-    Such a line is `22 27 0:21 / /proc rw,nosuid - proc proc rw`, with the device number `0:21`.
-    """
-    location, _, source = mount.partition(b" - ")
-    return location.split()[2:3] == [device_number] and not _PSEUDO_FILESYSTEMS.isdisjoint(source.split()[:1])

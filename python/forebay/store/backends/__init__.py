@@ -1,6 +1,5 @@
 """The interface of a storage backend: objects by handle, accounts of their bytes, a log and counts."""
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -33,6 +32,9 @@ TOTAL_ACCOUNT = "total"
 
 def name_account(principal: str) -> str:
     """Return the name of a principal's account: a hash, because the principal may not be a valid file name."""
+    # Imported here, because it loads OpenSSL.
+    import hashlib
+
     return "p-" + hashlib.blake2b(principal.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

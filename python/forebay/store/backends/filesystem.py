@@ -5,26 +5,22 @@ Symbolic links are never followed, so that a link planted in the folder cannot l
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from forebay.errors import ForebayError, StoreFull, StoreUnavailable
 from forebay.store.threads import fork_safe_lock
+from forebay.system import files
+from forebay.system.descriptors import close_quietly
 
 __all__ = [
     "READ_FLAGS",
-    "SAFE_OPEN_FLAGS",
     "Folders",
-    "close_quietly",
-    "ensure_private",
     "ignore_missing",
     "iter_file_names",
-    "list_names",
     "open_locked",
     "translate_os_errors",
     "unlock",
@@ -34,10 +30,7 @@ _T = TypeVar("_T")
 
 _DAY_PATTERN = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
-# O_NONBLOCK, because opening a pipe that someone planted would block.
-SAFE_OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-READ_FLAGS = os.O_RDONLY | SAFE_OPEN_FLAGS
-_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | files.SAFE_OPEN_FLAGS
 
 
 class Folders:
@@ -75,23 +68,9 @@ class Folders:
             if fd is None:
                 if create:
                     with contextlib.suppress(FileExistsError):
-                        os.mkdir(name, 0o700, dir_fd=self.root_fd)
-                        # The umask may have removed permissions.
-                        os.chmod(name, 0o700, dir_fd=self.root_fd)
-                fd = self._fds[name] = os.open(name, _DIRECTORY_FLAGS, dir_fd=self.root_fd)
+                        files.make_private_folder(name, self.root_fd)
+                fd = self._fds[name] = files.open_subfolder(name, self.root_fd)
                 self._refresh_days()
-        return fd
-
-    def get_current_fd(self, name: str) -> int:
-        """Return the descriptor of the folder that is at this path now, created if it is missing.
-
-        The folder of an open descriptor may have been moved away and replaced, alone or with the root.
-        """
-        fd = self.get_fd(name, create=True)
-        if not self.is_current(name, fd):
-            self.refresh()
-            fd = self.get_fd(name, create=True)
-            self.check_current(name, fd)
         return fd
 
     def is_current(self, name: str, fd: int) -> bool:
@@ -103,7 +82,8 @@ class Folders:
     def check_current(self, name: str, fd: int) -> None:
         """Raise `StoreUnavailable` if the root was moved away, or `FileNotFoundError` if only the folder was."""
         if not self.is_current(name, fd):
-            if os.fstat(self.root_fd).st_nlink and not os.path.lexists(self.root):
+            is_root_removed = files.is_removed(os.fstat(self.root_fd), self.root_fd)
+            if not is_root_removed and not os.path.lexists(self.root):
                 raise StoreUnavailable(f"{self.root} was moved away; move it back, or open the store again")
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
@@ -135,13 +115,13 @@ class Folders:
 
     def _is_unchanged(self, name: str, fd: int) -> bool:
         with ignore_missing:
-            return os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=self.root_fd, follow_symlinks=False))
+            return os.path.samestat(os.fstat(fd), files.stat_file(name, self.root_fd))
         return False
 
     def _is_root_replaced(self) -> bool:
         """Return whether the root was deleted, or another folder is at its path. A renamed root still works."""
         status = os.fstat(self.root_fd)
-        if status.st_nlink == 0:
+        if files.is_removed(status, self.root_fd):
             return True
         with ignore_missing:
             return not os.path.samestat(status, os.stat(self.root, follow_symlinks=False))
@@ -156,7 +136,7 @@ class Folders:
         return function()
 
     def _refresh_days(self) -> None:
-        days = sorted(filter(_DAY_PATTERN.fullmatch, list_names(self.root_fd)), reverse=True)
+        days = sorted(filter(_DAY_PATTERN.fullmatch, files.list_names(self.root_fd)), reverse=True)
         if days != self._days:
             self._days = days
             self.version += 1
@@ -172,19 +152,13 @@ class Folders:
                     close_quietly(fd)
 
 
-def close_quietly(fd: int) -> None:
-    """Close a descriptor. The system frees it even if that fails, so there is nothing left to do then."""
-    with contextlib.suppress(OSError):
-        os.close(fd)
-
-
 def unlock(fd: int) -> bool:
     """Release the lock of an open file. If that fails, close the file, which releases the lock too, and return false.
 
     Closing alone is not enough: a child forked meanwhile has the file open too, and would keep the lock.
     """
     try:
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        files.unlock(fd)
     except OSError:
         close_quietly(fd)
         return False
@@ -194,10 +168,10 @@ def unlock(fd: int) -> bool:
 def open_locked(name: str, flags: int, folder_fd: int) -> int:
     """Open and lock a file, and return its descriptor. If the file is removed before it is locked, try again."""
     while True:
-        fd = os.open(name, flags, 0o600, dir_fd=folder_fd)
+        fd = files.open_file(name, flags, folder_fd)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            if ensure_private(fd).st_nlink:
+            files.lock(fd)
+            if not files.is_removed(files.ensure_private(fd), fd):
                 return fd
         except BaseException:
             close_quietly(fd)
@@ -205,41 +179,13 @@ def open_locked(name: str, flags: int, folder_fd: int) -> int:
         close_quietly(fd)
 
 
-def list_names(folder_fd: int) -> list[str]:
-    """Return the names in an open folder.
-
-    The folder is opened again: a descriptor has one read position, and threads that list through it miss entries.
-    """
-    fd = os.open(".", _DIRECTORY_FLAGS, dir_fd=folder_fd)
-    try:
-        return os.listdir(fd)
-    finally:
-        close_quietly(fd)
-
-
 def iter_file_names(folder_fd: int) -> Iterator[str]:
     """Iterate over the names of the regular files in an open folder, which may be millions."""
     pid = os.getpid()
-    fd = os.open(".", _DIRECTORY_FLAGS, dir_fd=folder_fd)
-    try:
-        entries = os.scandir(fd)
-    finally:
-        # `scandir` has a duplicate.
-        close_quietly(fd)
-    with entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                yield entry.name
-                if os.getpid() != pid:
-                    raise StoreUnavailable("a forked process cannot continue this listing; list the store again")
-
-
-def ensure_private(fd: int) -> os.stat_result:
-    """Restrict an open file to its owner, whatever the umask, and return its status."""
-    status = os.fstat(fd)
-    if stat.S_IMODE(status.st_mode) != 0o600:
-        os.fchmod(fd, 0o600)
-    return status
+    for name in files.iter_file_names(folder_fd):
+        yield name
+        if os.getpid() != pid:
+            raise StoreUnavailable("a forked process cannot continue this listing; list the store again")
 
 
 def _open_root(root: Path, *, is_durable: bool) -> int:
@@ -252,15 +198,11 @@ def _open_root(root: Path, *, is_durable: bool) -> int:
         ) from error
     if root.is_symlink():
         raise StoreUnavailable(f"{root} is a symbolic link; name the folder it leads to, or another one")
-    fd = os.open(root, _DIRECTORY_FLAGS)
+    fd = files.open_folder(root)
     try:
-        status = os.fstat(fd)
-        if status.st_uid != os.geteuid():
-            raise StoreUnavailable(
-                f"{root} belongs to another user; name a folder of your own, here or in FOREBAY_HOME"
-            )
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise StoreUnavailable(f"{root} can be written to by others; run: chmod 700 {root}")
+        problem = files.describe_foreign_access(fd, root)
+        if problem is not None:
+            raise StoreUnavailable(problem)
     except BaseException:
         close_quietly(fd)
         raise
@@ -271,19 +213,10 @@ def _create_root(root: Path, *, is_durable: bool) -> None:
     missing = [folder for folder in (root, *root.parents) if not os.path.lexists(folder)]
     root.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
-        root.mkdir(mode=0o700)
-        root.chmod(0o700)
+        files.create_private_folder(root)
     if is_durable:
         for folder in missing:
-            _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        close_quietly(fd)
+            files.sync_folder_at(folder.parent)
 
 
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

@@ -5,7 +5,6 @@
 """
 
 import contextlib
-import fcntl
 import os
 import re
 import stat
@@ -19,12 +18,9 @@ from typing_extensions import Buffer
 from forebay.store.backends import Listed
 from forebay.store.backends.filesystem import (
     READ_FLAGS,
-    SAFE_OPEN_FLAGS,
     Folders,
-    close_quietly,
     ignore_missing,
     iter_file_names,
-    list_names,
     open_locked,
     translate_os_errors,
     unlock,
@@ -35,12 +31,13 @@ from forebay.store.backends.local_log import LocalLog
 from forebay.store.entries import Entry
 from forebay.store.handles import format_date, is_handle
 from forebay.store.payload import EXTENSIONS
+from forebay.system import files
+from forebay.system.descriptors import close_quietly
 
 __all__ = ["LocalBackend"]
 
 _FILE_PATTERN = re.compile(rf"([^.]+)\.(?:{'|'.join(EXTENSIONS)})\.zst")
-_MAX_WRITEV_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
-_CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFE_OPEN_FLAGS
+_CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | files.SAFE_OPEN_FLAGS
 
 
 class LocalBackend:
@@ -67,7 +64,7 @@ class LocalBackend:
     def check(self) -> None:
         with translate_os_errors:
             self.folders.refresh()
-            os.stat(".", dir_fd=self.folders.root_fd)
+            files.stat_file(".", self.folders.root_fd)
 
     def create(self, handle: str) -> "LocalUpload":
         with translate_os_errors:
@@ -92,7 +89,7 @@ class LocalBackend:
                 folder_fd = self.folders.get_fd(day)
                 for extension in EXTENSIONS:
                     with ignore_missing:
-                        return LocalBlob(os.open(f"{handle}.{extension}.zst", READ_FLAGS, dir_fd=folder_fd))
+                        return LocalBlob(files.open_file(f"{handle}.{extension}.zst", READ_FLAGS, folder_fd))
         return None
 
     def is_committed(self, handle: str, version: object) -> bool:  # noqa: ARG002 - a commit is one step
@@ -119,7 +116,7 @@ class LocalBackend:
                     folder_fd = self.folders.get_fd(day)
                     for extension in EXTENSIONS:
                         with ignore_missing:
-                            os.unlink(f"{handle}.{extension}.zst", dir_fd=folder_fd)
+                            files.remove_file(f"{handle}.{extension}.zst", folder_fd)
                             return True
         return False
 
@@ -134,25 +131,23 @@ class LocalBackend:
         with translate_os_errors:
             self.folders.refresh()
             partial = self.folders.get_fd(".partial", create=True)
-            removed = sum(_remove_orphan(name, partial) for name in list_names(partial))
+            removed = sum(_remove_orphan(name, partial) for name in files.list_names(partial))
             for day in self.folders.days:
                 if day != format_date(self.clock()):
                     # `rmdir` fails on a folder that is not empty.
                     with contextlib.suppress(OSError):
-                        os.rmdir(day, dir_fd=self.folders.root_fd)
+                        files.remove_folder(day, self.folders.root_fd)
             self.folders.refresh()
         return removed
 
     @contextlib.contextmanager
     def lock(self, *, wait: bool) -> Iterator[bool]:
-        fd, operation = -1, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+        fd = -1
         try:
             with translate_os_errors:
-                fd = self.folders.retry(
-                    lambda: os.open(".", os.O_RDONLY | SAFE_OPEN_FLAGS, dir_fd=self.folders.root_fd)
-                )
+                fd = self.folders.retry(lambda: files.open_lock(self.folders.root_fd))
                 try:
-                    fcntl.flock(fd, operation)
+                    files.lock(fd, wait=wait)
                     is_acquired = True
                 except BlockingIOError:
                     is_acquired = False
@@ -186,9 +181,9 @@ class LocalUpload:
 
     def write(self, parts: Sequence[Buffer]) -> None:
         with translate_os_errors:
-            for i in range(0, len(parts), _MAX_WRITEV_PARTS):
-                batch = parts[i : i + _MAX_WRITEV_PARTS]
-                written, size = os.writev(self._fd, batch), sum([memoryview(part).nbytes for part in batch])
+            for i in range(0, len(parts), files.MAX_PARTS):
+                batch = parts[i : i + files.MAX_PARTS]
+                written, size = files.write_parts(self._fd, batch), sum([memoryview(part).nbytes for part in batch])
                 self._size += size
                 if written < size:
                     # A nearly full disk stores only a part of the data; writing the remaining part raises the error.
@@ -200,20 +195,20 @@ class LocalUpload:
     def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:  # noqa: ARG002 - no index
         with self._backend.accounts.reserve(self._size, limits), translate_os_errors:
             if self._backend.is_durable:
-                os.fsync(self._fd)
+                files.sync(self._fd)
             # Retried, because a sweep at midnight may have removed today's folder while it was empty.
             self._backend.folders.retry(lambda: self._move_into_place(f"{self._handle}.{extension}.zst"))
             self._close()
 
     def _move_into_place(self, name: str) -> None:
         folders, today = self._backend.folders, format_date(self._backend.clock())
-        folder_fd = folders.get_current_fd(today)
+        folder_fd = folders.get_fd(today, create=True)
         try:
-            os.rename(self._handle, name, src_dir_fd=self._folder_fd, dst_dir_fd=folder_fd)
+            files.rename(self._handle, self._folder_fd, name, folder_fd)
             if self._backend.is_durable:
-                os.fsync(folder_fd)
-                os.fsync(folders.root_fd)
-            # The folder may have been moved away meanwhile.
+                files.sync_folder(folder_fd)
+                files.sync_folder(folders.root_fd)
+            # The folder of the open descriptor may have been moved away, alone or with the root.
             folders.check_current(today, folder_fd)
         except BaseException:
             # The caller gets an error, or the object is moved to another folder, so it must not stay in this one.
@@ -222,15 +217,15 @@ class LocalUpload:
 
     def _withdraw(self, name: str, folder_fd: int) -> None:
         try:
-            os.rename(name, self._handle, src_dir_fd=folder_fd, dst_dir_fd=self._folder_fd)
+            files.rename(name, folder_fd, self._handle, self._folder_fd)
         except OSError:
             with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=folder_fd)
+                files.remove_file(name, folder_fd)
 
     def abort(self) -> None:
         if self._fd >= 0:
             with contextlib.suppress(OSError):
-                os.unlink(self._handle, dir_fd=self._folder_fd)
+                files.remove_file(self._handle, self._folder_fd)
             self._close()
 
     def _close(self) -> None:
@@ -240,14 +235,14 @@ class LocalUpload:
 
 def _write_all(fd: int, view: memoryview) -> None:
     while len(view):
-        view = view[os.write(fd, view) :]
+        view = view[files.write_parts(fd, (view,)) :]
 
 
 def _read_range(fd: int, start: int, length: int) -> bytes:
     with translate_os_errors:
-        data = os.pread(fd, length, start)
+        data = files.read_at(fd, length, start)
         while len(data) < length:
-            chunk = os.pread(fd, length - len(data), start + len(data))
+            chunk = files.read_at(fd, length - len(data), start + len(data))
             if not chunk:
                 break
             data += chunk
@@ -294,14 +289,14 @@ class LocalBlob:
 def _remove_orphan(name: str, folder_fd: int) -> bool:
     """Remove a file that nobody has locked: its writer is dead. Return whether the file was removed."""
     try:
-        fd = os.open(name, READ_FLAGS, dir_fd=folder_fd)
+        fd = files.open_file(name, READ_FLAGS, folder_fd)
     except OSError:
         # Either the file was committed in the meantime, or it is something else, such as a link that someone planted.
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        files.lock(fd, wait=False)
         # If the file was committed just before it was locked, it was renamed, so it is not removed here.
-        os.unlink(name, dir_fd=folder_fd)
+        files.remove_file(name, folder_fd)
     except OSError:
         return False
     finally:

@@ -1,10 +1,8 @@
-"""Accounts of stored bytes as files: `.usage/<account>`, which hold the bytes and a position each."""
+"""Accounts of stored bytes as accounts: `.usage/<account>`, which hold the bytes and a position each."""
 
 import contextlib
-import fcntl
 import os
 import re
-import secrets
 import stat
 import struct
 from collections import Counter
@@ -14,17 +12,15 @@ from typing import NamedTuple, Self
 from forebay.store.backends import TOTAL_ACCOUNT, AccountFull, has_room, name_account
 from forebay.store.backends.filesystem import (
     READ_FLAGS,
-    SAFE_OPEN_FLAGS,
     Folders,
-    close_quietly,
-    ensure_private,
     ignore_missing,
-    list_names,
     open_locked,
     translate_os_errors,
     unlock,
 )
 from forebay.store.threads import fork_safe_lock
+from forebay.system import files
+from forebay.system.descriptors import close_quietly
 
 __all__ = ["LocalAccounts", "LocalRecount"]
 
@@ -32,7 +28,7 @@ _COUNT_FORMAT = struct.Struct("<qq")
 _USED_BYTES_FORMAT = struct.Struct("<q")
 _MAX_COUNT = 1 << 62
 _ACCOUNT_PATTERN = re.compile(rf"{TOTAL_ACCOUNT}|p-[0-9a-f]{{32}}")
-_WRITE_FLAGS = os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS
+_WRITE_FLAGS = os.O_RDWR | os.O_CREAT | files.SAFE_OPEN_FLAGS
 
 _MAX_LOCKED_CORRECTIONS = 64
 """Maximum number of accounts that a recount corrects before it lets other users of the accounts pass."""
@@ -57,8 +53,8 @@ class LocalAccounts:
 
     def read(self, names: Collection[str] | None = None) -> dict[str, int]:
         """Return the stored bytes of these accounts, or of all."""
-        with self._files.lock() as files:
-            return _get_usage({name: files.get(name) for name in (files.names() if names is None else names)})
+        with self._files.lock() as accounts:
+            return _get_usage({name: accounts.get(name) for name in (accounts.names() if names is None else names)})
 
     @contextlib.contextmanager
     def reserve(self, size: int, limits: Mapping[str, int | None]) -> Iterator[None]:
@@ -66,25 +62,25 @@ class LocalAccounts:
 
         Raises `AccountFull` if the bytes do not fit.
         """
-        with self._files.lock() as files:
-            counts = {name: files.get(name) for name in limits}
+        with self._files.lock() as accounts:
+            counts = {name: accounts.get(name) for name in limits}
             usage = _get_usage(counts)
             if not has_room(usage, size, limits):
                 raise AccountFull(usage)
             try:
-                _change(files, counts, size)
+                _change(accounts, counts, size)
                 yield
             except BaseException:
                 for name, count in counts.items():
-                    files.set(name, count or _Count(0, 0))
+                    accounts.set(name, count or _Count(0, 0))
                 raise
 
     def release(self, size: int, names: Collection[str], delete: Callable[[], bool]) -> bool:
         """Call `delete` and, if it returns that the object existed, subtract the object's size."""
-        with self._files.lock() as files:
+        with self._files.lock() as accounts:
             if not delete():
                 return False
-            _change(files, {name: files.get(name) for name in names}, -size)
+            _change(accounts, {name: accounts.get(name) for name in names}, -size)
             return True
 
     def begin_recount(self) -> "LocalRecount":
@@ -99,7 +95,7 @@ def _get_usage(counts: Mapping[str, _Count | None]) -> dict[str, int]:
     return {name: count.used_bytes for name, count in counts.items() if count is not None}
 
 
-def _change(files: "_CountFiles", counts: Mapping[str, _Count | None], added_bytes: int) -> None:
+def _change(accounts: "_CountFiles", counts: Mapping[str, _Count | None], added_bytes: int) -> None:
     total = counts[TOTAL_ACCOUNT]
     if total is None:
         # Not counted yet. An account that is set now would look as if it were.
@@ -107,7 +103,7 @@ def _change(files: "_CountFiles", counts: Mapping[str, _Count | None], added_byt
     position = total.position + abs(added_bytes)
     for name, count in counts.items():
         used_bytes = count.used_bytes if count is not None else 0
-        files.set(name, _Count(max(0, used_bytes + added_bytes), position))
+        accounts.set(name, _Count(max(0, used_bytes + added_bytes), position))
 
 
 class _CountFiles:
@@ -140,8 +136,8 @@ class _CountFiles:
         folder_fd = self._folders.get_fd(".usage", create=True)
         # A descriptor from before a fork shares its lock with the parent, so a child opens its own.
         if folder_fd == self._folder_fd and self._opened_pid == os.getpid():
-            fcntl.flock(self._total_fd, fcntl.LOCK_EX)
-            if os.fstat(self._total_fd).st_nlink:
+            files.lock(self._total_fd)
+            if not files.is_removed(os.fstat(self._total_fd), self._total_fd):
                 return
         self._close()
         self._total_fd = open_locked(TOTAL_ACCOUNT, _WRITE_FLAGS, folder_fd)
@@ -152,7 +148,7 @@ class _CountFiles:
         with translate_os_errors, ignore_missing:
             if name == TOTAL_ACCOUNT:
                 return _read_count(self._total_fd)
-            fd = os.open(name, READ_FLAGS, dir_fd=self._folder_fd)
+            fd = files.open_file(name, READ_FLAGS, self._folder_fd)
             try:
                 return _read_count(fd)
             finally:
@@ -163,22 +159,22 @@ class _CountFiles:
         """Set an account. A principal's account that becomes 0 is removed."""
         with translate_os_errors:
             if name == TOTAL_ACCOUNT:
-                os.pwrite(self._total_fd, _COUNT_FORMAT.pack(*count), 0)
+                files.write_at(self._total_fd, _COUNT_FORMAT.pack(*count), 0)
             elif count.used_bytes:
-                fd = os.open(name, _WRITE_FLAGS, 0o600, dir_fd=self._folder_fd)
+                fd = files.open_file(name, _WRITE_FLAGS, self._folder_fd)
                 try:
-                    ensure_private(fd)
-                    os.pwrite(fd, _COUNT_FORMAT.pack(*count), 0)
+                    files.ensure_private(fd)
+                    files.write_at(fd, _COUNT_FORMAT.pack(*count), 0)
                 finally:
                     close_quietly(fd)
             else:
                 with ignore_missing:
-                    os.unlink(name, dir_fd=self._folder_fd)
+                    files.remove_file(name, self._folder_fd)
 
     def names(self) -> Iterator[str]:
         """Return the names of the accounts that are set."""
         with translate_os_errors:
-            return filter(_ACCOUNT_PATTERN.fullmatch, list_names(self._folder_fd))
+            return filter(_ACCOUNT_PATTERN.fullmatch, files.list_names(self._folder_fd))
 
     def close(self) -> None:
         """Close the file of `TOTAL_ACCOUNT`."""
@@ -194,7 +190,7 @@ class _CountFiles:
 def _read_count(fd: int) -> _Count | None:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         return None
-    stored = os.pread(fd, _COUNT_FORMAT.size, 0)
+    stored = files.read_at(fd, _COUNT_FORMAT.size, 0)
     if len(stored) == _USED_BYTES_FORMAT.size:
         # Written by a version that kept no position.
         stored += _USED_BYTES_FORMAT.pack(0)
@@ -213,11 +209,11 @@ class LocalRecount:
     listed and of all bytes that were added meanwhile.
     """
 
-    def __init__(self, files: _CountFiles) -> None:
-        self._files = files
+    def __init__(self, accounts: _CountFiles) -> None:
+        self._files = accounts
         self._sums: Counter[str | None] = Counter()
-        with files.lock():
-            self._start = files.get(TOTAL_ACCOUNT)
+        with accounts.lock():
+            self._start = accounts.get(TOTAL_ACCOUNT)
 
     def add(self, principal: str | None, size: int) -> None:
         """Count an object."""
@@ -227,18 +223,18 @@ class LocalRecount:
         """Correct the accounts, some at each step of the iteration."""
         sums = Counter({name_account(name): size for name, size in self._sums.items() if name is not None})
         sums[TOTAL_ACCOUNT] = self._sums.total()
-        with self._files.lock() as files:
-            names = {*sums, *files.names()} - {TOTAL_ACCOUNT}
+        with self._files.lock() as accounts:
+            names = {*sums, *accounts.names()} - {TOTAL_ACCOUNT}
         # The total comes last: until it is set, nobody relies on the other accounts.
         remaining = [TOTAL_ACCOUNT, *names]
         while remaining:
             batch = [remaining.pop() for _ in range(min(_MAX_LOCKED_CORRECTIONS, len(remaining)))]
-            with self._files.lock() as files:
-                total = files.get(TOTAL_ACCOUNT)
+            with self._files.lock() as accounts:
+                total = accounts.get(TOTAL_ACCOUNT)
                 if not self._is_valid(total):
                     return
                 for name in batch:
-                    self._correct(files, name, sums[name], total)
+                    self._correct(accounts, name, sums[name], total)
             yield
 
     def _is_valid(self, total: _Count | None) -> bool:
@@ -247,16 +243,16 @@ class LocalRecount:
             return self._start is total
         return total.position >= self._start.position
 
-    def _correct(self, files: _CountFiles, name: str, listed: int, total: _Count | None) -> None:
-        counted = files.get(name)
+    def _correct(self, accounts: _CountFiles, name: str, listed: int, total: _Count | None) -> None:
+        counted = accounts.get(name)
         if self._start is None or total is None:
             # The first position is random: a count that began with the accounts of another folder changes nothing.
-            position = secrets.randbits(60) if name == TOTAL_ACCOUNT else 0
-            files.set(name, _Count(listed, position))
+            position = int.from_bytes(os.urandom(7)) if name == TOTAL_ACCOUNT else 0
+            accounts.set(name, _Count(listed, position))
             return
         used_bytes, position = counted or _Count(0, total.position)
         if position > self._start.position:
             listed = min(used_bytes, listed + total.position - self._start.position)
         # An account without a value was not written yet when its process was killed.
         if counted is None or listed != used_bytes:
-            files.set(name, _Count(listed, position))
+            accounts.set(name, _Count(listed, position))

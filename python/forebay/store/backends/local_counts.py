@@ -1,7 +1,6 @@
 """Counts of tool calls as files: `calls/<day>.json`, which any number of processes add to."""
 
 import contextlib
-import fcntl
 import os
 import re
 import stat
@@ -12,22 +11,20 @@ from forebay.errors import ForebayError
 from forebay.store.backends.count_rows import CountKey, add_counts, decode_counts, encode_counts
 from forebay.store.backends.filesystem import (
     READ_FLAGS,
-    SAFE_OPEN_FLAGS,
     Folders,
-    close_quietly,
-    ensure_private,
     ignore_missing,
-    list_names,
     translate_os_errors,
     unlock,
 )
+from forebay.system import files
+from forebay.system.descriptors import close_quietly
 
 __all__ = ["LocalCountTable"]
 
 _FOLDER = "calls"
 _FILE_PATTERN = re.compile(r"(\d{4}-\d\d-\d\d)\.json", re.ASCII)
 _TEMPORARY_NAME = ".unfinished"
-_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | SAFE_OPEN_FLAGS
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | files.SAFE_OPEN_FLAGS
 
 _LOCK_TIMEOUT_SECONDS = 1.0
 """How long to wait for another process that writes counts."""
@@ -56,14 +53,14 @@ class LocalCountTable:
             for key, values in rows.items():
                 add_counts(totals, key, values)
             data = encode_counts(totals)
-            fd = os.open(_TEMPORARY_NAME, _WRITE_FLAGS, 0o600, dir_fd=folder_fd)
+            fd = files.open_file(_TEMPORARY_NAME, _WRITE_FLAGS, folder_fd)
             try:
-                ensure_private(fd)
+                files.ensure_private(fd)
                 if os.write(fd, data) < len(data):
                     raise OSError("the disk is full")
             finally:
                 close_quietly(fd)
-            os.rename(_TEMPORARY_NAME, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+            files.rename(_TEMPORARY_NAME, folder_fd, name, folder_fd)
             if is_new:
                 # The counts are written: an error must not make the caller add them again.
                 with contextlib.suppress(OSError, ForebayError):
@@ -73,21 +70,21 @@ class LocalCountTable:
         total = 0
         for number, name in enumerate(self._list_file_names()):
             with ignore_missing:
-                total += os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_size
+                total += files.stat_file(name, folder_fd).st_size
                 if number >= _MAX_DAYS or (number and total > _MAX_TOTAL_BYTES):
-                    os.unlink(name, dir_fd=folder_fd)
+                    files.remove_file(name, folder_fd)
 
     def _list_file_names(self) -> list[str]:
         """Return the names of the files, newest first."""
         with translate_os_errors, ignore_missing:
-            names = self._folders.retry(lambda: list_names(self._folders.get_fd(_FOLDER)))
+            names = self._folders.retry(lambda: files.list_names(self._folders.get_fd(_FOLDER)))
             return sorted(filter(_FILE_PATTERN.fullmatch, names), reverse=True)
         return []
 
     def _read_day(self, name: str) -> dict[CountKey, list[int]]:
         """Return the counts in a file; none if it is missing or damaged."""
         with translate_os_errors, ignore_missing:
-            fd = os.open(name, READ_FLAGS, dir_fd=self._folders.get_fd(_FOLDER))
+            fd = files.open_file(name, READ_FLAGS, self._folders.get_fd(_FOLDER))
             try:
                 if stat.S_ISREG(os.fstat(fd).st_mode):
                     with open(fd, "rb", closefd=False) as file:
@@ -105,12 +102,12 @@ class LocalCountTable:
 @contextlib.contextmanager
 def _lock_folder(folder_fd: int) -> Iterator[None]:
     """Lock a folder against other processes. Raises `BlockingIOError` if one of them holds the lock for too long."""
-    fd = os.open(".", READ_FLAGS, dir_fd=folder_fd)
+    fd = files.open_lock(folder_fd)
     try:
         deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                files.lock(fd, wait=False)
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:

@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterator
 
 from forebay.store.backends.filesystem import (
     READ_FLAGS,
-    SAFE_OPEN_FLAGS,
     Folders,
-    close_quietly,
-    ensure_private,
     ignore_missing,
-    list_names,
     translate_os_errors,
 )
 from forebay.store.handles import format_date
 from forebay.store.threads import fork_safe_lock
+from forebay.system import files
+from forebay.system.descriptors import close_quietly
 
 __all__ = ["LocalLog"]
 
 _FOLDER = "journal"
 _FILE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d(?:\.\d+)?\.jsonl", re.ASCII)
-_APPEND_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | SAFE_OPEN_FLAGS
+_APPEND_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | files.SAFE_OPEN_FLAGS
 
 
 class LocalLog:
@@ -51,7 +49,7 @@ class LocalLog:
 
     def _needs_rotation(self) -> bool:
         status = os.fstat(self._fd)
-        return status.st_size >= self._max_file_bytes or status.st_nlink == 0
+        return status.st_size >= self._max_file_bytes or files.is_removed(status, self._fd)
 
     def _rotate(self, day: str) -> None:
         """Open the last file of the day, or a new one if it is full, and remove the oldest files beyond the limit."""
@@ -63,10 +61,10 @@ class LocalLog:
         number = _make_sort_key(newest)[1] if newest.startswith(day) else 0
         while True:
             name = f"{day}.{number}.jsonl" if number else f"{day}.jsonl"
-            fd = os.open(name, _APPEND_FLAGS, 0o600, dir_fd=folder_fd)
+            fd = files.open_file(name, _APPEND_FLAGS, folder_fd)
             # Before anything else can fail, so that the descriptor is closed then.
             self._fd = fd
-            if ensure_private(fd).st_size < self._max_file_bytes:
+            if files.ensure_private(fd).st_size < self._max_file_bytes:
                 break
             self._close()
             number += 1
@@ -75,12 +73,12 @@ class LocalLog:
         # The file in use must stay, even if the clock was set back and files of later days count as newer.
         for old in [old for old in self._list_file_names()[self._max_files :] if old != name]:
             with ignore_missing:
-                os.unlink(old, dir_fd=folder_fd)
+                files.remove_file(old, folder_fd)
 
     def _list_file_names(self) -> list[str]:
         """Return the names of the files, newest first."""
         with translate_os_errors, ignore_missing:
-            names = self._folders.retry(lambda: list_names(self._folders.get_fd(_FOLDER)))
+            names = self._folders.retry(lambda: files.list_names(self._folders.get_fd(_FOLDER)))
             return sorted(filter(_FILE_PATTERN.fullmatch, names), key=_make_sort_key, reverse=True)
         return []
 
@@ -91,7 +89,7 @@ class LocalLog:
 
     def _read_lines(self, name: str) -> list[bytes]:
         with translate_os_errors, ignore_missing:
-            fd = os.open(name, READ_FLAGS, dir_fd=self._folders.get_fd(_FOLDER))
+            fd = files.open_file(name, READ_FLAGS, self._folders.get_fd(_FOLDER))
             try:
                 if stat.S_ISREG(os.fstat(fd).st_mode):
                     with open(fd, "rb", closefd=False) as file:
@@ -113,7 +111,7 @@ class LocalLog:
 def _terminate_last_line(fd: int) -> None:
     """Terminate an incomplete last line, so that the next one starts a new line."""
     size = os.fstat(fd).st_size
-    if size and os.pread(fd, 1, size - 1) != b"\n":
+    if size and files.read_at(fd, 1, size - 1) != b"\n":
         os.write(fd, b"\n")
 
 

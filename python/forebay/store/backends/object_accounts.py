@@ -7,6 +7,7 @@ returns the bytes of objects that it deletes, and returns unspent bytes when it 
 import contextlib
 import random
 import secrets
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -361,5 +362,6 @@ class Reservation:
 
 def _now() -> float:
     """Return the seconds since the system started, including those in which it was suspended."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
+    if sys.platform != "win32" and hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()

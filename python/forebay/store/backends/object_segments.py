@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import os
 import secrets
 import threading
 import time
@@ -11,7 +10,7 @@ from collections.abc import Callable
 
 from forebay.errors import ForebayError
 from forebay.store.backends.object_client import ObjectClient, Version
-from forebay.store.threads import fork_safe_lock
+from forebay.store.threads import fork_safe_lock, run_in_forked_child
 
 __all__ = ["SegmentWriter"]
 
@@ -118,4 +117,4 @@ def _forget_in_child() -> None:
         writer.forget()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+run_in_forked_child(_forget_in_child)

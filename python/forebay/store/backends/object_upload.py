@@ -3,7 +3,6 @@
 import bisect
 import concurrent.futures
 import contextlib
-import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from forebay.store.backends.object_errors import Conflict, OutcomeUnknown
 from forebay.store.backends.object_index import ObjectIndex
 from forebay.store.entries import Entry
 from forebay.store.threads import start_in_thread
+from forebay.system import files
 
 __all__ = ["ObjectUpload"]
 
@@ -159,7 +159,7 @@ class _MultipartUpload:
             for part in parts:
                 view = memoryview(part)
                 while len(view):
-                    count = os.pwrite(self._file.fileno(), view, self._written + size)
+                    count = files.write_at(self._file.fileno(), view, self._written + size)
                     view, size = view[count:], size + count
         with self._changed:
             self._written += size
@@ -167,7 +167,7 @@ class _MultipartUpload:
 
     def read(self, start: int, length: int) -> bytes:
         with _translate_file_errors():
-            return os.pread(self._file.fileno(), length, start)
+            return files.read_at(self._file.fileno(), length, start)
 
     def finish(self, size: int) -> Version:
         """Complete the upload. If the answer is lost, the end of the object tells whether it was completed."""

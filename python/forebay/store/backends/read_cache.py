@@ -17,6 +17,7 @@ from forebay.errors import InvalidArgument
 from forebay.store.backends import Backend
 from forebay.store.backends.remote_blob import RemoteBlob
 from forebay.store.threads import fork_safe_lock
+from forebay.system import files
 
 __all__ = ["PIECE_BYTES", "CachedBackend", "ReadCache"]
 
@@ -70,7 +71,7 @@ class ReadCache:
                 return None
             self._slots.move_to_end(key)
             try:
-                data = os.pread(self._file.fileno(), slot.length, slot.number * PIECE_BYTES)
+                data = files.read_at(self._file.fileno(), slot.length, slot.number * PIECE_BYTES)
             except OSError as error:
                 self._turn_off(error)
                 return None
@@ -94,7 +95,7 @@ class ReadCache:
                 if self._file is None or not self._max_slots or key in self._slots:
                     return
                 number = self._take_slot()
-                if os.pwrite(self._file.fileno(), data, number * PIECE_BYTES) == len(data):
+                if files.write_at(self._file.fileno(), data, number * PIECE_BYTES) == len(data):
                     self._slots[key] = _Slot(number, len(data), digest)
                 else:
                     # The next attempt raises the error, if the disk is still full.

@@ -1,7 +1,6 @@
 """Requests to Redis: connections, retries, and errors of the store in place of those of the library."""
 
 import hashlib
-import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeVar
 from forebay.errors import ForebayError, InvalidArgument, StoreFull, StoreUnavailable
 from forebay.store.backends import ObjectTooLarge
 from forebay.store.backends.redis_address import RedisAddress
+from forebay.store.threads import run_in_forked_child
 
 try:
     import redis
@@ -250,4 +250,4 @@ def _forget_in_child() -> None:
         client.forget()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+run_in_forked_child(_forget_in_child)

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import os
 import secrets
 import threading
 import weakref
@@ -13,7 +12,7 @@ from forebay.errors import ForebayError
 from forebay.store.backends.redis_client import RedisClient
 from forebay.store.backends.redis_keys import RedisKeys
 from forebay.store.backends.redis_scripts import APPEND_LINES
-from forebay.store.threads import fork_safe_lock
+from forebay.store.threads import fork_safe_lock, run_in_forked_child
 
 __all__ = ["RedisLog"]
 
@@ -113,4 +112,4 @@ def _forget_in_child() -> None:
         log.forget()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+run_in_forked_child(_forget_in_child)

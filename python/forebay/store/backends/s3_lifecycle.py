@@ -16,7 +16,7 @@ from forebay.store.address import RemoteAddress
 from forebay.store.backends.object_lifecycle import make_lifecycle
 from forebay.store.backends.object_settings import find_endpoint
 
-__all__ = ["find_rule_problems"]
+__all__ = ["find_rule_problems", "make_bucket_url"]
 
 _TIMEOUT_SECONDS = 10.0
 _MAX_RULES_BYTES = 1 << 20
@@ -59,21 +59,25 @@ def find_rule_problems(address: RemoteAddress) -> list[str]:
     return problems
 
 
+def make_bucket_url(bucket: str, region: str, endpoint: str) -> str:
+    """Return the URL of a bucket at an endpoint, or at AWS if the endpoint is empty."""
+    if endpoint:
+        return f"{endpoint.rstrip('/')}/{bucket}"
+    host = f"s3.{region}.amazonaws.com"
+    # The certificate of AWS is for `*.s3.…`, and `*` stands for a name without dots.
+    return f"https://{host}/{bucket}" if "." in bucket else f"https://{bucket}.{host}/"
+
+
 def _read_rules(address: RemoteAddress) -> tuple[str, list[_Rule]]:
     """Return the name of the server and the enabled rules of the bucket."""
     region = dict(parse_qsl(address.parts.query)).get("region") or os.environ.get("AWS_REGION")
     region = region or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    bucket, endpoint = address.parts.netloc, find_endpoint(address)
-    if endpoint:
-        base = urlsplit(endpoint)
-        path = f"{base.path.rstrip('/')}/{bucket}"
-    else:
-        base, path = urlsplit(f"https://{bucket}.s3.{region}.amazonaws.com"), "/"
-    headers = _sign(base.netloc, path, region, os.environ, time.gmtime())
-    connection_class = http.client.HTTPSConnection if base.scheme == "https" else http.client.HTTPConnection
-    connection = connection_class(base.netloc, timeout=_TIMEOUT_SECONDS)
+    url = urlsplit(make_bucket_url(address.parts.netloc, region, find_endpoint(address)))
+    headers = _sign(url.netloc, url.path, region, os.environ, time.gmtime())
+    connection_class = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    connection = connection_class(url.netloc, timeout=_TIMEOUT_SECONDS)
     try:
-        connection.request("GET", f"{quote(path)}?lifecycle=", headers=headers)
+        connection.request("GET", f"{quote(url.path)}?lifecycle=", headers=headers)
         response = connection.getresponse()
         body = response.read(_MAX_RULES_BYTES)
     except (OSError, http.client.HTTPException) as error:

@@ -1,0 +1,153 @@
+"""Processes of a server, on Windows: a job, which ends them when this process ends."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from ctypes import wintypes
+from typing import IO
+
+assert sys.platform == "win32"  # noqa: S101 - for mypy
+
+from forebay.system.windows_api import call, call_nt, declare, kernel32, ntdll
+from forebay.system.windows_commands import is_batch_file, make_batch_command
+
+__all__ = ["KILLED_CODE", "STOP_SIGNALS", "ProcessGroup", "limit_heaps"]
+
+# Windows sends the third one for Ctrl-Break, and when the console is closed, the user logs off or the system ends.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGBREAK)
+"""Signals that ask this process to end."""
+
+KILLED_CODE = 1
+"""Exit code of a server that was killed."""
+
+_KILL_DELAY_SECONDS = 0.5
+"""Time between Ctrl-Break and the end of the job."""
+
+_POLL_SECONDS = 0.02
+
+_CREATE_SUSPENDED = 0x4
+_ACCOUNTING_INFORMATION, _EXTENDED_LIMITS = 1, 9
+_KILL_ON_CLOSE = 0x2000
+
+_EXTENDED_LIMITS_BYTES = 144
+_LIMIT_FLAGS_OFFSET = 16
+_ACCOUNTING_BYTES = 48
+_ACTIVE_PROCESSES_OFFSET = 40
+
+
+_handle, _dword, _pointer = wintypes.HANDLE, wintypes.DWORD, ctypes.c_void_p
+declare(kernel32.CreateJobObjectW, _handle, _pointer, wintypes.LPCWSTR)
+declare(kernel32.SetInformationJobObject, wintypes.BOOL, _handle, ctypes.c_int, _pointer, _dword)
+declare(kernel32.QueryInformationJobObject, wintypes.BOOL, _handle, ctypes.c_int, _pointer, _dword, _pointer)
+declare(kernel32.AssignProcessToJobObject, wintypes.BOOL, _handle, _handle)
+declare(kernel32.TerminateJobObject, wintypes.BOOL, _handle, wintypes.UINT)
+declare(kernel32.GetConsoleWindow, _handle)
+declare(ntdll.NtResumeProcess, wintypes.ULONG, _handle)
+
+
+class ProcessGroup:
+    """A server process and all processes that it starts.
+
+    They are in a job that ends them when its handle is closed, which the system does even if the gateway is killed. The
+    server is started suspended, so that it starts nothing before it is in the job.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        stderr: IO[bytes] | None = None,
+    ) -> None:
+        self._job = _create_job()
+        # Ctrl-C is for the gateway, which shuts the server down in order. A program without a console would open one.
+        self._shares_console = bool(kernel32.GetConsoleWindow())
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP | _CREATE_SUSPENDED
+        if not self._shares_console:
+            flags |= subprocess.CREATE_NO_WINDOW
+        try:
+            self.server = subprocess.Popen(  # noqa: S603 - the operator chooses the command
+                _resolve(command, env, cwd),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=env,
+                cwd=cwd,
+                creationflags=flags,
+                bufsize=0,
+            )
+            try:
+                process = int(self.server._handle)  # type: ignore[attr-defined]
+                call(kernel32.AssignProcessToJobObject(self._job, process))
+                call_nt(ntdll.NtResumeProcess(process))
+            except BaseException:
+                self.server.kill()
+                raise
+        except BaseException:
+            kernel32.CloseHandle(self._job)
+            raise
+
+    def end(self) -> None:
+        """End the processes that still run: send Ctrl-Break, then end the job. Call this only once."""
+        if self._is_running() and self._shares_console:
+            # Python raises `SystemError` where there is no such process any more.
+            with contextlib.suppress(OSError, SystemError):
+                self.server.send_signal(signal.CTRL_BREAK_EVENT)
+            deadline = time.monotonic() + _KILL_DELAY_SECONDS
+            while self._is_running() and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+        kernel32.TerminateJobObject(self._job, KILLED_CODE)
+        kernel32.CloseHandle(self._job)
+
+    def _is_running(self) -> bool:
+        information = ctypes.create_string_buffer(_ACCOUNTING_BYTES)
+        if not kernel32.QueryInformationJobObject(
+            self._job, _ACCOUNTING_INFORMATION, information, len(information), None
+        ):
+            return self.server.poll() is None
+        return bool(struct.unpack_from("<I", information, _ACTIVE_PROCESSES_OFFSET)[0])
+
+
+def _create_job() -> int:
+    job = kernel32.CreateJobObjectW(None, None)
+    call(job)
+    limits = ctypes.create_string_buffer(_EXTENDED_LIMITS_BYTES)
+    struct.pack_into("<I", limits, _LIMIT_FLAGS_OFFSET, _KILL_ON_CLOSE)
+    try:
+        call(kernel32.SetInformationJobObject(job, _EXTENDED_LIMITS, limits, len(limits)))
+    except BaseException:
+        kernel32.CloseHandle(job)
+        raise
+    return int(job)
+
+
+def _resolve(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> str | list[str]:
+    """Return what to start: Windows finds only programs by their names, not batch files such as `npx.cmd`."""
+    variables = os.environ if env is None else env
+    search_path = next((value for name, value in variables.items() if name.upper() == "PATH"), None)
+    name, *arguments = command
+    is_relative = os.path.dirname(name) and not os.path.isabs(name)
+    found = shutil.which(os.path.join(cwd, name) if cwd and is_relative else name, path=search_path)
+    if found is None:
+        raise FileNotFoundError(2, os.strerror(2), name)
+    if is_batch_file(found):
+        shell = os.environ.get(
+            "COMSPEC", os.path.join(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32\\cmd.exe")
+        )
+        try:
+            return make_batch_command(shell, os.path.normpath(found), arguments)
+        except ValueError as error:
+            raise OSError(22, str(error), name) from None
+    return [found, *arguments]
+
+
+def limit_heaps(max_heaps: int) -> None:
+    """Do nothing: all threads of a process share its heap."""

@@ -1,0 +1,159 @@
+"""Install Wine, a Windows Python and the packages that the tests need, below one folder.
+
+Nothing of the system is used but `mmdebstrap`, `unshare` and Go: Wine is Debian's, in a root of its own, and the Python
+is the one that a Go module carries for all platforms. Each step is skipped if it was done before.
+"""
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["PROJECT", "Environment"]
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+_DEBIAN_RELEASE = "trixie"
+_MIRROR = "http://deb.debian.org/debian"
+_WINE_PACKAGES = "wine,wine64"
+
+_PYTHON_MODULE = "github.com/kluctl/go-embed-python@v0.0.0-3.11.11-20241219-1"
+_PYTHON_VERSION = "3.11"
+_IS_FOLDER = 1 << 31
+"""Bit of Go's file modes."""
+
+_EXTRAS = ("mcp", "serve", "sql", "view", "yaml", "redis", "s3")
+_TEST_PACKAGES = (
+    "fastmcp>=4.1,<5",
+    "hypothesis",
+    "jsonschema",
+    "opentelemetry-sdk>=1.30",
+    "Pillow>=11",
+    "pyte",
+    "pytest",
+    "pyzstd",
+    "tzdata",
+)
+
+# The folders of the host that Wine sees, at the same paths. Everything else is of Wine's own root.
+_RUN_SCRIPT = """
+root=$1; project=$2; folder=$3; shift 3
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/tmp"
+mkdir -p "$root$project"
+mount --rbind "$project" "$root$project"
+cp /etc/resolv.conf /etc/hosts "$root/etc/"
+exec chroot "$root" sh -c 'cd "$1" && shift && exec "$@"' sh "$folder" "$@"
+"""
+
+
+class Environment:
+    """Wine and a Windows Python below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "root"
+        self.python = folder / "python"
+        self.site_packages = self.python / "Lib" / "site-packages"
+        self._tools = folder / "tools"
+
+    def install(self) -> None:
+        """Install what is missing."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._step("Wine (Debian's, two minutes)", self.root / "usr/lib/wine/wine64", self._install_wine)
+        self._step("Python for Windows", self.python / "python.exe", self._install_python)
+        requirements = sorted({*self._read_requirements(), *_TEST_PACKAGES})
+        marker = self.folder / "packages.json"
+        if not marker.exists() or json.loads(marker.read_text()) != requirements:
+            print("windows: Python packages", flush=True)
+            self._install_packages(requirements)
+            marker.write_text(json.dumps(requirements))
+        self._step("Wine's folder of settings", self.folder / "prefix/system.reg", self._make_prefix)
+
+    def run(self, *command: str, folder: Path = PROJECT, environment: dict[str, str] | None = None) -> int:
+        """Run a command of Wine's root, and return its exit code. Whatever it started ends with it."""
+        variables = {
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": "/root",
+            "XDG_RUNTIME_DIR": "/tmp",  # noqa: S108 - it is empty, and gone with the command
+            # Names of files are UTF-8.
+            "LC_ALL": "C.UTF-8",
+            "WINEPREFIX": str(self.folder / "prefix"),
+            "WINEDEBUG": "-all",
+            # Neither .NET nor a browser is needed, and Wine would ask for them.
+            "WINEDLLOVERRIDES": "mscoree,mshtml=",
+            **(environment or {}),
+        }
+        namespaces = ["--mount", "--pid", "--fork", "--kill-child"]
+        if os.geteuid():
+            namespaces += ["--user", "--map-root-user"]
+        return subprocess.run(
+            ["unshare", *namespaces, "sh", "-ec", _RUN_SCRIPT, "sh", self.root, PROJECT, folder, *command],
+            env=variables,
+            check=False,
+        ).returncode
+
+    def _step(self, name: str, made: Path, make: Callable[[], object]) -> None:
+        if not made.exists():
+            print(f"windows: {name}", flush=True)
+            make()
+            if not made.exists():
+                sys.exit(f"windows: {made} was not made; see the output above")
+
+    def _install_wine(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+        mode = "unshare" if os.geteuid() else "root"
+        subprocess.run(
+            [
+                *("mmdebstrap", "--quiet", "--variant=apt", f"--mode={mode}", f"--include={_WINE_PACKAGES}"),
+                *(_DEBIAN_RELEASE, self.root, _MIRROR),
+            ],
+            check=True,
+        )
+
+    def _install_python(self) -> None:
+        module = json.loads(
+            subprocess.run(
+                ["go", "mod", "download", "-json", _PYTHON_MODULE], check=True, capture_output=True, cwd=self.folder
+            ).stdout
+        )
+        source = Path(module["Dir"]) / "python/internal/data/windows-amd64"
+        for file in json.loads((source / "files.json").read_bytes())["files"]:
+            target = self.python / file["name"]
+            if file["perm"] & _IS_FOLDER:
+                target.mkdir(parents=True, exist_ok=True)
+            elif file.get("compressed"):
+                target.write_bytes(gzip.decompress((source / f"{file['name']}.gz").read_bytes()))
+            else:
+                target.write_bytes((source / file["name"]).read_bytes())
+
+    def _make_prefix(self) -> None:
+        # The server writes the registry when it ends.
+        self.run("sh", "-c", "wineboot --init && wineserver --wait")
+
+    def _read_requirements(self) -> list[str]:
+        project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+        extras = project["optional-dependencies"]
+        return [*project["dependencies"], *(requirement for extra in _EXTRAS for requirement in extras[extra])]
+
+    def _install_packages(self, requirements: list[str]) -> None:
+        # pip evaluates markers for the machine it runs on; uv does so for the one that is asked for.
+        uv = self._tools / "bin" / "uv"
+        if not uv.exists():
+            subprocess.run([sys.executable, "-m", "venv", self._tools], check=True)
+            subprocess.run([self._tools / "bin" / "python", "-m", "pip", "install", "--quiet", "uv"], check=True)
+        subprocess.run(
+            [
+                *(uv, "pip", "install", "--quiet", "--python-platform", "x86_64-pc-windows-msvc"),
+                *("--python-version", _PYTHON_VERSION, "--only-binary", ":all:"),
+                *("--target", self.site_packages, "--cache-dir", self.folder / "cache"),
+                *requirements,
+            ],
+            check=True,
+        )

@@ -1,0 +1,63 @@
+"""Build the package for Windows, and run tests of it under Wine: python -m wine.run [ARGUMENTS OF PYTEST]."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from wine.environment import PROJECT, Environment
+
+__all__ = ["main"]
+
+_TARGET = "x86_64-pc-windows-gnu"
+_LINKER = "x86_64-w64-mingw32-gcc"
+
+_DEFAULT_ARGUMENTS = (
+    *("-q", "-m", "not slow", "-p", "no:cacheprovider"),
+    # Thousands of hard links, for each of which Wine takes milliseconds.
+    "--ignore=tests/store/test_many.py",
+    *("tests/system", "tests/store", "tests/wire", "tests/outputs/references", "tests/proxy"),
+)
+"""What runs without arguments: the folders whose tests all pass, or are marked."""
+
+
+def main(arguments: list[str]) -> int:
+    """Install, build and test; return pytest's exit code."""
+    environment = Environment(PROJECT / "target" / "windows")
+    environment.install()
+    _build(environment)
+    return environment.run(
+        *("wine", str(environment.python / "python.exe"), "-X", "utf8", "-m", "pytest"),
+        *(arguments or _DEFAULT_ARGUMENTS),
+        environment={"PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+def _build(environment: Environment) -> None:
+    """Build the extension module, and copy the package to the Windows Python."""
+    print("windows: forebay", flush=True)
+    variables = {
+        **os.environ,
+        "CARGO_TARGET_DIR": str(environment.folder / "cargo"),
+        f"CARGO_TARGET_{_TARGET.upper().replace('-', '_')}_LINKER": _LINKER,
+        "PYO3_CROSS": "1",
+    }
+    # Otherwise the interpreter of this machine would be asked for its library.
+    variables.pop("PYO3_PYTHON", None)
+    subprocess.run(
+        [
+            *("cargo", "build", "--quiet", "--release", "--package", "forebay-python", "--target", _TARGET),
+            *("--features", "pyo3/generate-import-lib"),
+        ],
+        cwd=PROJECT,
+        env=variables,
+        check=True,
+    )
+    package = environment.site_packages / "forebay"
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(PROJECT / "python" / "forebay", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copy2(environment.folder / "cargo" / _TARGET / "release" / "_core.dll", package / "_core.pyd")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
