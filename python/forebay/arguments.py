@@ -1,7 +1,6 @@
 """Checks of arguments. The error messages tell a model what to pass instead."""
 
 import contextlib
-import difflib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
@@ -101,6 +100,9 @@ def did_you_mean(name: str, candidates: Iterable[str], fallback: str, prefix: st
     `prefix` is ignored in all names: a prefix that all candidates have would make them look alike.
     """
     by_normalized = {_normalize(candidate.removeprefix(prefix)): candidate for candidate in candidates}
+    # Imported here, because only errors need it.
+    import difflib
+
     matches = difflib.get_close_matches(_normalize(name.removeprefix(prefix)), by_normalized, 1, 0.6)
     return f"did you mean {by_normalized[matches[0]]}?" if matches else fallback
 

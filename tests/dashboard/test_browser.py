@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from serve_http_harness import token, write_tokens
 from waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.posix, pytest.mark.slow]
 
 ATTACK = "\"'></td><script>window.hacked = 1</script><img src=x onerror=window.hacked=1>"
 ITEMS = 30_000
@@ -246,10 +246,38 @@ def test_a_row_opens_and_leads_into_the_output(page: Page, site: Site) -> None:
     assert page.evaluate("window.isSame")
 
 
+def test_the_objects_and_lists_of_cells_open(page: Page, site: Site) -> None:
+    open_output(page, site, "rows")
+    row = page.locator(".fb-row").nth(3)
+    cell = row.locator("button.fb-nested")
+    expect(cell).to_have_text('["a", {1}]')
+    cell.focus()
+    page.keyboard.press("Enter")
+    detail = page.locator(".fb-detail")
+    expect(cell).to_have_attribute("aria-expanded", "true")
+    expect(detail).to_contain_text("/rows/3/tags")
+    expect(detail.locator(".fb-literal")).to_have_text("3")
+    # The row shows one thing at a time.
+    page.get_by_role("button", name="Item 3", exact=True).click()
+    expect(detail).to_have_count(1)
+    expect(detail.locator(".fb-string").first).to_have_text('"row 3"')
+    expect(cell).to_have_attribute("aria-expanded", "false")
+    page.get_by_role("button", name="Item 3", exact=True).click()
+    expect(detail).to_have_count(0)
+    cell.click()
+    detail.get_by_role("button", name="Open", exact=True).click()
+    expect(page.locator(".fb-crumbs")).to_have_text("whole outputrows3tags")
+    open_output(page, site, "rows", "?view=query&sql=SELECT+id,+tags+FROM+items+LIMIT+3")
+    page.locator(".fb-body").focus()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(detail.locator(".fb-string").first).to_have_text('"a"')
+
+
 def test_items_with_different_keys_are_in_one_column(page: Page, site: Site) -> None:
     open_output(page, site, "keys")
     expect(page.locator(".fb-table thead th")).to_have_text(["#", "value"])
-    expect(page.locator(".fb-table tbody tr").first).to_contain_text('{"0_0": 1, "0_1": 1')
+    expect(page.locator(".fb-table tbody tr").first).to_contain_text("{0_0: 1, 0_1: 1, 0_2: 1, 0_3: 1, 56 more}")
 
 
 def test_a_deep_path_has_its_last_steps(page: Page, site: Site) -> None:
@@ -499,7 +527,7 @@ def test_data_that_wants_to_be_markup_does_nothing(browser: Browser, site: Site,
             if javascript and url != site.base:
                 expect(page.locator("button.fb-tab").first).to_be_visible()
                 wait_ready(page)
-                for button in page.locator(".fb-number").all():
+                for button in page.locator(".fb-number, button.fb-nested").all():
                     button.click()
             assert page.locator("main img, main script, main iframe").count() == 0
             if javascript:
@@ -562,6 +590,7 @@ def test_pages_pass_an_audit(browser: Browser, site: Site, scheme: Any, width: i
             open_output(page, site, "few", query)
             if query == "":
                 page.get_by_role("button", name="Item 1", exact=True).click()
+                page.locator("button.fb-nested").first.click()
                 page.keyboard.press("?")
             assert audit(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -11,7 +11,7 @@ from chromium import open_browser
 from dashboard_site import run_dashboard
 from playwright.sync_api import Browser, expect
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.posix, pytest.mark.slow]
 
 MAX_BYTES = 150_000
 SIZE: Any = {"width": 1200, "height": 780}

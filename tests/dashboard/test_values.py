@@ -41,5 +41,15 @@ def test_cells_are_cut_and_escaped() -> None:
     assert make_cell({"<": [1]}) == '<td class="fb-nested">{&quot;&lt;&quot;: [1]}</td>'
 
 
+def test_a_long_object_can_be_opened() -> None:
+    cell = make_cell({"<b>": ["y" * 60, 1]})
+    assert cell.startswith('<td class="fb-nested"><details><summary>{&quot;&lt;b&gt;&quot;: [&quot;yyy')
+    assert "…</summary>" in cell
+    assert cell.count("y" * 60) == 1
+    assert cell.endswith("1\n  ]\n}</pre></details></td>")
+    deep = json.loads("[" * 90 + "1" + "]" * 90)
+    assert len(make_cell(deep)) < 500
+
+
 def test_objects_are_indented() -> None:
     assert dump_value({"a": [1, {}], "b": {}}, "") == '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": {}\n}'

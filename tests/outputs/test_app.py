@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from forebay.outputs.app.resource import EXTENSION_KEY, MIME_TYPE, ViewerApp, declares_apps
 from forebay.outputs.policy import OutputPolicy
-from forebay.wire.messages import parse
+from forebay.wire.messages import LazyJSON, parse, parse_lazy
 
 NAMES = {"output_fetch": "oc_output_fetch", "output_search": "oc_output_search"}
 
@@ -115,6 +115,16 @@ def test_large_capabilities_are_read_all_the_same() -> None:
         capabilities: Any = {**CAPABILITIES, "experimental": padding}
         for given in (capabilities, {"extensions": {**CAPABILITIES["extensions"], "other/x": padding}}):
             assert declares_apps(parse(json.dumps(given).encode()))
+
+
+def test_many_capabilities_and_extensions_are_read_all_the_same() -> None:
+    many: Any = {f"other/{number}": {} for number in range(5000)}
+    extensions = {**many, **CAPABILITIES["extensions"]}
+    for capabilities in ({**many, **CAPABILITIES}, {"extensions": extensions}, {**many, "extensions": extensions}):
+        message = parse(json.dumps({"params": {"capabilities": capabilities}}).encode())
+        assert isinstance(message["params"]["capabilities"], LazyJSON | dict)
+        assert declares_apps(message["params"]["capabilities"])
+    assert not declares_apps(parse_lazy(json.dumps({"extensions": many}).encode()))
 
 
 @pytest.fixture

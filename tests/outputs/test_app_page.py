@@ -13,7 +13,7 @@ from playwright.sync_api import Frame, Page, expect
 from serve_harness import EraClient
 from wires import MODERN
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.posix, pytest.mark.slow]
 
 APPS = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
 

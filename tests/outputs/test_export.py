@@ -1,6 +1,7 @@
 """`output_export`: stored outputs as files, compared with plain Python, and attacks on its paths."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -19,13 +20,16 @@ from forebay import (
     HandleNotFound,
     InvalidArgument,
     InvalidFormat,
+    MissingExtra,
     QueryFailed,
     Store,
+    StoreUnavailable,
 )
-from forebay.outputs.export import ExportRoots, export_output
+from forebay.outputs.export import ExportRoots, export_output, write_chunks
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.tools import Caller
+from forebay.query import duckdb_module
 from forebay.store.payload import encode
 from stores import store_at
 
@@ -128,6 +132,7 @@ def test_rows_of_csv_and_maps(store: Store, roots: ExportRoots) -> None:
     assert Path(report["path"]).read_text().splitlines()[1:] == [f"k{n},{n},{'x' * 50}" for n in range(2)]
 
 
+@pytest.mark.posix
 def test_sql_writes_the_result_of_a_query(store: Store, roots: ExportRoots) -> None:
     pytest.importorskip("duckdb")
     handle = store.put(ROWS).output_handle
@@ -142,6 +147,7 @@ def test_sql_writes_the_result_of_a_query(store: Store, roots: ExportRoots) -> N
         export_output(store, roots, handle, sql="SELECT repeat('x', 1000000) FROM range(100)")
 
 
+@pytest.mark.posix
 def test_parquet_holds_all_items(store: Store, roots: ExportRoots) -> None:
     duckdb = pytest.importorskip("duckdb")
     handle = store.put(ROWS).output_handle
@@ -154,6 +160,7 @@ def test_parquet_holds_all_items(store: Store, roots: ExportRoots) -> None:
         export_output(store, roots, store.put("text").output_handle, format="parquet")
 
 
+@pytest.mark.posix
 def test_parquet_holds_selected_items(store: Store, roots: ExportRoots) -> None:
     duckdb = pytest.importorskip("duckdb")
     handle = store.put({"rows": ROWS}).output_handle
@@ -204,6 +211,7 @@ PARQUET_TYPES = {
 }
 
 
+@pytest.mark.posix
 def test_parquet_has_the_types_and_values_of_the_query(store: Store, roots: ExportRoots) -> None:
     duckdb = pytest.importorskip("duckdb")
     handle = store.put([{"id": n} for n in range(3)]).output_handle
@@ -228,6 +236,7 @@ def test_parquet_has_the_types_and_values_of_the_query(store: Store, roots: Expo
         assert [list(row) for row in written] == expected_rows
 
 
+@pytest.mark.posix
 def test_a_number_that_parquet_cannot_hold_is_not_rounded(store: Store, roots: ExportRoots) -> None:
     pytest.importorskip("duckdb")
     handle = store.put(ROWS).output_handle
@@ -235,6 +244,17 @@ def test_a_number_that_parquet_cannot_hold_is_not_rounded(store: Store, roots: E
         export_output(store, roots, handle, sql=f"SELECT {10**38}::HUGEINT", format="parquet")
 
 
+@pytest.mark.posix
+def test_without_duckdb_parquet_says_what_to_install(
+    store: Store, roots: ExportRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = store.put(ROWS[:10]).output_handle
+    monkeypatch.setattr(duckdb_module, "find_duckdb", lambda: None)
+    with pytest.raises(MissingExtra, match=r"Parquet needs duckdb: pip install 'forebay\[sql\]'"):
+        export_output(store, roots, handle, format="parquet")
+
+
+@pytest.mark.posix
 def test_the_default_name_is_new_each_time(store: Store, roots: ExportRoots, root: Path) -> None:
     handle = store.put([1, 2]).output_handle
     names = [Path(export_output(store, roots, handle)["path"]).name for _ in range(3)]
@@ -245,6 +265,7 @@ def test_the_default_name_is_new_each_time(store: Store, roots: ExportRoots, roo
     assert (event["event"], event["handle"], event["size_bytes"]) == ("output_exported", handle, 5)
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(
     "path",
     [
@@ -262,6 +283,8 @@ def test_the_default_name_is_new_each_time(store: Store, roots: ExportRoots, roo
         "file",
         "sub/",
         "\ud800",
+        ".git/hooks",
+        ".bashrc",
     ],
 )
 def test_paths_that_are_refused(store: Store, roots: ExportRoots, root: Path, tmp_path: Path, path: str) -> None:
@@ -279,6 +302,44 @@ def test_paths_that_are_refused(store: Store, roots: ExportRoots, root: Path, tm
     assert list(outside.iterdir()) == []
     assert (root / "file").read_text() == "mine"
     assert sorted(root.rglob("*")) == before
+
+
+def test_a_hidden_path_is_refused_with_the_reason(store: Store, roots: ExportRoots) -> None:
+    handle = store.put([1]).output_handle
+    for path in (".git/hooks", ".bashrc"):
+        with pytest.raises(FileRefDenied, match="is hidden or in a hidden folder"):
+            export_output(store, roots, handle, path=path)
+
+
+@pytest.mark.posix
+def test_what_the_filesystem_refuses_is_reported(
+    store: Store, roots: ExportRoots, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    handle = store.put([1]).output_handle
+    with monkeypatch.context() as patch:
+        # As on filesystems without hard links.
+        patch.setattr(os, "link", refuse)
+        with pytest.raises(FileRefDenied, match=r"'x\.json' cannot be created: Operation not permitted"):
+            export_output(store, roots, handle, path="x.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(ExportRoots, "_open_folder", refuse)
+        with pytest.raises(FileRefDenied, match=r"'sub/x\.json' cannot be created: Operation not permitted"):
+            export_output(store, roots, handle, path="sub/x.json")
+    assert [path.name for path in root.iterdir()] == ["sub"]
+
+
+@pytest.mark.posix
+def test_a_full_disk_is_reported(store: Store) -> None:
+    handle = store.put([*range(100)]).output_handle
+    with (
+        store.open_export(handle) as export,
+        Path("/dev/full").open("wb", buffering=0) as full,
+        pytest.raises(StoreUnavailable, match="cannot be written: No space left on device; free some space"),
+    ):
+        write_chunks(export, full)
 
 
 def test_a_root_may_be_a_hidden_folder(store: Store, tmp_path: Path) -> None:
@@ -304,6 +365,7 @@ def test_the_store_and_missing_folders_are_refused(store: Store, tmp_path: Path)
         ExportRoots([tmp_path / "missing"], store.folder)
 
 
+@pytest.mark.posix
 def test_a_name_that_is_taken_meanwhile_is_not_replaced(roots: ExportRoots, root: Path) -> None:
     with roots.create("x.json") as new_file:
         new_file.file.write(b"ours")
@@ -319,6 +381,7 @@ def test_a_name_that_is_taken_meanwhile_is_not_replaced(roots: ExportRoots, root
     assert not [path for path in root.iterdir() if path.name.endswith(".part")]
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_swapped_folders_lead_nowhere_else(store: Store, roots: ExportRoots, root: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
@@ -406,6 +469,7 @@ def test_rows_keep_cells_beyond_the_header(store: Store, roots: ExportRoots) -> 
     assert Path(report["path"]).read_text() == "a,b,column_3\n2,,\n3,4,5\n"
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(
     ("sql", "text"),
     [

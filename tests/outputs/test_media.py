@@ -15,7 +15,7 @@ from forebay.outputs.media import MAX_MEDIA_BYTES, find_media, select_media
 from forebay.outputs.pipeline import MAX_MESSAGE_BYTES, ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.store.payload import encode
-from forebay.wire.messages import parse_lazy
+from forebay.wire.messages import as_lazy, parse_lazy
 from PIL import Image
 
 
@@ -132,6 +132,34 @@ def test_what_cannot_be_shown_is_stored_alone(make_policy: Any, block: dict[str,
     assert json.loads(text["text"])["output_handle"].startswith("oh_")
 
 
+def test_an_image_whose_share_is_too_small_for_any_size_is_stored_alone() -> None:
+    audio = make_block(bytes(6), "audio/wav", "audio")
+    result = {"content": [make_block(LARGE), *[audio] * 999]}
+    # Each of the 1,000 blocks has a share of a thousand bytes.
+    assert select_media(find_media(result, frozenset(["image", "audio"])), must_reencode=False) == [audio] * 999
+
+
+def test_without_pillow_a_large_image_is_stored_alone(
+    make_policy: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    media._has_pillow.cache_clear()
+    try:
+        for _ in range(2):
+            (text,) = respond(make_policy(), {"content": [make_block(LARGE)]})["content"]
+            assert "output_handle" in json.loads(text["text"])
+    finally:
+        media._has_pillow.cache_clear()
+    assert caplog.text.count("are stored, not shown; scaling down") == 1
+    assert "'forebay[images]'" in caplog.text
+
+
+def test_blocks_that_cannot_be_parsed_are_no_media() -> None:
+    for content in (b'[{"type": "image", "data": nonsense}]', b"[nonsense"):
+        result = as_lazy(b'{"content": %s}' % content)
+        assert find_media(result, frozenset(["image"])) == []
+
+
 def test_an_image_of_too_many_pixels_is_not_decoded(make_policy: Any) -> None:
     buffer = io.BytesIO()
     Image.new("L", (9000, 9000)).save(buffer, "PNG")
@@ -212,6 +240,7 @@ def test_small_fields_of_a_block_stay() -> None:
         assert {key: shown[key] for key in fields} == fields
 
 
+@pytest.mark.posix
 def test_postscript_runs_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "gs"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
@@ -222,6 +251,7 @@ def test_postscript_runs_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.posix
 def test_a_progressive_jpeg_takes_bounded_memory(tmp_path: Path) -> None:
     # Its decoder holds all coefficients, however small the decoded image is.
     data = encode_image(Image.new("L", (13000, 13000)), "JPEG", progressive=True)

@@ -10,8 +10,15 @@ from forebay.outputs.modes import Mode, ToolModes, add_mode_arguments, split_mod
 
 def test_the_first_pattern_that_matches_counts() -> None:
     modes = ToolModes(
-        Mode("auto"), {"list_users": "inline", "list_*": "handle", "*": {"output_inline_limit_bytes": 5000}}
+        Mode("auto"),
+        {
+            "list_users": "inline",
+            "list_*": "handle",
+            "get_*": Mode("auto", 7000),
+            "*": {"output_inline_limit_bytes": 5000},
+        },
     )
+    assert modes.find_mode("get_user") == Mode("auto", 7000)
     assert modes.find_mode("list_users").output_mode == "inline"
     assert modes.find_mode("list_rows").output_mode == "handle"
     assert modes.find_mode("other") == Mode("auto", 5000)

@@ -1,14 +1,17 @@
 """The calls that a descriptor suggests can be made as they are, and return something."""
 
+import base64
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forebay.outputs.clients import find_client
 from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.tools import Caller
-from forebay.store import open_store
+from forebay.store import Store, open_store
 from forebay.store.payload import encode
 
 ORDERS = [{"id": n, "status": "open" if n % 3 else "done", "tags": ["a"], "total": n / 2} for n in range(3000)]
@@ -17,6 +20,14 @@ CUSTOMERS = [
     {"key": f"c{n}", "email": f"{n}@x.example", "currency": "EUR", "country": "DE" if n % 2 else "FR"}
     for n in range(900)
 ]
+LOG = "".join(
+    f"2026-11-19T12:{n // 60 % 60:02}:{n % 60:02}Z {'ERROR' if n % 900 == 7 else 'INFO'} request {n} took {n % 50} ms\n"
+    for n in range(9000)
+)
+HANDBOOK = "# Handbook\n\n" + "".join(f"## Chapter {n}\n\nThe reservoir fills in spring.\n\n" for n in range(900))
+PROSE = (
+    "The reservoir above the village was built by hand.\nIn spring the reservoir fills, and the water waits.\n" * 500
+)
 RESULTS: dict[str, tuple[Any, str | None]] = {
     "array": (ORDERS, None),
     "wrapped": ({"page": 1, "orders": ORDERS}, None),
@@ -26,6 +37,10 @@ RESULTS: dict[str, tuple[Any, str | None]] = {
     "csv": ("id,name\n" + "".join(f'{n},"Nr, {n}"\n' for n in range(3000)), "text/csv"),
     "odd names": ([{"a.b": 1, 'q"': "x", "ok": "y"}] * 3000, None),
     "text": ("a line\n" * 9000, "text/plain"),
+    "log": (LOG, None),
+    "headings": (HANDBOOK, "text/markdown"),
+    "prose": (PROSE, None),
+    "one line": (PROSE.replace("\n", " é "), "text/plain"),
     "document": ({"a": "x" * 9000, "b": {"c": 1}}, None),
 }
 
@@ -51,6 +66,63 @@ def test_suggested_calls_work(name: str, tmp_path: Path) -> None:
             page = json.loads(result["content"][0]["text"])
             # A search may find nothing; all other calls return something.
             assert page.get("returned", page.get("row_count", 1)) > 0, (call, page)
+        policy.close()
+
+
+def find_calls(payload: str, store: Store, *, decode: bool = False) -> list[tuple[str, dict[str, Any]]]:
+    """Return the tools and arguments of the calls that are suggested for a text, without the handle."""
+    pipeline = OutputPolicy(store).pipeline
+    data: Any = {"content": [{"type": "text", "text": payload}]}
+    if decode:
+        blob = base64.b64encode(gzip.compress(payload.encode())).decode()
+        data = {"content": [{"type": "resource", "resource": {"uri": "x:y.gz", "blob": blob}}]}
+    response = pipeline.store_result(data, ToolCall("get"))
+    calls = json.loads(response["content"][0]["text"])["next_calls"]
+    for call in calls:
+        del call["arguments"]["output_handle"]
+    return [(call["tool"], call["arguments"]) for call in calls]
+
+
+def test_the_calls_for_a_text_depend_on_what_it_is(tmp_path: Path) -> None:
+    start = ("output_fetch", {"format": "lines", "offset": 0, "limit": 50})
+    with open_store(tmp_path.as_uri()) as store:
+        (tool, errors), end, first = find_calls(LOG, store)
+        assert (tool, first) == ("output_search", start)
+        assert end == ("output_fetch", {"format": "lines", "offset": 8950})
+        handle = store.put(LOG).output_handle
+        assert len(store.search(handle, **errors).matches) == 10
+        assert [name for name, _ in find_calls(LOG, store, decode=True)] == [tool, end[0], first[0]]
+        trace = "Traceback (most recent call last):\n" + '  File "a.py", line 1, in b\n' * 2
+        assert find_calls("".join(f"{line}\n{trace}" for line in LOG.splitlines()[:9]) * 90, store)[0] == (tool, errors)
+        assert find_calls("level=info msg=started\n" * 3000, store)[0] == (tool, errors)
+
+        (tool, headings), first, _ = find_calls(HANDBOOK, store)
+        assert (tool, first) == ("output_search", start)
+        matches = store.search(store.put(HANDBOOK).output_handle, **headings).matches
+        assert [match["match"] for match in matches[:2]] == ["# Handbook", "## Chapter 0"]
+
+        first, (tool, search), _ = find_calls(PROSE, store)
+        assert (first, tool, search["pattern"]) == (start, "output_search", "reservoir")
+
+        one_line = PROSE.replace("\n", " é ")
+        first, _, end = find_calls(one_line, store)
+        assert first == ("output_fetch", {"format": "text", "offset": 0})
+        assert 0 < len(one_line.encode()) - end[1]["offset"] <= 4000
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "\U0001f600"])
+def test_the_end_of_a_long_line_can_be_read_wherever_it_starts(letter: str, tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        policy = OutputPolicy(store)
+        for extra in range(4):
+            text = ("word " + letter) * 4000 + "x" * extra
+            response = policy.pipeline.store_result({"content": [{"type": "text", "text": text}]}, ToolCall("get"))
+            calls = json.loads(response["content"][0]["text"])["next_calls"]
+            (end,) = (call["arguments"] for call in calls if call["arguments"].get("offset", 0) > 0)
+            page = json.loads(policy.tools.call("output_fetch", end, Caller())["content"][0]["text"])
+            assert page["eof"]
+            assert text.endswith(page["content"])
+            assert len(page["content"]) > 500
         policy.close()
 
 
@@ -114,10 +186,11 @@ def test_binary_payloads_are_only_read(tmp_path: Path) -> None:
     [
         # The preview of one line looks like an object.
         ("".join(json.dumps({"id": n, "text": "x" * 3000}) + "\n" for n in range(50)), "application/x-ndjson"),
+        ("".join(json.dumps({"id": n, "text": "\ud800" * n}) + "\n" for n in range(300)), "application/x-ndjson"),
         ({f"k{n}": {"_key": f"own{n}", "name": "x" * 40} for n in range(900)}, None),
         ('name,b\n"x\ny",2\n' * 3000, "text/csv"),
     ],
-    ids=["long lines", "keys of their own", "line breaks in cells"],
+    ids=["long lines", "lone surrogates", "keys of their own", "line breaks in cells"],
 )
 def test_the_suggested_condition_holds_for_the_first_item(payload: Any, mime_type: str | None, tmp_path: Path) -> None:
     with open_store(tmp_path.as_uri()) as store:
@@ -126,6 +199,17 @@ def test_the_suggested_condition_holds_for_the_first_item(payload: Any, mime_typ
         call = json.loads(response["content"][0]["text"])["next_calls"][0]
         page = json.loads(policy.tools.call(call["tool"], call["arguments"], Caller())["content"][0]["text"])
         assert page["item_numbers"][0] == 0
+        policy.close()
+
+
+def test_no_calls_are_suggested_to_a_client_whose_names_of_tools_are_unknown(tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        policy = OutputPolicy(store)
+        fetch_with = policy.name_fetch_tool(find_client("claude-code"))
+        response = policy.pipeline.store_result(make_result(ORDERS, None), ToolCall("get", fetch_with=fetch_with))
+        descriptor = json.loads(response["content"][0]["text"])
+        assert descriptor["fetch_with"] == "output_fetch of this server"
+        assert "next_calls" not in descriptor
         policy.close()
 
 

@@ -15,7 +15,7 @@ from forebay.outputs.pipeline import MAX_MESSAGE_BYTES, Pipeline, ToolCall
 from forebay.store import Store, open_store
 from forebay.store.payload import encode
 from forebay.wire.framing import Spool
-from forebay.wire.messages import LazyJSON, dump, parse_lazy
+from forebay.wire.messages import LazyJSON, as_lazy, dump, parse_lazy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -108,6 +108,7 @@ def test_what_is_no_answer_of_a_tool_is_none_whatever_its_names_are(store: Store
     pipeline = Pipeline(store, "output_fetch")
     for fields in (b'"task":{}', b'"content":[],"resultType":"input_required"'):
         assert pipeline.is_inline(parse_lazy(b'{"\\ud800":1,%s}' % fields), Mode("handle"))
+    assert not pipeline.is_inline(as_lazy(b'{"task":{},nonsense}'), Mode("handle"))
 
 
 def test_what_is_no_object_after_all_is_stored_whole(store: Store) -> None:
@@ -153,15 +154,15 @@ def test_a_spool_that_is_gone_is_an_error_that_says_so(store: Store, spools: Pat
 
 @pytest.mark.parametrize(
     ("mode", "size", "is_inline"),
-    [("auto", 100, True), ("auto", 101, False), ("handle", 1, False), ("inline", 10**9, True)],
+    [("auto", 5000, True), ("auto", 5001, False), ("handle", 1, False), ("inline", 10**9, True)],
 )
 def test_the_size_on_the_wire_decides_where_it_is_known(store: Store, mode: Any, size: int, is_inline: bool) -> None:
     pipeline = Pipeline(store, "output_fetch")
     many = parse_lazy(orjson.dumps({"content": [{"type": "text", "text": "x"}] * 500}))
     few: dict[str, Any] = {"content": []}
     for result in (few, many):
-        assert pipeline.is_inline(result, Mode(mode, 100), size=size) == is_inline
-    assert pipeline.is_inline({"task": {}}, Mode(mode, 100), size=size)
+        assert pipeline.is_inline(result, Mode(mode, 5000), size=size) == is_inline
+    assert pipeline.is_inline({"task": {}}, Mode(mode, 5000), size=size)
 
 
 MARK = st.integers(10**9, 10**10).map(lambda number: f"m{number}")
@@ -211,7 +212,7 @@ def test_everything_is_in_the_answer_or_in_the_payload(
         assert mark in dump(answer) or mark in payload
 
 
-UNREADABLE_KEY = b'{"content":[{"type":"text","text":"a"}],"\\ud800":1}'
+UNREADABLE_KEY = b'{"content":[{"type":"text","text":"%s"}],"\\ud800":1}' % (b"a" * 5000)
 
 
 def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Store, spools: Path) -> None:
@@ -232,8 +233,8 @@ def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Stor
 @pytest.mark.parametrize(
     ("mode", "size", "is_inline"),
     [
-        (Mode("auto", 100), 100, True),
-        (Mode("auto", 100), 101, False),
+        (Mode("auto", 5000), 5000, True),
+        (Mode("auto", 5000), 5001, False),
         (Mode("auto", len(UNREADABLE_KEY)), None, True),
         (Mode("auto", len(UNREADABLE_KEY) - 1), None, False),
         (Mode("handle", 100), 1, False),
@@ -251,7 +252,7 @@ def test_a_result_that_is_not_an_object_is_stored_if_it_is_large(store: Store) -
     pipeline = Pipeline(store, "output_fetch")
     for result in (b"1e400", b'"' + b"x" * 2000 + b'"', b'{"content": "' + b"x" * 9000 + b'"}'):
         lazy = parse_lazy(result)
-        assert pipeline.is_inline(lazy, Mode("auto", 100), size=100)
-        assert not pipeline.is_inline(lazy, Mode("auto", 100), size=101)
+        assert pipeline.is_inline(lazy, Mode("auto", 5000), size=5000)
+        assert not pipeline.is_inline(lazy, Mode("auto", 5000), size=5001)
         assert not pipeline.is_inline(lazy, Mode("handle", 100), size=1)
         assert pipeline.is_inline(lazy, Mode("inline", 100), size=101)

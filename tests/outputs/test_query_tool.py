@@ -9,7 +9,7 @@ import forebay
 import pytest
 from forebay import Store
 from forebay.outputs.tools import Caller, OutputTools
-from forebay.query import process
+from forebay.query import duckdb_module
 from forebay.store.call_counts import summarize_calls
 from forebay.store.payload import escaped_size
 from stores import events
@@ -80,5 +80,5 @@ def test_a_wrong_argument_is_refused(store: Store, handle: str, sql: Any) -> Non
 def test_it_is_listed_only_where_duckdb_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with forebay.open_store(tmp_path) as store:
         assert "output_query" in OutputTools(store, prefix="", journal=False).names
-        monkeypatch.setattr(process, "find_duckdb", lambda: None)
+        monkeypatch.setattr(duckdb_module, "find_duckdb", lambda: None)
         assert "output_query" not in OutputTools(store, prefix="", journal=False).names

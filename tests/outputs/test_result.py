@@ -84,6 +84,7 @@ def test_a_sole_block_is_its_content(block: dict[str, Any], found: ResultPayload
         [{"type": "image", "data": "not base64!", "mimeType": "image/png"}],
         [{"type": "image", "data": "nicht für base64", "mimeType": "image/png"}],
         [{"type": "resource_link", "uri": "a:b", "name": "c"}],
+        [{"type": "resource", "resource": {"uri": "a:b"}}],
         [text("a"), {"type": "image", "data": to_base64(b"x"), "mimeType": "image/png"}],
     ],
 )
@@ -217,6 +218,17 @@ def test_the_size_is_that_on_the_wire(texts: list[str], structured: Any, limit: 
     size = len(json.dumps(whole, separators=(",", ":"), ensure_ascii=is_ascii).encode("utf-8", "surrogatepass"))
     # Numbers may be serialized in more than one way.
     if abs(size - limit) > 64:
+        assert exceeds_limit(whole, limit, is_ascii=is_ascii) == (size > limit)
+
+
+@pytest.mark.parametrize("is_ascii", [False, True])
+@pytest.mark.parametrize(
+    "structured", [[[n, f"é{n}", None] for n in range(2000)], {"rows": {f"k{n}": {"a": True} for n in range(2000)}}]
+)
+def test_many_items_are_measured_like_few(structured: Any, is_ascii: bool) -> None:
+    whole = result(structuredContent=structured)
+    size = len(json.dumps(whole, separators=(",", ":"), ensure_ascii=is_ascii).encode())
+    for limit in (10, size // 2, size - 1, size, 2 * size):
         assert exceeds_limit(whole, limit, is_ascii=is_ascii) == (size > limit)
 
 

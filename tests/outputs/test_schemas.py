@@ -4,7 +4,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from forebay.outputs.schemas import allow_handle
+from forebay.outputs.schemas import allow_handle, allow_handle_for_fastmcp, allow_handle_for_older_fastmcp
 from forebay.store.handles import Descriptor
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +65,23 @@ def test_the_schema_accepts_the_original_values_and_a_handle(schema: dict[str, A
 )
 def test_a_schema_that_cannot_be_nested_accepts_any_object(schema: dict[str, Any]) -> None:
     assert allow_handle(schema) == {"type": "object"}
+
+
+def test_the_schema_for_an_older_fastmcp_keeps_the_mark_of_wrapped_results() -> None:
+    marker = "x-fastmcp-wrap-result"
+    wrapped = {"type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"], marker: True}
+    extended = allow_handle_for_older_fastmcp(wrapped)
+    assert extended[marker] is True
+    validator = jsonschema.Draft202012Validator(extended)
+    # Its client reads `result` of every response, and finds none in a handle.
+    for instance, is_valid in (
+        (HANDLE, True),
+        ({**HANDLE, "result": None}, True),
+        ({"result": [1]}, True),
+        ({}, False),
+    ):
+        assert validator.is_valid(instance) is is_valid
+    assert allow_handle_for_older_fastmcp(PERSON) == allow_handle_for_fastmcp(PERSON)
 
 
 def test_the_schema_dialect_stays_at_the_root() -> None:

@@ -88,6 +88,12 @@ def test_accepts_text(schema: Any, path: list[str | int], is_text: bool) -> None
     assert accepts_text(schema, path) is is_text
 
 
+def test_an_argument_that_may_be_anything_takes_references() -> None:
+    extended = allow_references(make_schema(a={"oneOf": [True, {"enum": ["x"]}]}, b={"anyOf": [{"const": 1}, NULL]}))
+    assert jsonschema.Draft202012Validator(extended).is_valid({"a": {"$file": "p"}})
+    assert "$file" not in json.dumps(extended["properties"]["b"])
+
+
 kinds = st.sampled_from(["string", "object", "array", "integer", "null"])
 leaves: st.SearchStrategy[dict[str, Any]] = (
     st.just({})

@@ -15,7 +15,7 @@ from forebay.dashboard.layout import PATH, Frame, wrap_page
 from forebay.dashboard.texts import format_bytes, format_count, format_time
 from forebay.dashboard.values import MISSING, dump_value, make_table, parse_exact
 from forebay.errors import ForebayError, HandleNotFound, InvalidArgument
-from forebay.query.process import is_installed
+from forebay.query.duckdb_module import is_installed
 from forebay.store import Store, StoredOutput
 from forebay.store.handles import Principal, format_principal
 from forebay.store.pages import Format, Page, PageRequest
@@ -439,9 +439,7 @@ def _make_search_view(store: Store, principal: Principal, entry: StoredOutput, s
         max_bytes=MAX_PAGE_BYTES,
         principal=principal,
     )
-    rows = [
-        _make_match(handle, match, offset) for match, offset in zip(page.matches, page.context_offsets, strict=True)
-    ]
+    rows = [_make_match(entry, match, offset) for match, offset in zip(page.matches, page.context_offsets, strict=True)]
     at_least = "at least " if page.total_is_lower_bound else ""
     status = f"{at_least}{format_count(page.total_matches, 'match', 'matches')}"
     nothing = f"Nothing was found in {page.searched or 'this output'}."
@@ -460,8 +458,10 @@ def _make_search_links(handle: str, state: _State, page: SearchPage) -> Sequence
     )
 
 
-def _make_match(handle: str, match: Mapping[str, Any], offset: int) -> Html:
-    item, line = match.get("item"), match.get("line")
+def _make_match(entry: StoredOutput, match: Mapping[str, Any], offset: int) -> Html:
+    is_binary = entry.nature == "binary"
+    # Binary data has no lines to read.
+    item, line = match.get("item"), None if is_binary else match.get("line")
     place = [
         f"#{item:,}" if item is not None else "",
         f"line {line:,}" if line is not None else "",
@@ -472,7 +472,8 @@ def _make_match(handle: str, match: Mapping[str, Any], offset: int) -> Html:
     elif line is not None:
         target = _State(format="lines", offset=line)
     else:
-        target = _State(format="text", offset=max(0, match["byte_offset"] - _CONTEXT_BYTES))
+        start = max(0, match["byte_offset"] - _CONTEXT_BYTES)
+        target = _State(format="bytes" if is_binary else "text", offset=start)
     text = " · ".join(part for part in place if part) or f"byte {match['byte_offset']:,}"
     context = match.get("context") or match.get("match")
     if context is None:
@@ -482,7 +483,10 @@ def _make_match(handle: str, match: Mapping[str, Any], offset: int) -> Html:
         before, found, after = (part.decode(errors="replace") for part in (data[:offset], data[offset:end], data[end:]))
         shown = element("code", before, element("mark", found), after)
     return element(
-        "li", element("a", text, href=_make_link(handle, target), class_="fb-link"), shown, class_="fb-match"
+        "li",
+        element("a", text, href=_make_link(entry.output_handle, target), class_="fb-link"),
+        shown,
+        class_="fb-match",
     )
 
 

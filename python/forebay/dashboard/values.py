@@ -9,6 +9,9 @@ from forebay.dashboard.html import Html, element, join
 __all__ = ["MISSING", "dump_value", "make_cell", "make_table", "parse_exact"]
 
 _MAX_CELL_CHARS = 160
+_MAX_NESTED_CHARS = 60
+"""Longer objects and lists are opened by a click."""
+_MAX_INDENTED_RATIO = 4
 _INDENT = "  "
 
 
@@ -42,7 +45,7 @@ def dump_value(value: Any, indent: str | None = None) -> str:
 
 
 def make_cell(value: Any) -> Html:
-    """Return a table cell with a value; a long text is cut."""
+    """Return a table cell with a value. A long text is cut, and a long object or list can be opened."""
     if value is None:
         return element("td", "null", class_="fb-null")
     if isinstance(value, _Number):
@@ -51,7 +54,14 @@ def make_cell(value: Any) -> Html:
         return element("td", _cut(value))
     if isinstance(value, bool):
         return element("td", dump_value(value), class_="fb-literal")
-    return element("td", join(_cut(dump_value(value))), class_="fb-nested")
+    text = dump_value(value)
+    if len(text) <= _MAX_NESTED_CHARS:
+        return element("td", join(text), class_="fb-nested")
+    summary = element("summary", f"{text[:_MAX_NESTED_CHARS]}…")
+    indented = dump_value(value, "")
+    # The indentation of deep values would make the page many times as large.
+    shown = indented if len(indented) <= _MAX_INDENTED_RATIO * len(text) else text
+    return element("td", element("details", summary, element("pre", shown)), class_="fb-nested")
 
 
 MISSING: Any = object()

@@ -2,9 +2,8 @@
 
 import contextlib
 import os
-import secrets
-from collections.abc import Iterator
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any, BinaryIO
 
 from forebay.arguments import check_text, short_repr
@@ -14,6 +13,8 @@ from forebay.store import Store
 from forebay.store.export import Export
 from forebay.store.handles import Principal
 from forebay.store.pages import PageRequest
+from forebay.system import files
+from forebay.system.paths import NativePath
 
 __all__ = ["EXTENSIONS", "ExportRoots", "export_output", "find_hint", "guess_format", "write_chunks"]
 
@@ -22,7 +23,7 @@ EXTENSIONS = {"json": "json", "ndjson": "ndjson", "csv": "csv", "parquet": "parq
 _FORMATS = {".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv", ".parquet": "parquet"}
 """Formats by the extension of a file."""
 
-_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | files.SAFE_OPEN_FLAGS
 _MAX_NUMBER = 1000
 """Upper bound (exclusive) of the number that makes a default file name unique: `oh_….json`, `oh_…-2.json`."""
 
@@ -39,15 +40,15 @@ class ExportRoots(FileRoots):
 
         With `is_numbered` a number is added to the name if a file has it already.
         """
-        *folders, name = self._split_path(path)
-        if path.endswith("/"):
+        anchor, *folders, name = self._split_path(path)
+        if path.endswith(("/", os.sep)):
             raise FileRefDenied(f"{short_repr(path)} is a folder; name a file {self._describe_roots()}")
-        self._check_not_hidden(PurePosixPath("/", *folders, name), path)
+        self._check_not_hidden(NativePath(anchor, *folders, name), path)
         with contextlib.ExitStack() as stack:
             try:
-                folder = self._open_folder(folders, path, stack)
-                temporary_name = f".forebay-{secrets.token_hex(8)}.part"
-                fd = os.open(temporary_name, _CREATE_FLAGS, 0o600, dir_fd=folder)
+                folder = self._open_folder(anchor, folders, path, stack)
+                temporary_name = f".forebay-{os.urandom(8).hex()}.part"
+                fd = files.open_file(temporary_name, _CREATE_FLAGS, folder)
             except FileRefDenied:
                 raise
             except (FileNotFoundError, NotADirectoryError):
@@ -57,12 +58,12 @@ class ExportRoots(FileRoots):
             stack.callback(_remove_quietly, temporary_name, folder)
             names = _number(name) if is_numbered else iter((name,))
             new_file = NewFile(
-                stack.enter_context(os.fdopen(fd, "wb")), temporary_name, names, folder, "/".join(("", *folders))
+                stack.enter_context(os.fdopen(fd, "wb")), temporary_name, names, folder, NativePath(anchor, *folders)
             )
             new_file.check_free()
             yield new_file
 
-    def _check_not_hidden(self, resolved_path: PurePosixPath, path: str) -> None:
+    def _check_not_hidden(self, resolved_path: PurePath, path: str) -> None:
         """Refuse hidden files and folders: other programs read settings from them, and run what these say."""
         for _, root in self._roots:
             if resolved_path.is_relative_to(root) and not any(
@@ -76,7 +77,7 @@ class NewFile:
     """A file under a temporary name, so that nobody reads it before it is complete. It never replaces a file."""
 
     def __init__(
-        self, file: BinaryIO, temporary_name: str, names: Iterator[str], folder: int, folder_path: str
+        self, file: BinaryIO, temporary_name: str, names: Iterator[str], folder: int, folder_path: PurePath
     ) -> None:
         self.file = file
         self._temporary_name = temporary_name
@@ -89,7 +90,7 @@ class NewFile:
         """Choose a name that no file has. Raises `FileRefDenied` if there is none."""
         try:
             while True:
-                os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
+                files.stat_file(self._name, self._folder)
                 self._choose_next()
         except FileRefDenied:
             raise
@@ -103,20 +104,13 @@ class NewFile:
         self.file.close()
         while True:
             try:
-                # Unlike a rename, a link fails if the name is taken. A symbolic link there counts, too.
-                os.link(
-                    self._temporary_name,
-                    self._name,
-                    src_dir_fd=self._folder,
-                    dst_dir_fd=self._folder,
-                    follow_symlinks=False,
-                )
+                files.rename_new(self._temporary_name, self._name, self._folder)
             except FileExistsError:
                 self._choose_next()
             except OSError as error:
                 raise FileRefDenied(f"{short_repr(self._name)} cannot be created: {error.strerror}") from None
             else:
-                return f"{self._folder_path}/{self._name}"
+                return str(self._folder_path / self._name)
 
     def _choose_next(self) -> None:
         taken = self._name
@@ -160,12 +154,21 @@ def guess_format(path: str | None, *, is_selection: bool) -> str | None:
     """Return the format for a file with this path; `None` if its name does not say, or is that of JSON for a whole
     output: then the format is the one that the output or the selection has.
     """
-    file_format = _FORMATS.get(PurePosixPath(path or "").suffix.lower())
+    file_format = _FORMATS.get(PurePath(path or "").suffix.lower())
     return None if file_format == "json" and not is_selection else file_format
 
 
-def find_hint(store: Store, handle: str, where: Any, rows: int | None, principal: Principal) -> str | None:
-    """Return what may be wrong with the conditions of an export without rows."""
+def find_hint(
+    store: Store,
+    handle: str,
+    where: Any,
+    rows: int | None,
+    principal: Principal,
+    fields: Sequence[str] | None = None,
+) -> str | None:
+    """Return what may be wrong with the conditions of an export without rows, or with its fields."""
+    if rows and fields is not None:
+        return store.fetch_page(handle, PageRequest(fields=fields, limit=1, format="items"), principal=principal).hint
     if where is None or rows != 0:
         return None
     return store.fetch_page(handle, PageRequest(where=where, limit=1), principal=principal).hint
@@ -190,4 +193,4 @@ def _number(name: str) -> Iterator[str]:
 
 def _remove_quietly(name: str, folder: int) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(name, dir_fd=folder)
+        files.remove_file(name, folder)

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from forebay.arguments import decode_token
+from forebay.outputs.text_calls import suggest_text_calls
 from forebay.store.handles import Descriptor
 from forebay.store.payload import get_row_format
 
@@ -26,7 +27,7 @@ _NDJSON_MIME_TYPE = re.compile("ndjson|jsonl|json-seq")
 
 _MAX_FIELDS = 4
 _LIMIT = 50
-"""Number of items or lines in a suggested call."""
+"""Number of items in a suggested call."""
 
 
 def suggest_calls(descriptor: Descriptor, *, has_query: bool, has_export: bool) -> tuple[dict[str, Any], ...]:
@@ -49,9 +50,7 @@ def suggest_calls(descriptor: Descriptor, *, has_query: bool, has_export: bool) 
         calls.append(make_call(_FETCH_TOOL, limit=_LIMIT, fields=fields) if fields else make_call(_FETCH_TOOL))
         calls.append(search)
     elif descriptor.line_count:
-        tail_start = max(descriptor.line_count - _LIMIT, 0)
-        calls = [search, make_call(_FETCH_TOOL, format="lines", offset=tail_start)]
-        calls.append(make_call(_FETCH_TOOL, format="lines", offset=0, limit=_LIMIT))
+        calls = [make_call(tool, **arguments) for tool, arguments in suggest_text_calls(descriptor)]
     else:
         calls = [make_call(_FETCH_TOOL)] if descriptor.preview is None else [make_call(_FETCH_TOOL), search]
     if has_export:

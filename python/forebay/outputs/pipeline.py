@@ -1,10 +1,11 @@
 """Decide whether a tool result goes inline or is stored, and build the response that replaces a stored one."""
 
+import contextlib
 import contextvars
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import orjson
 
@@ -32,7 +33,7 @@ from forebay.outputs.result import (
     select_tool_meta,
     text_result,
 )
-from forebay.query.process import is_installed, prestart
+from forebay.query.duckdb_module import is_installed
 from forebay.store import Store
 from forebay.store.handles import Descriptor
 from forebay.store.payload import encode, escaped_size
@@ -125,12 +126,23 @@ class Pipeline:
         self._has_export = has_export
 
     def is_inline(
-        self, result: Result | LazyJSON | BodyResult, mode: Mode, *, is_ascii: bool = False, size: int | None = None
+        self,
+        result: Result | LazyJSON | BodyResult,
+        mode: Mode,
+        call: ToolCall = ToolCall(""),
+        *,
+        size: int | None = None,
     ) -> bool:
-        """Return whether a result goes to the client unchanged. `size` is its size on the wire, if known."""
+        """Return whether a result goes to the client unchanged. `size` is its size on the wire, if known.
+
+        In mode `auto` that is true of a result within the inline limit, and of a result above it for which the client
+        would get a handle response that is no smaller.
+        """
+        limit = mode.output_inline_limit_bytes
         if isinstance(result, BodyResult):
             # A block with the body is larger than the body, so that a large one need not be read to be measured.
-            if mode.contract is None and mode.output_mode == "auto" and len(result) <= mode.output_inline_limit_bytes:
+            may_fit = len(result) <= max(limit, MAX_MESSAGE_BYTES)
+            if mode.contract is None and mode.output_mode == "auto" and may_fit:
                 result = result.to_result()
             else:
                 result, size = result.template, len(result)
@@ -142,13 +154,36 @@ class Pipeline:
             return mode.output_mode == "inline"
         if find_media(result, mode.list_kinds("handle")):
             return False
-        limit = mode.output_inline_limit_bytes
-        if self._fits(result, limit, is_ascii=is_ascii, size=size):
+        if self._fits(result, limit, is_ascii=call.is_ascii, size=size):
             return True
         media_bytes = measure_media(find_media(result, mode.list_kinds("inline")))
-        return 0 < media_bytes <= MAX_MEDIA_BYTES and self._fits(
-            result, limit + media_bytes, is_ascii=is_ascii, size=size
+        if media_bytes > MAX_MEDIA_BYTES:
+            return False
+        if media_bytes > 0 and self._fits(result, limit + media_bytes, is_ascii=call.is_ascii, size=size):
+            return True
+        # With redactions, a stored result is one that the client gets without its secrets.
+        largest = MAX_MESSAGE_BYTES + media_bytes
+        if self._redactions or not self._fits(result, largest, is_ascii=call.is_ascii, size=size):
+            return False
+        # `store_result` reports what is wrong with a result.
+        with contextlib.suppress(Exception):
+            return not self._saves_bytes(result, call.with_mode(mode), size)
+        return False
+
+    def _saves_bytes(self, result: Result | LazyJSON, call: ToolCall, size: int | None) -> bool:
+        """Return whether the response with a handle is smaller than the result."""
+        prepared = self._prepare(result, call)
+        descriptor = self._store.describe(
+            prepared.payload.to_input(),
+            mime_type=prepared.payload.mime_type,
+            principal=call.principal,
+            handle_length=call.handle_length,
         )
+        if size is None:
+            size = len(result) if isinstance(result, LazyJSON) else _measure(result, is_ascii=call.is_ascii)
+        response = self._build_response(descriptor, prepared, call)
+        response["content"] += self._select_media(prepared, call)
+        return _measure(response, is_ascii=call.is_ascii) < size
 
     @staticmethod
     def _fits(result: Result | LazyJSON, limit: int, *, is_ascii: bool, size: int | None) -> bool:
@@ -181,8 +216,7 @@ class Pipeline:
             # The tool has already run, so a bug here must not lose its result.
             return result.to_result() if isinstance(result, BodyResult) else result
 
-    def _replace_result(self, original_result: Result | LazyJSON | BodyResult, call: ToolCall) -> Result:
-        fetch_with = call.fetch_with or self._fetch_with
+    def _prepare(self, original_result: Result | LazyJSON | BodyResult, call: ToolCall) -> "_PreparedResult":
         result = parse_result(original_result)
         tool_meta, block_fields = select_tool_meta(result), extract_block_fields(result)
         if call.contract is not None:
@@ -190,11 +224,8 @@ class Pipeline:
             block_fields = add_media_type(block_fields, result)
         if self._redactions:
             # Before they are measured: a replacement may be longer than the secret.
-            try:
-                tool_meta = self._redact(tool_meta)
-                block_fields = {key: self._redact(value) for key, value in block_fields.items()}
-            except RedactionFailed as error:
-                return {**error_result(error, note=HAS_RUN_NOTE), **_keep_protocol_fields(result, {})}
+            tool_meta = self._redact(tool_meta)
+            block_fields = {key: self._redact(value) for key, value in block_fields.items()}
         if escaped_size(encode([tool_meta, block_fields]), 0, is_ascii=call.is_ascii) <= _MAX_META_BYTES:
             payload = extract_payload(original_result)
         else:
@@ -203,11 +234,21 @@ class Pipeline:
         mime_type = payload.mime_type
         if self._redactions and mime_type is not None and self._redact(mime_type) != mime_type:
             payload = dataclasses.replace(payload, mime_type=None)
-        protocol_fields = _keep_protocol_fields(result, tool_meta)
+        return _PreparedResult(result, payload, _keep_protocol_fields(result, tool_meta), block_fields)
+
+    def _replace_result(self, original_result: Result | LazyJSON | BodyResult, call: ToolCall) -> Result:
+        try:
+            prepared = self._prepare(original_result, call)
+        except RedactionFailed as error:
+            return {**error_result(error, note=HAS_RUN_NOTE), **_keep_protocol_fields(original_result, {})}
+        result, payload, protocol_fields = prepared.result, prepared.payload, prepared.protocol_fields
         if call.contract is not None and not _is_too_large_for_memory(payload):
+            fetch_with = call.fetch_with or self._fetch_with
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
             protocol_fields |= _shorten_server_info(protocol_fields)
-            response = _apply_contract(payload, result, protocol_fields, block_fields, call, call.contract, context)
+            response = _apply_contract(
+                payload, result, protocol_fields, prepared.block_fields, call, call.contract, context
+            )
             data = payload.data.encode() if isinstance(payload.data, str) else payload.data
             self._count_saved(call, data.max_size if isinstance(data, ChunkSource) else len(data), response)
             return response
@@ -223,19 +264,30 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
         if descriptor.item_count:
+            # Imported here, because a gateway starts without it.
+            from forebay.query.process import prestart
+
             prestart()
-        descriptor = self._complete_descriptor(descriptor, fetch_with)
-        has_link = self._has_links and not call.is_mounted and call.protocol_version >= RESOURCE_LINK_VERSION
-        response = _HandleResponse(descriptor, result, protocol_fields, block_fields, call, has_link).fit()
+        response = self._build_response(descriptor, prepared, call)
         self._count_saved(call, descriptor.size_bytes, response)
-        media = select_media(find_media(result, call.inline_kinds), must_reencode=bool(self._redactions))
-        response["content"] += media
+        response["content"] += self._select_media(prepared, call)
         return response
+
+    def _build_response(self, descriptor: Descriptor, prepared: "_PreparedResult", call: ToolCall) -> Result:
+        descriptor = self._complete_descriptor(descriptor, call.fetch_with or self._fetch_with)
+        has_link = self._has_links and not call.is_mounted and call.protocol_version >= RESOURCE_LINK_VERSION
+        return _HandleResponse(
+            descriptor, prepared.result, prepared.protocol_fields, prepared.block_fields, call, has_link
+        ).fit()
+
+    def _select_media(self, prepared: "_PreparedResult", call: ToolCall) -> list[Any]:
+        return select_media(find_media(prepared.result, call.inline_kinds), must_reencode=bool(self._redactions))
 
     def store_error(self, error: Any, call: ToolCall) -> dict[str, Any] | None:
         """Store a JSON-RPC error, and return one with the same code that names the handle.
 
-        Return `None` if the error cannot be stored and may be forwarded: if there is nothing to redact.
+        Return `None` if the error is forwarded: if nothing must be redacted, and the error cannot be stored or is no
+        larger than what would replace it.
         """
         try:
             return self._replace_error(error, call)
@@ -247,22 +299,33 @@ class Pipeline:
             reason = "the error could not be redacted"
         return {"code": _get_error_code(error), "message": reason} if self._redactions else None
 
-    def _replace_error(self, error: Any, call: ToolCall) -> dict[str, Any]:
-        data, code = dump_chunks(error), _get_error_code(error)
+    def _replace_error(self, error: Any, call: ToolCall) -> dict[str, Any] | None:
+        data = dump_chunks(error)
+        size = data.max_size if isinstance(data, ChunkSource) else len(data)
+        payload = ResultPayload(data, "application/json")
+        if not self._redactions and size <= MAX_MESSAGE_BYTES:
+            descriptor = self._store.describe(
+                payload.to_input(), mime_type=payload.mime_type, handle_length=call.handle_length
+            )
+            if len(encode(self._build_error(descriptor, error, call))) >= size:
+                return None
         descriptor = self._store.put(
-            iter(data) if isinstance(data, ChunkSource) else data,
-            mime_type="application/json",
+            payload.to_input(),
+            mime_type=payload.mime_type,
             source_tool=call.tool[:1024],
             principal=call.principal,
             handle_length=call.handle_length,
         )
+        response = self._build_error(descriptor, error, call)
+        self._count_saved(call, descriptor.size_bytes, response)
+        return response
+
+    def _build_error(self, descriptor: Descriptor, error: Any, call: ToolCall) -> dict[str, Any]:
         descriptor = self._complete_descriptor(descriptor, call.fetch_with or self._fetch_with)
         message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
         budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES
         fitted = descriptor.fit(budget, is_ascii=call.is_ascii)
-        response = {"code": code, "message": message, "data": orjson.loads(fitted.to_json())}
-        self._count_saved(call, descriptor.size_bytes, response)
-        return response
+        return {"code": _get_error_code(error), "message": message, "data": orjson.loads(fitted.to_json())}
 
     def _complete_descriptor(self, descriptor: Descriptor, fetch_with: str) -> Descriptor:
         """Return a descriptor with what a model needs: our tools as the client names them, and what was not read."""
@@ -294,6 +357,10 @@ class Pipeline:
         limit = _FAILURE_PREVIEW_BYTES
         preview = _core.preview(start, limit, max_escaped_bytes=limit, escape_levels=2)
         return error_result(error, note=HAS_RUN_NOTE, preview=preview)
+
+
+def _measure(value: Any, *, is_ascii: bool) -> int:
+    return escaped_size(encode(value), 0, is_ascii=is_ascii)
 
 
 def _get_error_code(error: Any) -> int:
@@ -361,7 +428,10 @@ def _apply_contract(
         return {**wrapped, **protocol_fields}
 
     def summarize(view: PayloadView) -> str:
-        return f"{call.tool} failed: {view.read_start()}" if is_error else make_default_summary(call.tool, view)
+        if not is_error:
+            return make_default_summary(call.tool, view)
+        start = view.read_start()
+        return f"{call.tool} failed: {start}" if start else f"{call.tool} failed"
 
     def measure_envelope(head: Mapping[str, Any]) -> int:
         message = encode({"jsonrpc": "2.0", "id": call.request_id, "result": make_result(head)})
@@ -392,6 +462,15 @@ def _apply_contract(
             is_repeated=is_structured,
         )
     return make_result(response.to_dict(), str(response))
+
+
+class _PreparedResult(NamedTuple):
+    """A result taken apart: what is stored of it, and what stays in the response."""
+
+    result: Result
+    payload: ResultPayload
+    protocol_fields: dict[str, Any]
+    block_fields: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -471,8 +550,10 @@ def get_response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
         return "contract", mode.contract.max_bytes
     if not is_inline:
         return "handle", MAX_MESSAGE_BYTES
-    # In `inline` mode no limit is configured, so the contract's default is used.
-    return "inline", mode.output_inline_limit_bytes if mode.output_mode == "auto" else ResponseLimits().max_bytes
+    # A result above the inline limit goes inline if a handle would be no smaller. In `inline` mode no limit is
+    # configured, so the contract's default is used.
+    inline_limit = max(mode.output_inline_limit_bytes, MAX_MESSAGE_BYTES)
+    return "inline", inline_limit if mode.output_mode == "auto" else ResponseLimits().max_bytes
 
 
 PLACEHOLDER_RESULT: Result = {"content": [], "isError": False}
@@ -499,9 +580,10 @@ class ResultSink:
         self, result: "Result | LazyJSON | BodyResult", size: int | None = None, envelope_bytes: int = 0
     ) -> bool:
         """Store a result and set `replacement`; return whether that was done. `size` is its size on the wire."""
-        if self.pipeline.is_inline(result, self.mode, is_ascii=self.call.is_ascii, size=size):
+        call = dataclasses.replace(self.call, envelope_bytes=envelope_bytes)
+        if self.pipeline.is_inline(result, self.mode, call, size=size):
             return False
-        replacement = self.pipeline.store_result(result, dataclasses.replace(self.call, envelope_bytes=envelope_bytes))
+        replacement = self.pipeline.store_result(result, call)
         if replacement is result or isinstance(replacement, LazyJSON):
             return False
         self.replacement = replacement

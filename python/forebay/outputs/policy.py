@@ -324,7 +324,7 @@ class OutputPolicy:
         """Call one of our tools. A large result of `expand_tools` becomes a handle."""
         result = self.tools.call(call.tool, arguments, caller)
         mode = Mode("auto" if call.tool == self.tools.expand_tool else "inline", self._inline_limit)
-        if self.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+        if self.pipeline.is_inline(result, mode, call):
             return result
         return self.pipeline.store_result(result, call)
 

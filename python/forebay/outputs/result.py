@@ -10,6 +10,7 @@ import orjson
 
 from forebay import _core
 from forebay.errors import ForebayError, InvalidJSON
+from forebay.outputs.tables import detect_table
 from forebay.store.payload import encode, escaped_size, guess_row_mime_type, sanitize_mime_type
 from forebay.wire.messages import ChunkSource, LazyJSON, dump_chunks, open_span
 from forebay.wire.protocol import SERVER_INFO_KEY
@@ -301,7 +302,7 @@ def _extract_structured(result: Mapping[str, Any], structured_content: Any) -> R
     if texts is None or (blocks is not None and not _has_only_texts(blocks)):
         return None
     if not isinstance(texts, LazyJSON) and (text := find_wrapped_text(texts, structured_content)) is not None:
-        return ResultPayload(_read_text(text))
+        return _make_text_payload(text)
     return (
         ResultPayload(dump_chunks(structured_content), "application/json")
         if repeats_structured(texts, structured_content)
@@ -327,7 +328,7 @@ def _extract_block(block: Mapping[str, Any]) -> ResultPayload | None:
     """Return the content of a block, or `None` if it has none or has fields that would be lost."""
     match block:
         case {"type": "text", "text": text} if is_text_value(text) and _has_only_keys(block, "text"):
-            return ResultPayload(_read_text(text))
+            return _make_text_payload(text)
         case {"type": "image" | "audio", "data": data} if is_text_value(data):
             # The MIME type is kept with the payload only, so it must be one that the store accepts.
             is_complete = _has_only_keys(block, "data", "mimeType") and _has_valid_mime_type(block)
@@ -361,6 +362,11 @@ def _get_mime_type(block: Mapping[str, Any]) -> str | None:
     if mime_type is None and isinstance(uri, str):
         return guess_row_mime_type(re.split("[?#]", uri, maxsplit=1)[0])
     return mime_type if isinstance(mime_type, str) else None
+
+
+def _make_text_payload(text: TextValue) -> ResultPayload:
+    data = _read_text(text)
+    return ResultPayload(data, detect_table(data))
 
 
 def _read_text(text: TextValue) -> str | bytes | ChunkSource:

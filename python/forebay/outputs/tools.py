@@ -22,7 +22,7 @@ from forebay.outputs.capabilities import (
 from forebay.outputs.clients import UNKNOWN_CLIENT_BYTES
 from forebay.outputs.export import ExportRoots, export_output
 from forebay.outputs.result import RESOURCE_URI_PREFIX, Result, error_result, text_result
-from forebay.query.process import is_installed
+from forebay.query.duckdb_module import is_installed
 from forebay.store import Store
 from forebay.store.export import FORMATS
 from forebay.store.handles import extract_handle

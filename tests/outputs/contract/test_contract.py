@@ -1,6 +1,8 @@
 """The response contract: payloads, references, lists, summaries and the decorator."""
 
 import asyncio
+import gzip
+import inspect
 import json
 import string
 import subprocess
@@ -223,6 +225,11 @@ def test_an_artifact_round_trips(store: Store, payload: Any) -> None:
     assert found == ([{"a": 1}, {"a": 2}] if isinstance(payload, str) and payload[0] == "{" else payload)
 
 
+def test_a_compressed_artifact_is_retrieved_decompressed(store: Store) -> None:
+    ref = store_artifact("d", "i", gzip.compress(b'{"a": [1, 2]}'), store=store)
+    assert retrieve_artifact(ref, store=store) == {"a": [1, 2]}
+
+
 @pytest.mark.parametrize("domain", ["", "a b", "a/b", "é", "-a", "x" * 65, None, 3])
 def test_invalid_names_are_refused_before_storing(store: Store, domain: Any) -> None:
     with pytest.raises(InvalidArgument, match="a domain is 1 to 64 letters"):
@@ -399,6 +406,15 @@ def test_a_small_list_inside_does_not_give_the_count(store: Store) -> None:
     fields = Response(report()).to_dict()
     assert fields["summary"] == "report: done"
     assert "count" not in fields
+
+
+def test_annotations_that_cannot_be_evaluated_stay_texts(store: Store) -> None:
+    @contracted(store=store)
+    def find(row: "OnlyForTypeCheckers") -> list[int]:  # type: ignore[name-defined]  # noqa: F821
+        return [row]
+
+    assert inspect.signature(find).parameters["row"].annotation == "OnlyForTypeCheckers"
+    assert Response(find(1)).to_dict()["data"] == [1]
 
 
 def test_a_response_is_not_wrapped_again(store: Store) -> None:

@@ -1,6 +1,7 @@
 """Wrong uses of the contract, and unusual tools."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from forebay.adapters.mcp import Forebay
 from forebay.outputs.contract import (
     ResponseLimits,
     contracted,
+    create_summary,
     paginated_list,
     retrieve_artifact,
     store_artifact,
     wrap_response,
 )
 from forebay.outputs.contract.context import ResponseContext
+from forebay.outputs.pipeline import Pipeline, ToolCall
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -76,6 +79,32 @@ def test_a_cursor_works_for_its_principal_only(store: Store) -> None:
         assert retrieve_artifact(page["artifactRef"]) == ROWS
 
 
+def test_a_tool_can_store_in_a_store_of_its_own(store: Store, tmp_path: Path) -> None:
+    with store_at(tmp_path / "own") as own, ResponseContext(store, "ann", max_bytes=1100):
+        ref = wrap_response(ROWS, summary="rows", store=own).to_dict()["artifactRef"]
+        assert len(wrap_response(["x" * 99] * 30, summary="rows", store=own).encode()) <= 1100
+        assert retrieve_artifact(ref, store=own) == ROWS
+        assert {stored.principal for stored in own.list(principal="ann")} == {"ann"}
+    assert list(store.list(principal="ann")) == []
+
+
+def test_the_response_to_an_error_has_success_false(store: Store) -> None:
+    pipeline, call = Pipeline(store, "output_fetch"), ToolCall("scan", contract=ResponseLimits())
+    image = {"type": "image", "data": "/wAB", "mimeType": "image/png"}
+    fields = read_fields(pipeline.store_result({"content": [image], "isError": True}, call))
+    assert (fields["success"], fields["summary"]) == (False, "scan failed")
+    # The tool said so of itself, and then failed.
+    own = str(wrap_response([1], summary="scanned", store=store))
+    result = {"content": [{"type": "text", "text": own}], "isError": True}
+    fields = read_fields(pipeline.store_result(result, replace(call, contract_responses=[own])))
+    assert fields["success"] is False
+    assert fields["summary"].startswith("scan failed: ")
+
+
+def read_fields(result: Any) -> dict[str, Any]:
+    return dict(json.loads(result["content"][0]["text"]))
+
+
 def test_a_deleted_list_is_stored_again(store: Store) -> None:
     page = paginated_list(ROWS, domain="x", store=store).to_dict()
     for stored in list(store.list()):
@@ -110,6 +139,8 @@ def test_strings_and_numbers_are_their_own_ids() -> None:
         lambda: Forebay(prefix="bad prefix/"),
         lambda: contracted(classmethod(lambda cls: cls)),  # type: ignore[call-overload]
         lambda: contracted(lambda: (yield)),
+        lambda: create_summary(7, 1),  # type: ignore[arg-type]
+        lambda: create_summary("Found", 1, ["high"]),  # type: ignore[arg-type]
     ],
 )
 def test_mistakes_raise_invalid_argument(mistake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

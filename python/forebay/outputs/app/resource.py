@@ -1,7 +1,6 @@
 """The resource `ui://forebay/…`, an HTML page that a host shows beside the results of a tool."""
 
 import functools
-import importlib.resources
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -121,6 +120,8 @@ class ViewerApp:
 @functools.cache
 def _read_sources() -> tuple[str, str]:
     """Return the style and the script of the page, each from several files."""
+    import importlib.resources
+
     package = importlib.resources.files("forebay")
     viewer, app = (package.joinpath(name).read_text("utf-8") for name in _SCRIPTS)
     # The page has one script, in which nothing is imported. A block keeps the names of one file apart from the other's.

@@ -1,6 +1,5 @@
 """The `@contracted` decorator: make an existing tool return contract responses."""
 
-import asyncio
 import functools
 import inspect
 import logging
@@ -12,6 +11,7 @@ from forebay.outputs.contract.artifacts import sanitize_domain
 from forebay.outputs.contract.context import find_context
 from forebay.outputs.contract.limits import Category, ResponseLimits, category_of, resolve_limits
 from forebay.outputs.contract.response import PayloadView, Response, build_response, make_default_summary
+from forebay.store.threads import run_in_pool
 
 if TYPE_CHECKING:
     from forebay.store import Store
@@ -91,7 +91,8 @@ def _wrap_tool(
         @functools.wraps(function)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
             # In a thread, because storing the payload waits for the disk.
-            return await asyncio.to_thread(wrap_result, await function(*args, **kwargs))
+            result = await function(*args, **kwargs)
+            return await run_in_pool(lambda: wrap_result(result))
     else:
 
         @functools.wraps(function)

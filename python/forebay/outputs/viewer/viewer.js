@@ -13,6 +13,9 @@ const PAGE_SIZES = { items: 100, lines: 400, text: 16384, bytes: 4096, matches: 
 const MAX_PAGES = 8;
 
 const MAX_CELL_CHARS = 160;
+/** Characters of an object or a list in a cell: beyond them, only the number of the other members is shown. */
+const MAX_NESTED_CHARS = 34;
+const MAX_NESTED_TEXT_CHARS = 24;
 /** Items with more keys than this are not shown in columns: most of the cells would be empty. */
 const MAX_COLUMNS = 200;
 /** Maximum number of steps of a path that are buttons. */
@@ -37,7 +40,7 @@ const START_STATE = Object.freeze({
 
 const KEYS = [
   ["j / k", "next or previous row"],
-  ["Enter", "show all of a row, or open a match"],
+  ["Enter", "show all of a row or a cell, or open a match"],
   ["g", "go to an offset"],
   ["/", "search"],
   ["q", "query in SQL"],
@@ -634,9 +637,14 @@ class Viewer {
       ),
     );
     const head = el("tr", {}, ...columns, makeFiller());
-    const rows = result.rows.map((row) =>
-      el("tr", { class: "fb-row", tabindex: "-1" }, ...row.map((value) => makeCell(value)), makeFiller()),
-    );
+    const rows = result.rows.map((values) => {
+      const row = el("tr", { class: "fb-row", tabindex: "-1" });
+      const detail = new RowDetail(row, values.length + 1);
+      // A result of a query has no path in the output.
+      const open = (value, button) => detail.toggle(button, () => el("div", { class: "fb-detail" }, this.makeTree(value, null)));
+      row.append(...values.map((value) => makeCell(value, { open })), makeFiller());
+      return row;
+    });
     this.body.replaceChildren(el("table", { class: "fb-table" }, el("thead", {}, head), el("tbody", {}, ...rows)));
     if (result.hint) this.showNote(result.hint);
   }
@@ -828,23 +836,25 @@ class ItemTable {
   }
 
   makeRow(item, number, offset) {
+    const row = el("tr", { class: "fb-row", tabindex: "-1", "data-offset": String(offset) });
+    const detail = new RowDetail(row, (this.columns?.length ?? 1) + 2);
+    const path = this.makePath(item, number);
+    const openAt = (inner) => (value, opener) => detail.toggle(opener, () => this.makeDetail(value, inner));
     const cells =
       this.columns === null || !isObject(item)
-        ? [makeCell(item, this.columns?.length)]
-        : this.columns.map((key) => (Object.hasOwn(item, key) ? makeCell(item[key]) : el("td", {})));
+        ? [makeCell(item, { span: this.columns?.length, open: openAt(path) })]
+        : this.columns.map((key) =>
+            Object.hasOwn(item, key)
+              ? makeCell(item[key], { open: openAt(`${path}/${escapeStep(key)}`) })
+              : el("td", {}),
+          );
     const button = el(
       "button",
       { type: "button", class: "fb-number", "aria-expanded": "false", "aria-label": `Item ${number}` },
       formatNumber(number),
     );
-    const attributes = { class: "fb-row", tabindex: "-1", "data-offset": String(offset) };
-    const row = el("tr", attributes, el("th", { scope: "row" }, button), ...cells, makeFiller());
-    const toggle = () => {
-      const isOpen = button.getAttribute("aria-expanded") === "true";
-      button.setAttribute("aria-expanded", String(!isOpen));
-      if (isOpen) row.nextElementSibling.remove();
-      else row.after(this.makeDetail(item, number));
-    };
+    row.append(el("th", { scope: "row" }, button), ...cells, makeFiller());
+    const toggle = () => detail.toggle(button, () => this.makeDetail(item, path));
     button.addEventListener("click", toggle);
     row.addEventListener("click", (event) => {
       if (!event.target.closest("button") && String(getSelection()) === "") toggle();
@@ -852,24 +862,46 @@ class ItemTable {
     return row;
   }
 
-  makeDetail(item, number) {
+  makePath(item, number) {
     const step = isObject(item) && Object.hasOwn(item, "_key") ? escapeStep(String(item._key)) : String(number);
-    const path = `${this.path}${this.itemsPath}/${step}`;
-    // With fields, an item has only some of its values, and their paths are not those of the whole item.
-    const tree = this.viewer.makeTree(item, this.viewer.state.fields === "" ? path : null);
+    return `${this.path}${this.itemsPath}/${step}`;
+  }
+
+  /** Return an item, or a value in it, as a tree, with buttons to open it by its path and to copy it. */
+  makeDetail(value, path) {
+    // With fields, a value has only some of its members, and their paths are not those of the whole value.
+    const tree = this.viewer.makeTree(value, this.viewer.state.fields === "" ? path : null);
     const open = el("button", { type: "button", class: "fb-small", onclick: () => this.viewer.openPath(path) }, "Open");
     const copy = el(
       "button",
-      { type: "button", class: "fb-small", onclick: () => copyText(stringify(item)) },
+      { type: "button", class: "fb-small", onclick: () => copyText(stringify(value)) },
       "Copy JSON",
     );
-    return this.makeWide(
-      el("div", { class: "fb-detail" }, el("p", { class: "fb-actions" }, el("code", {}, path), open, copy), tree),
-    );
+    return el("div", { class: "fb-detail" }, el("p", { class: "fb-actions" }, el("code", {}, path), open, copy), tree);
   }
 
   makeWide(content) {
-    return el("tr", { class: "fb-wide" }, el("td", { colspan: String((this.columns?.length ?? 1) + 2) }, content));
+    return makeWideRow(content, (this.columns?.length ?? 1) + 2);
+  }
+}
+
+/** What is open below a row of a table: the whole item, or the value of one cell. */
+class RowDetail {
+  constructor(row, span) {
+    Object.assign(this, { row, span, element: null, button: null });
+  }
+
+  /** Show what `make` returns, or hide it if `button` has shown it. */
+  toggle(button, make) {
+    const isOpen = this.button === button;
+    this.element?.remove();
+    this.button?.setAttribute("aria-expanded", "false");
+    this.button = this.element = null;
+    if (isOpen) return;
+    this.button = button;
+    this.element = makeWideRow(make(), this.span);
+    button.setAttribute("aria-expanded", "true");
+    this.row.after(this.element);
   }
 }
 
@@ -967,21 +999,73 @@ function makeFiller() {
   return el("td", { class: "fb-filler" });
 }
 
-function makeCell(value, span) {
+function makeWideRow(content, span) {
+  return el("tr", { class: "fb-wide" }, el("td", { colspan: String(span) }, content));
+}
+
+/** Return a cell. An object or a list is a button that calls `open` with the value and itself. */
+function makeCell(value, { span, open }) {
   const attributes = span === undefined ? {} : { colspan: String(span) };
   if (value === null || value === undefined) return el("td", { class: "fb-null", ...attributes }, "null");
   if (isNumber(value)) return el("td", { class: "fb-numeric", ...attributes }, String(value));
   if (typeof value === "string") return el("td", attributes, cut(value));
   if (typeof value === "boolean") return el("td", { class: "fb-literal", ...attributes }, String(value));
-  return el("td", { class: "fb-nested", ...attributes }, cut(stringify(value)));
+  const summary = summarize(value);
+  if (countMembers(value) === 0) return el("td", { class: "fb-nested", ...attributes }, summary);
+  const button = el(
+    "button",
+    { type: "button", class: "fb-nested", "aria-expanded": "false", onclick: () => open(value, button) },
+    summary,
+  );
+  return el("td", attributes, button);
+}
+
+function countMembers(value) {
+  return Array.isArray(value) ? value.length : Object.keys(value).length;
+}
+
+/** Return an object or a list in a few words: its first short members, and the number of the others. */
+function summarize(value, maxChars = MAX_NESTED_CHARS) {
+  const isList = Array.isArray(value);
+  const [before, after] = isList ? "[]" : "{}";
+  const members = isList
+    ? value.slice(0, maxChars).map((inner) => ["", inner])
+    : Object.entries(value).sort((one, other) => rankMember(one[1]) - rankMember(other[1]));
+  let text = "";
+  let shown = 0;
+  for (const [name, inner] of members) {
+    const key = isList ? "" : `${cut(name, MAX_NESTED_TEXT_CHARS)}: `;
+    const part = `${shown === 0 ? "" : ", "}${key}${writeMember(inner, isList && shown === 0)}`;
+    if (shown > 0 && text.length + part.length > maxChars) break;
+    text += part;
+    shown += 1;
+  }
+  const rest = countMembers(value) - shown;
+  return `${before}${text}${rest > 0 ? `, ${formatNumber(rest)} more` : ""}${after}`;
+}
+
+/** Short scalars first, then long texts, objects and lists, and nulls last. */
+function rankMember(value) {
+  if (value === null) return 3;
+  if (isObject(value) || Array.isArray(value)) return 2;
+  return typeof value === "string" && value.length > MAX_NESTED_TEXT_CHARS ? 1 : 0;
+}
+
+/** Return a member of a summary; the first of many objects says what all of them are. */
+function writeMember(value, isFirst) {
+  if (typeof value === "string") return JSON.stringify(cut(value, MAX_NESTED_TEXT_CHARS));
+  if (isObject(value) && isFirst && countMembers(value) > 0) return summarize(value, MAX_NESTED_TEXT_CHARS);
+  if (isObject(value)) return `{${formatNumber(countMembers(value))}}`;
+  if (Array.isArray(value)) return `[${formatNumber(value.length)}]`;
+  return String(value);
 }
 
 function isNumber(value) {
   return typeof value === "number" || value instanceof ExactNumber;
 }
 
-function cut(text) {
-  return text.length > MAX_CELL_CHARS ? `${text.slice(0, MAX_CELL_CHARS)}…` : text;
+function cut(text, maxChars = MAX_CELL_CHARS) {
+  return text.length > maxChars ? `${text.slice(0, maxChars)}…` : text;
 }
 
 /** Return JSON with the digits that the output has. */
