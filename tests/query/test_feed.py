@@ -262,6 +262,20 @@ def test_only_named_fields_are_read(store: Store) -> None:
     assert load(store, "[]") == ({"value": "VARCHAR"}, [])
 
 
+def test_of_very_many_fields_only_those_that_were_named_are_known(store: Store) -> None:
+    view_of = store.put([{"id": 1, f"k{number}": 1} for number in range(20_000)]).output_handle
+    file = os.memfd_create("table")
+    try:
+        with store.open_view(view_of) as view:
+            table = write_table(view, frozenset({("id",), ("k1",)}), file)
+    finally:
+        os.close(file)
+    assert table.skipped is None
+    assert table.has_fields(frozenset({("id",)}))
+    # Whether any item has this one is not known.
+    assert not table.has_fields(frozenset({("id",), ("ghost",)}))
+
+
 def test_columns_keep_their_order_and_names_in_threads(store: Store) -> None:
     texts = [json.dumps({f"k{number % 7}": number, "text": "x" * 200}) for number in range(30_000)]
     check(store, texts, f"[{','.join(texts)}]")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from forebay import HandleNotFound, InvalidArgument, InvalidFormat, MissingExtra, QueryFailed, Store, open_store
-from forebay.query import process
+from forebay.query import duckdb_module
 from forebay.store.payload import escaped_size
 from stores import events
 
@@ -192,7 +192,18 @@ def test_an_error_brings_the_schema_and_a_statement_that_works(store: Store, han
     assert store.query(handle, error["example"]).row_count == 2
 
 
-@pytest.mark.parametrize("sql", ["SELEC 1", "SELECT * FROM itms", "SELECT 'x'::INTEGER", "SELECT 1; SELECT 2", ""])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELEC 1",
+        "SELECT * FROM itms",
+        "SELECT 'x'::INTEGER",
+        "SELECT 1; SELECT 2",
+        "SELECT id) FROM items",
+        "SELECT stauts --" + "x" * 1000,
+        "",
+    ],
+)
 def test_the_example_of_an_error_works(store: Store, handle: str, sql: str) -> None:
     with pytest.raises(QueryFailed) as raised:
         store.query(handle, sql)
@@ -237,7 +248,7 @@ def test_there_is_an_async_version(store: Store, handle: str) -> None:
 def test_without_duckdb_the_error_says_what_to_install(
     store: Store, handle: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "find_duckdb", lambda: None)
+    monkeypatch.setattr(duckdb_module, "find_duckdb", lambda: None)
     with pytest.raises(MissingExtra, match=r"forebay\[sql\]"):
         store.query(handle, "SELECT 1")
 

@@ -15,6 +15,7 @@ from forebay.query.sandbox import MAX_MEMORY_BYTES
 from forebay.query.sidecar import pack_table
 
 pytestmark = [
+    pytest.mark.posix,
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="the filter is for Linux"),
 ]

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 from forebay import QueryFailed, Store
-from forebay.query.feed import Paths, write_table
+from forebay.query import sidecar
+from forebay.query.feed import Paths, Table, write_table
 from forebay.query.names import find_paths
 from forebay.query.process import POOL, QueryError, Worker
 from forebay.query.sidecar import keep_table, read_table, wait_for_tables
@@ -190,6 +192,59 @@ def test_a_sidecar_that_cannot_be_read_is_replaced(store: Store, tmp_path: Path)
     with pytest.raises(QueryFailed):
         store.query(handle, sql)
     assert store.query(handle, sql).rows == expected
+
+
+@pytest.mark.parametrize("change", [{"format": 1}, {"columns": [1]}, {"rows": None}])
+def test_a_sidecar_of_another_version_is_replaced(store: Store, change: dict[str, Any]) -> None:
+    handle = store.put(PAYLOAD, mime_type="application/json").output_handle
+    expected = write(store, handle, None)
+    with store.open_view(handle) as reader:
+        assert isinstance(reader, PayloadReader)
+        description = {**_describe(store, reader), **change}
+        assert store.sidecars.write(reader.footer.meta, description, io.BytesIO(b"unknown" * 1000))
+    assert read(store, handle, None) is None
+    assert write(store, handle, None) == expected
+    assert read(store, handle, None) == expected
+
+
+def test_a_table_that_cannot_be_packed_is_not_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = store.put(PAYLOAD, mime_type="application/json").output_handle
+    with monkeypatch.context() as patch:
+        patch.setattr(sidecar, "_PACK_SECONDS", 0.0)
+        expected = write(store, handle, None)
+    assert "a table was not kept: " in caplog.text
+    assert read(store, handle, None) is None
+    assert write(store, handle, None) == expected
+    assert read(store, handle, None) == expected
+
+
+def test_no_more_tables_wait_than_the_queue_holds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    may_go_on = threading.Event()
+
+    def run_slowly(job: Any) -> None:
+        assert may_go_on.wait(60)
+        kept.append(job.meta["name"])
+
+    monkeypatch.setattr(sidecar, "_run_job", run_slowly)
+    file = os.memfd_create("waiting")
+    try:
+        table = Table((), 0, 1 << 20, None, None, (), "")
+        for number in range(20):
+            keep_table(store.sidecars, {"name": str(number)}, table, file)
+        # At most one runs and four wait; the files of the others are closed at once.
+        duplicates = [path for path in Path("/proc/self/fd").iterdir() if "memfd:waiting" in str(path.resolve())]
+        assert len(duplicates) <= 1 + 5
+        may_go_on.set()
+        wait_for_tables()
+    finally:
+        may_go_on.set()
+        os.close(file)
+    # The fifth depends on when the thread takes the first.
+    assert kept[:4] == ["0", "1", "2", "3"]
+    assert len(kept) <= 5
 
 
 def test_a_table_that_cannot_be_loaded_is_not_kept(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from forebay import QueryFailed, Store, open_store
 from forebay.query import process
-from forebay.query.process import POOL, Worker
+from forebay.query.process import POOL, Worker, WorkerPool
 from waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -35,6 +35,16 @@ def handle(store: Store) -> str:
 
 def idle_pids() -> list[int]:
     return [worker.pid for worker in POOL._idle]
+
+
+def test_no_worker_is_kept_ready_after_the_end() -> None:
+    pool = WorkerPool()
+    pool.prestart()
+    assert pool._spare is not None
+    pool.end_all()
+    # As the timer of an earlier query does.
+    pool._start_spare()
+    assert pool._spare is None
 
 
 def test_a_worker_is_reused(store: Store, handle: str) -> None:
@@ -168,6 +178,7 @@ LIES = {
     "wrong rows": 'send(\'{"columns": [], "row_count": "x"}\', b\'[1\')',
     "infinitely many rows": "send('{\"columns\": [], \"row_count\": 1e999}', b'[1]')",
     "too many rows": "send('{\"columns\": [], \"row_count\": 1' + '0' * 4000 + '}', b'[1]')",
+    "less than no rows": "send('{\"columns\": [], \"row_count\": -1}', b'[1]')",
     "nesting": "send('[' * 500000, b'')",
     "surrogates": 'send(\'{"columns": [["\\\\ud800", "b"]], "row_count": 1}\', b\'[1]\')',
 }

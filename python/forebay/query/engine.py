@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from forebay.arguments import check_budget, decode_token
-from forebay.errors import InvalidArgument, InvalidFormat, MissingExtra, QueryFailed
+from forebay.errors import InvalidArgument, InvalidFormat, QueryFailed
+from forebay.query.duckdb_module import is_installed, make_missing_error
 from forebay.query.explain import explain_error, find_hint
 from forebay.query.feed import Column, Paths, Table, write_table, write_texts
 from forebay.query.names import find_paths
-from forebay.query.process import MAX_ROW_COUNT, POOL, QueryError, Rows, TableSource, Worker, is_installed
+from forebay.query.process import MAX_ROW_COUNT, POOL, QueryError, Rows, TableSource, Worker
 from forebay.query.quoting import shorten
 from forebay.query.sidecar import keep_table, pack_table, read_table
 from forebay.store.handles import is_handle
@@ -88,7 +89,7 @@ def run_query(
 def write_parquet(view: View, target: int) -> int:
     """Write the items of a view to an open file as Parquet, with types from every value. Return their number."""
     if not is_installed():
-        raise MissingExtra("Parquet needs duckdb: pip install 'forebay[sql]'")
+        raise make_missing_error("Parquet")
     with _open_memory_file() as source:
         table = write_table(view, None, source)
         _pack(table, source, target)
@@ -125,7 +126,7 @@ def _check_request(readers: Mapping[str, PayloadReader], request: QueryRequest) 
     if len(readers) > _MAX_TABLES:
         raise InvalidArgument(f"a statement names at most {_MAX_TABLES} handles, not {len(readers)}")
     if not is_installed():
-        raise MissingExtra("SQL needs duckdb: pip install 'forebay[sql]'")
+        raise make_missing_error("SQL")
     for handle, reader in readers.items():
         if reader.items is None:
             raise InvalidFormat(

@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import json
 import logging
 import os
@@ -20,7 +19,7 @@ from typing import Any
 import orjson
 
 from forebay._core import locate
-from forebay.errors import MissingExtra
+from forebay.query.duckdb_module import find_duckdb, is_installed
 from forebay.query.types import is_parquet_type
 from forebay.store.threads import fork_safe_lock
 
@@ -32,8 +31,6 @@ __all__ = [
     "TableSource",
     "Worker",
     "WorkerPool",
-    "find_duckdb",
-    "is_installed",
     "prestart",
 ]
 
@@ -96,25 +93,10 @@ class Rows:
     is_complete: bool
 
 
-def is_installed() -> bool:
-    """Return whether DuckDB is installed."""
-    return find_duckdb() is not None
-
-
-@functools.cache
-def find_duckdb() -> str | None:
-    """Return the folder of DuckDB's module, or `None` if it is not installed."""
-    spec = importlib.util.find_spec("_duckdb")
-    return None if spec is None or spec.origin is None else str(Path(spec.origin).parent)
-
-
 class Worker:
-    """A child process that runs SQL. One thread at a time uses it."""
+    """A child process that runs SQL, for callers that know that DuckDB is installed. One thread at a time uses it."""
 
     def __init__(self) -> None:
-        duckdb_folder = find_duckdb()
-        if duckdb_folder is None:
-            raise MissingExtra("SQL needs duckdb: pip install 'forebay[sql]'")
         self.tables: Any = None
         """The loaded tables, which `WorkerPool.borrow` passes to `has_tables`."""
         self._is_ready = False
@@ -122,7 +104,7 @@ class Worker:
         with contextlib.ExitStack() as stack:
             self._socket, child_socket = map(stack.enter_context, socket.socketpair())
             self._process = subprocess.Popen(  # noqa: S603 - our own code
-                [sys.executable, "-I", "-S", "-B", "-c", _BOOT_CODE, package_folder, duckdb_folder],
+                [sys.executable, "-I", "-S", "-B", "-c", _BOOT_CODE, package_folder, str(find_duckdb())],
                 stdin=child_socket.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -9,10 +9,12 @@ A filter does not see which file is opened; Landlock does, and `lock_paths` uses
 import ctypes
 import errno
 import os
-import resource
 import struct
 import sys
 from typing import Any
+
+if sys.platform != "win32":
+    import resource
 
 __all__ = [
     "BASE_SETTINGS",
@@ -130,7 +132,8 @@ _LOADING_CALLS: dict[str, tuple[int | None, int | None]] = {
 
 _MACHINES = ["x86_64", "aarch64"]
 _AUDIT_ARCHES = [0xC000003E, 0xC00000B7]
-_ARCH_INDEX = _MACHINES.index(os.uname().machine) if os.uname().machine in _MACHINES else None
+_MACHINE = os.uname().machine if hasattr(os, "uname") else ""
+_ARCH_INDEX = _MACHINES.index(_MACHINE) if _MACHINE in _MACHINES else None
 """Index of this machine in the tuples of system call numbers."""
 
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446

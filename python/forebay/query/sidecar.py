@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forebay.errors import HandleCorrupt
+from forebay.query.duckdb_module import find_duckdb
 from forebay.query.feed import Column, Paths, Table
-from forebay.query.process import find_duckdb
 from forebay.query.quoting import quote_identifier, quote_text
 from forebay.store.sidecars import Sidecars
 
