@@ -17,9 +17,10 @@ def fail() -> None:
 
 def test_only_peers_with_the_same_result_are_measured() -> None:
     steps: list[str] = []
+    prepared: list[str] = []
     result = run_benchmark(
         make_benchmark(
-            Contender("same", lambda: 3),
+            Contender("same", lambda: 3, before=lambda: prepared.append("same")),
             Contender("other", lambda: 4),
             Contender("failing", fail),
             Contender("hungry", lambda: 3, memory_bytes=10**15),
@@ -40,6 +41,10 @@ def test_only_peers_with_the_same_result_are_measured() -> None:
     assert steps[:5] == ["forebay", "same", "other", "failing", "hungry"]
     assert outcomes["lazy"].problem == "does not do its work"
     assert set(steps[7:]) == {"forebay", "same", "memcpy"}
+    # Once before it is checked, and once before each timed call.
+    timing = outcomes["same"].timing
+    assert timing is not None
+    assert len(prepared) == 1 + timing.rounds
 
 
 def test_a_flaw_is_said_in_the_words_of_the_benchmark() -> None:

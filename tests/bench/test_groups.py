@@ -1,15 +1,23 @@
 """Every group of benchmarks on every kind of payload: forebay and its peers agree, or the reason is given."""
 
 import json
+import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from forebay.bench import limiting
+from forebay.bench import peers as peers_module
+from forebay.bench.chart import draw_chart
 from forebay.bench.generate import SHAPES
 from forebay.bench.payloads import Payload, generate_payload, make_payload
 from forebay.bench.peers import Peer, find_peers
+from forebay.bench.report import describe_machine, make_report
 from forebay.bench.run import GROUPS, Run, run_groups
+from forebay.bench.workspace import NotApplicable
 
 pytestmark = pytest.mark.slow
 
@@ -151,6 +159,29 @@ def test_what_is_not_installed_is_left_out(peers: Mapping[str, Peer]) -> None:
     }
 
 
+def test_a_query_of_a_map_has_no_peer_that_reads_a_file(peers: Mapping[str, Peer]) -> None:
+    run = run_groups(make_payload(json.dumps(KEYED).encode(), "a.json"), peers, ["query"], SECONDS)
+    assert run.left_out == []
+    names = {peer.who for peer in run.results[0].peers}
+    assert names
+    assert "DuckDB on a file" not in names
+
+
+def test_a_peer_that_loses_an_item_is_found_out(peers: Mapping[str, Peer]) -> None:
+    """A key that is repeated is one entry of a dictionary."""
+    data = b"{%s}" % b",".join(b'"k%d": {"n": %d}' % (number % 99, number) for number in range(100))
+    run = run_groups(make_payload(data, "a.json"), peers, ["index"], SECONDS)
+    outcomes = {peer.who: peer for result in run.results for peer in result.peers}
+    assert outcomes["json"].problem == "finds 99 items instead of 100"
+
+
+def test_a_side_that_cannot_shorten_a_document_enough_is_found_out(peers: Mapping[str, Peer]) -> None:
+    deep = {f"key {n}": {f"key {m}": {f"key {k}": "x" * 200 for k in range(9)} for m in range(9)} for n in range(9)}
+    run = run_groups(make_payload(json.dumps(deep).encode(), "a.json"), peers, ["truncate"], SECONDS)
+    problems = {who: problem for _, who, problem in list_problems(run)}
+    assert re.fullmatch(r"returns [\d,]+ bytes: halving its limits does not make it fit", problems["orjson"])
+
+
 def test_a_peer_that_changes_a_value_is_found_out(peers: Mapping[str, Peer]) -> None:
     """orjson reads an integer of more than 64 bits as a float."""
     data = b"[%s]" % b",".join([b"123456789012345678901234567890"] * 50)
@@ -162,10 +193,58 @@ def test_a_peer_that_changes_a_value_is_found_out(peers: Mapping[str, Peer]) -> 
 
 def test_the_limiter_of_fastmcp_loses_what_forebay_stores(peers: Mapping[str, Peer]) -> None:
     payload = generate_payload("orders", 300_000, 1)
-    ((_, ours, (limiter,)),) = run_groups(payload, peers, ["limit"], SECONDS).results
+    run = run_groups(payload, peers, ["limit"], SECONDS)
+    ((_, ours, (limiter,)),) = run.results
     assert ours.note.startswith("JSON with a handle to all of it, ")
     assert limiter.note.startswith("invalid JSON, the rest lost, ")
     assert limiter.timing is not None
+    chart = draw_chart(dict(orjson.loads(orjson.dumps(make_report(payload, describe_machine(), peers, run)))))
+    # The sides do not return the same, so the chart says what each returns.
+    assert f"forebay: {ours.note}" in chart
+    assert f"{limiter.who}: {limiter.note}" in chart
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "note"),
+    [
+        ("[1, 2]", '{"output_handle": "oh_x"}', "JSON with a handle to all of it, 25 bytes"),
+        ("[1, 2]", "[1]", "valid JSON, the rest lost, 3 bytes"),
+        ("[1, 2]", "[1", "invalid JSON, the rest lost, 2 bytes"),
+        ("one two", "one", "cut text, the rest lost, 3 bytes"),
+    ],
+)
+def test_what_a_client_got_is_described(text: str, result: str, note: str) -> None:
+    assert limiting._describe(text, result) == note
+
+
+def test_servers_that_cannot_run_are_left_out(peers: Mapping[str, Peer], monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = generate_payload("orders", 100_000, 1)
+    with (
+        pytest.raises(NotApplicable, match="a server with fastmcp does not start: "),
+        limiting._open_clients(["http://127.0.0.1:1/mcp"]),
+    ):
+        pass
+    with monkeypatch.context() as changed:
+        changed.setattr(limiting, "get_available_bytes", lambda: 1000)
+        assert "the memory that is free" in dict(run_groups(payload, peers, ["limit"], SECONDS).left_out)["limit"]
+    monkeypatch.setitem(sys.modules, "fastmcp", None)
+    reason = dict(run_groups(payload, peers, ["limit"], SECONDS).left_out)["limit"]
+    assert reason.startswith(f"fastmcp {peers['fastmcp'].version} cannot be used: ")
+
+
+def test_versions_of_what_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ijson", None)
+    jq = tmp_path / "jq"
+    for script, version in (("echo jq-1.7", "1.7"), ("exit 3", None), ("true", "unknown")):
+        jq.write_text(f"#!/bin/sh\n{script}\n")
+        jq.chmod(0o700)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        found = find_peers()
+        assert (found["jq"].version, found["ijson"].version) == (version, None)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    assert find_peers()["jq"].version is None
+    # A module that came without the data of its package.
+    assert peers_module._find_version("no-such-package", "json") == "unknown"
 
 
 def test_progress_names_what_runs(peers: Mapping[str, Peer]) -> None:

@@ -66,4 +66,10 @@ def test_the_collector_is_as_before() -> None:
     states: list[bool] = []
     measure_in_turn([Side(lambda: states.append(gc.isenabled()), lambda: None)], 0.001)
     assert gc.isenabled()
+    gc.disable()
+    try:
+        measure_in_turn([Side(lambda: states.append(gc.isenabled()), lambda: None)], 0.001)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
     assert not any(states)

@@ -141,6 +141,7 @@ def test_a_broken_file_does_not_stop_the_others(clients: ClientHome) -> None:
     assert good.read_text() == CURSOR
 
 
+@pytest.mark.posix
 def test_a_file_that_is_read_only_stays(clients: ClientHome) -> None:
     locked, other = clients.write(".cursor/mcp.json", CURSOR), clients.write(".codex/config.toml", CODEX)
     locked.chmod(0o444)
@@ -153,6 +154,7 @@ def test_a_file_that_is_read_only_stays(clients: ClientHome) -> None:
     assert (run("adopt", str(locked), "--write").code, locked.read_text()) == (1, CURSOR)
 
 
+@pytest.mark.posix
 def test_a_link_stays_a_link(clients: ClientHome) -> None:
     file = clients.write("dotfiles/codex.toml", CODEX)
     link = clients.user / ".codex" / "config.toml"
@@ -166,6 +168,7 @@ def test_a_link_stays_a_link(clients: ClientHome) -> None:
     assert (link.is_symlink(), file.read_text()) == (True, CODEX)
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(("typed", "is_written"), [("y\n", True), ("n\n", False), ("\n", False)])
 def test_on_a_terminal_it_asks(typed: str, is_written: bool, clients: ClientHome) -> None:
     file = clients.write(".cursor/mcp.json", CURSOR)
@@ -251,6 +254,18 @@ def test_a_rule_of_unknown_origin_stays(clients: ClientHome) -> None:
     assert "mcp__github__output_fetch" in list_allowed(settings)
 
 
+def test_rules_that_cannot_be_read_are_an_error_of_their_own(clients: ClientHome) -> None:
+    servers = clients.write("project/.mcp.json", CLAUDE_CODE)
+    # The client of the other rules has no server here, so its file is not even read.
+    clients.write(".config/opencode/opencode.json", "{")
+    settings = clients.write(".claude/settings.json", '{"permissions": {"allow": [')
+    result = run("adopt", "--all", "--yes")
+    assert result.code != 0
+    assert f"{settings} cannot be read as JSON" in result.err.decode()
+    # The servers are behind forebay all the same.
+    assert "wrap" in servers.read_text()
+
+
 def test_a_single_file_says_which_rules_it_leaves(clients: ClientHome) -> None:
     servers = clients.write("project/.mcp.json", CLAUDE_CODE)
     settings = clients.write(".claude/settings.json", SETTINGS)
@@ -283,6 +298,7 @@ def test_tools_that_stay_hidden_are_named(clients: ClientHome) -> None:
     assert b'add at the end of permission: "s_output_fetch": "allow"' in run("adopt", "--all").err
 
 
+@pytest.mark.posix
 def test_a_file_that_cannot_be_read_is_named(clients: ClientHome) -> None:
     if os.geteuid() == 0:
         # Root can read everything, but not a file that is a link to itself.

@@ -9,7 +9,7 @@ import pytest
 from command import run, run_on_terminal
 from screens import show
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
+pytestmark = [pytest.mark.posix, pytest.mark.slow, pytest.mark.usefixtures("home")]
 
 QUICK = ["--size", "200KB", "--time", "0.1s"]
 
@@ -99,6 +99,28 @@ def test_reports_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     other = run("bench", "--size", "300KB", "--compare", str(path))
     assert other.code == 2
     assert "measured another payload" in other.error["message"]
+
+
+def test_what_was_not_measured_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
+    broken, numbers, old = tmp_path / "broken.json", tmp_path / "numbers.json", tmp_path / "old.json"
+    broken.write_text('{"a": [1, 2\n')
+    text = show("bench", str(broken), "--only", "where,page", "--time", "0.05s", columns=160, PATH="/nowhere").text
+    assert re.search(r"broken\.json  12 B, text, 1 line, sha256 [0-9a-f]{12}", text)
+    assert "measured as text: " in text
+    assert "where does not apply: the payload has no items" in text
+    assert "jq is not installed: " in text
+    # A peer that changes a number has a reason, and no time.
+    numbers.write_text(f"[{','.join(['123456789012345678901234567890'] * 50)}]")
+    options = ["bench", str(numbers), "--time", "0.05s"]
+    text = show(*options, "--only", "index", columns=160).text
+    assert "changes the value of the first or the last item" in text
+    # Nothing is measured, and so nothing compared.
+    report = run(*options, "--only", "index").json
+    old.write_text(json.dumps({**report, "benchmarks": []}))
+    text = show(*options, "--only", "where", "--compare", str(old), columns=160).text
+    assert "no benchmark is in both reports" in text
+    assert "Bars show" not in text
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ import hashlib
 import json
 import subprocess
 import sys
+import time
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
 import forebay
 import pytest
-from command import ROWS, UNKNOWN, run
+from command import ROWS, UNKNOWN, run, run_on_terminal
 from forebay import cli
 from forebay.adapters.mcp import get_principal
 from forebay.cli import commands
@@ -224,6 +225,34 @@ def test_a_principal_sees_its_own(command: list[str]) -> None:
     handle = run("put", "-", "--principal", "ann", stdin=b"[1]").json["output_handle"]
     assert run(name, handle, *rest, "--principal", "bob").error["code"] == "output_handle_not_found"
     assert run(name, handle, *rest, "--principal", "ann").code == 0
+
+
+def test_ls_selects_by_tool_size_and_age(home: Path) -> None:
+    now = time.time()
+    with forebay.open_store(home.as_uri(), sweep_interval=0, clock=lambda: now - 3 * 3600) as store:
+        handles = {"old": store.put("x" * 5000, source_tool="crawl_pages").output_handle}
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handles["large"] = store.put("x" * 5000, source_tool="crawl_sites", principal="ann").output_handle
+        handles["small"] = store.put("x", source_tool="orders").output_handle
+        handles["mine"] = store.put("xyz").output_handle
+
+    def list_names(*options: str) -> set[str]:
+        listed = {entry["output_handle"] for entry in run("ls", *options).json}
+        shown = run_on_terminal("ls", *options).out.decode()
+        # The table has the same rows.
+        assert {handle for handle in handles.values() if handle in shown} == listed
+        return {name for name, handle in handles.items() if handle in listed}
+
+    assert list_names() == {"old", "large", "small", "mine"}
+    assert list_names("--tool", "crawl*") == {"old", "large"}
+    assert list_names("--tool", "orders") == {"small"}
+    assert list_names("--tool", "unknown") == {"mine"}
+    assert list_names("--larger", "3") == {"old", "large"}
+    assert list_names("--larger", "5kB") == set()
+    assert list_names("--since", "1h") == {"large", "small", "mine"}
+    assert list_names("--since", "4h", "--tool", "crawl*", "--larger", "1kB") == {"old", "large"}
+    assert list_names("--tool", "crawl*", "--principal", "ann") == {"large"}
+    assert "such as 90s" in run("ls", "--since", "soon").error["message"]
 
 
 @pytest.mark.usefixtures("home")

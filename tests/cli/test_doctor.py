@@ -104,6 +104,7 @@ def test_servers_that_cannot_be_reached(clients: ClientHome) -> None:
     assert {name for name, row in rows.items() if row["status"] == "problem"} == rows.keys() - {"no_url"}
 
 
+@pytest.mark.posix
 def test_a_server_that_hangs_is_ended(clients: ClientHome, tmp_path: Path) -> None:
     clients.write(".cursor/mcp.json", file_of(hangs=entry([*SERVER, str(tmp_path)], env={"HANGS": "1"})))
     _, rows = check("--timeout", "5")
@@ -113,6 +114,7 @@ def test_a_server_that_hangs_is_ended(clients: ClientHome, tmp_path: Path) -> No
         os.kill(pid, 0)
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("default_interrupts")
 def test_interrupted_it_ends_what_it_started(clients: ClientHome, tmp_path: Path) -> None:
     clients.write(".cursor/mcp.json", file_of(hangs=entry([*SERVER, str(tmp_path)], env={"HANGS": "1"})))
@@ -194,6 +196,7 @@ def test_what_strands_handles(clients: ClientHome, tmp_path: Path) -> None:
     assert problems == {}
 
 
+@pytest.mark.posix
 def test_a_server_whose_tools_lack_those_of_forebay(clients: ClientHome, tmp_path: Path) -> None:
     """An entry that only looks like `forebay wrap`."""
     fake = tmp_path / "bin" / "forebay"
@@ -219,6 +222,45 @@ def test_a_project_is_started_only_if_it_is_trusted(clients: ClientHome, tmp_pat
     assert check(str(path))[1]["s"]["tools"] == 2
 
 
+def test_secrets_of_a_command_are_not_in_its_errors(clients: ClientHome) -> None:
+    code = "import sys; sys.exit(' and '.join(sys.argv[1:]))"
+    words = ["--token", "hunter2hunter2", "--key=swordfish9", "plain"]
+    # Of a file that is of no client, the time that a server may take is not known either.
+    path = clients.write("other.json", file_of(s=entry([sys.executable, "-c", code, *words])))
+    result, rows = check(str(path))
+    assert (rows["s"]["client"], rows["s"]["start_limit_seconds"]) == (None, None)
+    (problem,) = rows["s"]["problems"]
+    assert "--token and *** and *** and plain" in problem
+    assert b"hunter2" not in result.out
+    assert b"swordfish" not in result.out
+
+
+REMOTE = "redis://127.0.0.1:1/"
+
+
+def test_stores_on_other_machines_are_checked(clients: ClientHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = check(f"{REMOTE}0")[1][None]
+    assert (row["path"], row["status"], row["server"]) == (f"{REMOTE}0", "problem", None)
+    assert "127.0.0.1:1" in row["problems"][0]
+    here = run("doctor", (clients.user / "store").as_uri())
+    assert here.code == 2
+    assert "is on this machine; forebay checks it when it opens it" in here.error["message"]
+    monkeypatch.setenv("REDIS_OTHER", "here")
+    one, two, off, theirs = ([*WRAP, f"--store={REMOTE}{number}", "--", *SERVER] for number in range(1, 5))
+    env = {"REDIS_OTHER": "there", "AWS_REGION": "x"}
+    clients.write(".cursor/mcp.json", file_of(one=entry(one), two=entry(two, env=env), off=entry(off, disabled=True)))
+    # Nothing that a project file names is contacted, unless it is trusted.
+    clients.write("project/.mcp.json", file_of(theirs=entry(theirs)))
+    _, rows = check()
+    assert any("127.0.0.1:1" in problem for problem in rows["one"]["problems"])
+    # With variables that only the server gets, the store is not opened.
+    assert rows["two"]["note"] == (
+        f"its store was not checked: set REDIS_OTHER, AWS_REGION, and run `forebay doctor {REMOTE}2`"
+    )
+    assert rows["off"]["problems"] == rows["theirs"]["problems"] == []
+    assert rows["theirs"]["status"] == "not started"
+
+
 def test_files_that_cannot_be_read(clients: ClientHome) -> None:
     clients.write(".cursor/mcp.json", "{")
     clients.write(".config/Code/User/settings.json", "{}")
@@ -238,6 +280,7 @@ def test_files_that_cannot_be_read(clients: ClientHome) -> None:
     assert "settings.json cannot be read as JSON" in check(str(path))[1]["s"]["problems"][0]
 
 
+@pytest.mark.posix
 def test_without_files_all_is_well(clients: ClientHome) -> None:
     assert clients.read_all() == {}
     assert run("doctor").json == {"servers": [], "problems": 0}
@@ -281,6 +324,7 @@ def test_a_server_that_wants_a_sign_in(clients: ClientHome, servers: Servers) ->
     assert b"hunter2" not in result.out
 
 
+@pytest.mark.posix
 def test_on_a_terminal_it_is_a_table(clients: ClientHome) -> None:
     path = clients.write(".cursor/mcp.json", file_of(well=entry(SERVER), none=entry(["no-such-command"])))
     result = run_on_terminal("doctor")

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def corrupt(home: Path, handle: str) -> None:
     path.write_bytes(path.read_bytes()[:-3])
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(
     ("args", "code", "error"),
     [
@@ -61,6 +63,7 @@ def test_errors_have_codes(args: list[str], code: int, error: str, home: Path, t
 KINDS: dict[str, object] = {"CORRUPT": [1], "TEXT": "text", "JSON": {"a": [1]}}
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     "args",
@@ -131,6 +134,7 @@ def test_errors_speak_the_language_of_the_command(message: str, expected: str) -
     assert translate_message(message) == expected
 
 
+@pytest.mark.posix
 def test_a_format_is_named_as_it_is_typed(handle: str) -> None:
     binary = run("put", "-", stdin=b"\xff").json["output_handle"]
     assert "--format bytes" in run("fetch", binary, "--format", "lines").error["message"]
@@ -138,6 +142,7 @@ def test_a_format_is_named_as_it_is_typed(handle: str) -> None:
     assert "--format items" in plain(run_on_terminal("fetch", handle, "--format", "text", "--fields", "id").out)
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("missing", ["missing.json", "a [folder]", "w\udcffeird", "/proc/self/mem"])
 def test_a_file_that_cannot_be_read(missing: str, tmp_path: Path) -> None:
@@ -172,6 +177,7 @@ def test_an_output_that_cannot_be_written(script: str, command: str, handle: str
     assert (result.code, result.error["code"]) == (1, "output_unwritable")
 
 
+@pytest.mark.posix
 def test_help_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     result = shell('"$@" >/dev/full', "--help")
@@ -206,6 +212,7 @@ def test_whoever_has_seen_enough_may_leave(args: list[str], handle: str, broken_
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(
     "args",
     [
@@ -236,6 +243,7 @@ def test_arguments_that_are_no_text(args: list[str], handle: str) -> None:
     assert run_on_terminal(*args).code == result.code
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("default_interrupts")
 def test_an_interrupted_put_stores_nothing(home: Path) -> None:
     child = subprocess.Popen([*COMMAND, "put", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -259,6 +267,22 @@ def test_a_large_put_warns_of_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("home")
 def test_without_a_standard_error_the_exit_code_is_left() -> None:
     assert shell('"$@" 2>&-', "stat", UNKNOWN) == (3, b"", b"")
+
+
+def test_a_very_long_message_is_cut_in_the_middle() -> None:
+    message = translate_message("limit must be a number, not " + "x" * 100_000 + " in all")
+    assert message.startswith("--limit must be a number, not xxx")
+    assert message.endswith("xxx in all")
+    assert " … " in message
+    assert len(message) < 2100
+
+
+def test_the_extra_of_the_dashboard_is_named(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['uvicorn'] = None; from forebay.cli import main; main()"
+    command = [sys.executable, "-c", code, "dashboard", "--store", tmp_path.as_uri()]
+    finished = subprocess.run(command, capture_output=True, check=False)
+    assert finished.returncode == 2
+    assert "pip install 'forebay[serve]'" in json.loads(finished.stderr)["error"]["message"]
 
 
 def test_an_option_that_is_already_a_flag_is_not_translated_again() -> None:

@@ -14,6 +14,7 @@ def put(content: bytes) -> str:
     return str(run("put", "-", stdin=content).json["output_handle"])
 
 
+@pytest.mark.posix
 def test_a_payload_becomes_a_file(tmp_path: Path) -> None:
     content = json.dumps(ROWS, indent=1).encode()
     handle, path = put(content), tmp_path / "rows.json"
@@ -80,3 +81,15 @@ def test_an_export_without_rows_says_why(tmp_path: Path) -> None:
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert "is a folder" in run("export", put(b"[1]"), str(tmp_path)).error["message"]
+
+
+def test_fields_are_columns(tmp_path: Path) -> None:
+    handle = put(b'[{"id": 1, "user": {"name": "Ann", "age": 3}}, {"id": 2, "user": {"age": 4}}]')
+    path = tmp_path / "x.csv"
+    report = run("export", handle, str(path), "--fields", "user.name,id").json
+    assert (report["rows"], report["format"]) == (2, "csv")
+    assert path.read_text() == "user.name,id\nAnn,1\n,2\n"
+    report = run("export", handle, str(tmp_path / "x.json"), "--fields", "id,nope").json
+    assert json.loads((tmp_path / "x.json").read_text()) == [{"id": 1}, {"id": 2}]
+    assert "no item has the field 'nope'" in report["hint"]
+    assert run("export", handle, str(tmp_path / "y"), "--fields", "nope").code == 6

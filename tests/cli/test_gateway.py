@@ -194,6 +194,26 @@ def test_help_imports_no_table_of_options() -> None:
     assert b"dataclasses" not in result.stderr
 
 
+NOT_NEEDED_AT_START = {
+    *("asyncio", "difflib", "hashlib", "http.client", "importlib.resources", "secrets", "ssl", "tomllib"),
+    *("forebay.cli.bench", "forebay.cli.commands", "forebay.cli.doctor", "forebay.cli.view", "forebay.hub", "mcp"),
+    *("forebay.outputs.contract.decorator", "forebay.proxy.http", "forebay.query.process", "pydantic"),
+}
+
+
+def test_wrap_answers_without_modules_that_it_does_not_need_yet(tmp_path: Path) -> None:
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-11-25", "capabilities": {}}}
+    server = [sys.executable, "-S", "-c", f"input(); print({json.dumps(answer)!r}, flush=True)"]
+    command = [sys.executable, "-X", "importtime", *COMMAND[1:], "wrap", "--store", tmp_path.as_uri(), "--", *server]
+    done = subprocess.run(command, input=json.dumps(request).encode() + b"\n", capture_output=True, check=True)
+    assert json.loads(done.stdout)["id"] == 1
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    assert "forebay.outputs.policy" in imported
+    assert imported & NOT_NEEDED_AT_START == set()
+
+
+@pytest.mark.posix
 @pytest.mark.slow
 def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBAY_OUTPUT_MODE", "handle")
@@ -211,6 +231,7 @@ def test_config_explains_in_a_pipe_and_on_a_terminal(monkeypatch: pytest.MonkeyP
         assert option.flag in screen
 
 
+@pytest.mark.posix
 def test_config_names_the_folder_of_the_store(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     linked = (tmp_path / "link" / "store").as_uri()
@@ -222,6 +243,26 @@ def test_config_names_the_folder_of_the_store(home: Path, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     assert f"the folder is {tmp_path / 'relative'}" in plain(run_on_terminal("config", "--explain").out)
     assert run("config", "--store", "ftp://host").error["code"] == "invalid_argument"
+
+
+@pytest.mark.posix
+@pytest.mark.usefixtures("home")
+def test_config_shows_upstreams_without_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "forebay.toml"
+    path.write_text(
+        '[upstreams.files]\ncommand = "npx"\nargs = ["--token", "hunter2"]\n[upstreams.files.env]\n"A B" = "hunter2"\n'
+        '[upstreams.web]\nurl = "https://example.com/mcp"\n'
+    )
+    lines = plain(run_on_terminal("config", "--config", str(path)).out).splitlines()
+    shown = lines[lines.index("[upstreams.files]") :]
+    assert [line.strip() for line in shown] == [
+        "[upstreams.files]",
+        'command = "npx"',
+        'args = ["--token", "***"]',
+        'env = { "A B" = "***" }',
+        "[upstreams.web]",
+        'url = "https://example.com/mcp"',
+    ]
 
 
 @pytest.mark.usefixtures("home")
@@ -286,6 +327,7 @@ def test_adopt_says_which_project_and_that_nobody_signs_in(file: Path) -> None:
     assert b"OAuth" not in run("adopt", str(file), "--server", "db").err
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_adopt_writes_keeps_a_backup_and_undoes(file: Path) -> None:
     backup = file.with_name(file.name + ".forebay-backup")
@@ -347,6 +389,7 @@ def test_what_adopt_refuses(words: list[str], expected: str, file: Path) -> None
     assert expected in result.error["message"]
 
 
+@pytest.mark.posix
 def test_the_running_forebay_goes_in_by_its_own_path(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +402,7 @@ def test_the_running_forebay_goes_in_by_its_own_path(
     assert json.loads(file.read_text())["mcpServers"]["plain"]["command"] == str(installed)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.json"

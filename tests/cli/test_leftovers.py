@@ -18,7 +18,7 @@ from serve_http_harness import is_running
 from waiting import wait_until
 from wires import LEGACY, connect_http
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.posix, pytest.mark.slow]
 
 GATEWAYS = ["wrap", "serve"]
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL]

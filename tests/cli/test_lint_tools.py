@@ -108,6 +108,7 @@ def test_a_server_that_fails_is_told_of(command: list[str], expected: str) -> No
         list_tools(command)
 
 
+@pytest.mark.posix
 def test_a_server_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     write_pid = f"open({str(pid)!r}, 'w').write(str(os.getpid()))"

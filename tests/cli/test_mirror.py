@@ -43,6 +43,9 @@ def test_a_damaged_payload_is_an_error_at_the_end(urls: list[str], tmp_path: Pat
 
 
 def test_a_quota_of_the_target_is_an_option(urls: list[str]) -> None:
+    wrong = run("mirror", *urls, "--quota-bytes", "much")
+    assert wrong.code == 2
+    assert "such as 64MiB, not 'much'" in wrong.error["message"]
     failed = run("mirror", *urls, "--quota-bytes", "7KB")
     assert failed.code == 5
     assert json.loads(failed.out)["copied"] == 1
@@ -58,6 +61,7 @@ def test_wrong_addresses_are_errors(urls: list[str], tmp_path: Path) -> None:
     assert "there is no --store here" in run("mirror", *urls, "--store", urls[0]).error["message"]
 
 
+@pytest.mark.posix
 def test_a_terminal_shows_progress(urls: list[str]) -> None:
     result = run_on_terminal("mirror", *urls, only="err")
     assert (result.code, json.loads(result.out)["copied"]) == (0, 3)

@@ -23,6 +23,7 @@ def test_json_in_a_pipe(handle: str) -> None:
     assert (page["row_count"], page["truncated"]) == (2, False)
 
 
+@pytest.mark.posix
 def test_a_table_on_a_terminal(handle: str) -> None:
     shown = run_on_terminal("query", handle, f"{SQL} LIMIT 1")
     assert shown.code == 0
@@ -68,6 +69,7 @@ def test_truncated_csv_says_so(handle: str) -> None:
     assert b"these are the first of 300 rows" in finished.err
 
 
+@pytest.mark.posix
 def test_an_error_has_the_columns_and_an_example(handle: str) -> None:
     failed = run("query", handle, "SELECT nmae FROM items")
     assert failed.code == 6
@@ -92,6 +94,7 @@ def test_a_principal_queries_its_own(home: Path) -> None:
     assert run("query", own, "SELECT id FROM items", "--principal", "bob").error["code"] == "output_handle_not_found"
 
 
+@pytest.mark.posix
 def test_a_table_shows_nulls(handle: str) -> None:
     shown = run_on_terminal("query", handle, "SELECT max(id) AS most, '' AS empty FROM items WHERE id < 0")
     assert b"most" in shown.out
@@ -116,6 +119,7 @@ def test_a_file_of_another_type() -> None:
     ] == [[1]]
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("command", [["query", SQL], ["view"]], ids=lambda command: command[0])
 def test_a_type_is_only_for_files(handle: str, command: list[str]) -> None:
     name, *sql = command

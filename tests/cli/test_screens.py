@@ -11,7 +11,7 @@ from eventful_store import DAYS, fill_store
 from screens import ShownScreen, show
 from stores import Clock
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.posix, pytest.mark.slow]
 
 WIDTHS = [60, 80, 120]
 BLOCKS = "▁▂▃▄▅▆▇█▏▎▍▌▋▊▉░→✗−▲·…×"

@@ -1,14 +1,21 @@
 """The command on a terminal: readable, and safe from control sequences in payloads."""
 
 import json
+import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import forebay
 import pytest
-from command import plain, run, run_on_terminal
+from command import COMMAND, ROWS, plain, run, run_on_terminal
+from forebay.cli import output
+from forebay.cli.output import stored
+from forebay.outputs.monitor import Monitor
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "expected"),
@@ -41,6 +48,7 @@ def test_on_a_terminal_it_is_made_for_people(args: list[str], expected: list[str
 LARGE = 9 << 20
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(("size", "has_bar"), [(1000, False), (LARGE, True)])
 def test_a_bar_shows_how_far_a_large_put_is(size: int, has_bar: bool, tmp_path: Path) -> None:
@@ -70,6 +78,7 @@ def assert_harmless(screen: bytes) -> None:
     assert not {*BIDI, "\x7f", *map(chr, range(0x80, 0xA0))} & {*screen.decode()}
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
@@ -98,6 +107,7 @@ def test_a_payload_has_no_power_over_the_terminal(args: list[str], home: Path) -
         assert "[/red]" in plain(result.out)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 @pytest.mark.parametrize("is_escaped", [True, False])
 @pytest.mark.parametrize(
@@ -117,6 +127,7 @@ def test_json_has_no_power_over_the_terminal(args: list[str], is_escaped: bool, 
         assert run(*arguments).out == text.encode()
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_the_log_of_a_gateway_has_no_power_over_the_terminal(home: Path) -> None:
     server = ["sh", "-c", "printf '\\033[2J\\342\\200\\256 hello\\n'; sleep 0.2"]
@@ -125,6 +136,7 @@ def test_the_log_of_a_gateway_has_no_power_over_the_terminal(home: Path) -> None
     assert_harmless(result.err)
 
 
+@pytest.mark.posix
 def test_cut_items_are_named_on_a_terminal(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put({"[/dim]": [{"a": "x" * 100_000}]}).output_handle
@@ -133,6 +145,7 @@ def test_cut_items_are_named_on_a_terminal(home: Path) -> None:
     assert "cut: /[~1dim]/0, 100,008 bytes in all" in plain(result.out)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [12, 26])
 def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +169,7 @@ def test_tables_fit_on_80_columns(length: int, home: Path, monkeypatch: pytest.M
     assert "store_full" in events[2]
 
 
+@pytest.mark.posix
 def test_events_are_shown_with_tool_path_size_and_reason(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         record = store.journal.record
@@ -176,6 +190,7 @@ def test_events_are_shown_with_tool_path_size_and_reason(home: Path) -> None:
     ]
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("command", ["ls", "journal"])
 def test_a_client_is_shown_as_it_can_be_asked_for(command: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -188,6 +203,7 @@ def test_a_client_is_shown_as_it_can_be_asked_for(command: str, home: Path, monk
         assert screen.count(text) == 1
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_a_table_leaves_out_what_is_empty(handle: str) -> None:
     assert "principal" not in plain(run_on_terminal("ls").out)
@@ -197,6 +213,7 @@ def test_a_table_leaves_out_what_is_empty(handle: str) -> None:
     assert "items" not in plain(run_on_terminal("ls").out)
 
 
+@pytest.mark.posix
 def test_a_match_is_highlighted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "é\x1b[2J a needle, a haystack, a Needle"
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
@@ -226,6 +243,7 @@ def test_a_shortened_match_has_its_offset(character: str, count: int, home: Path
     assert match["context"][offset] == character
 
 
+@pytest.mark.posix
 def test_fields_are_shown_as_a_table(home: Path) -> None:
     rows = [{"id": 1, "user": {"name": "ann\x1b[2J"}, "tags": ["a", "b"]}, {"id": 2, "user": None}]
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
@@ -245,6 +263,7 @@ def test_fields_are_shown_as_a_table(home: Path) -> None:
     assert run(*arguments).json == run(*arguments, "--json").json
 
 
+@pytest.mark.posix
 def test_items_that_are_no_objects_are_no_table(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put([{"id": 1}, [2], 3]).output_handle
@@ -252,6 +271,7 @@ def test_items_that_are_no_objects_are_no_table(home: Path) -> None:
     assert '"id": 1' in screen
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(
     "args", [["ls"], ["journal"], ["stats"], ["search", "HANDLE", "name [7]"], ["outline", "HANDLE"]]
 )
@@ -262,12 +282,14 @@ def test_json_can_be_had_on_a_terminal(args: list[str], handle: str) -> None:
         assert shown == run(*arguments).json
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("command", ["ls", "journal"])
 def test_nothing_is_said_to_be_nothing(command: str) -> None:
     assert plain(run_on_terminal(command).out).split() == ["nothing"]
 
 
+@pytest.mark.posix
 def test_a_match_at_the_end_of_its_context_is_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
@@ -275,24 +297,28 @@ def test_a_match_at_the_end_of_its_context_is_shown(home: Path, monkeypatch: pyt
     assert "NEEDLE" in plain(run_on_terminal("search", handle, "NEEDLE").out)
 
 
+@pytest.mark.posix
 def test_raw_content_on_a_terminal_says_how_to_go_on(handle: str) -> None:
     result = run_on_terminal("fetch", handle, "--limit", "2", "--raw", only="err")
     assert len(json.loads(result.out)) == 2
     assert "more from --offset 2" in plain(result.err)
 
 
+@pytest.mark.posix
 def test_what_a_terminal_cannot_show_is_no_failure(handle: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     result = run_on_terminal("outline", handle)
     assert (result.code, plain(result.out).split()[-1]) == (0, r"\xd7300}")
 
 
+@pytest.mark.posix
 def test_bytes_that_are_no_text_are_seen_to_be_none(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put(b"a\xffb\r\n\xe2\x82").output_handle
     assert plain(run_on_terminal("cat", handle).out) == "a\ufffdb\r\n\ufffd"
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 @pytest.mark.usefixtures("home")
 def test_serve_tells_a_terminal_what_it_waits_for(tmp_path: Path) -> None:
@@ -302,3 +328,94 @@ def test_serve_tells_a_terminal_what_it_waits_for(tmp_path: Path) -> None:
     done = run_on_terminal("serve", "--config", str(config), typed="\x04")
     assert (done.code, plain(done.err).count(told)) == (0, 1)
     assert told.encode() not in run("serve", "--config", str(config)).err
+
+
+def show_terminal(*args: str, code: int = 0) -> str:
+    result = run_on_terminal(*args)
+    assert result.code == code
+    return plain(result.out)
+
+
+@pytest.mark.slow
+def test_an_empty_store_has_totals_of_nothing(home: Path) -> None:
+    with forebay.open_store(home.as_uri(), sweep_interval=0):
+        pass
+    text = show_terminal("stats")
+    assert text.startswith("no call was counted yet; every call through forebay is counted")
+    assert "0 payloads" in text
+    text = show_terminal("journal", "summary")
+    assert text.startswith("kept out of context  0 B")
+    assert "tool" not in text
+
+
+@pytest.mark.slow
+def test_calls_of_one_day_need_no_chart(home: Path) -> None:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        store.call_counts.add("list_rows", None, calls=2, handles=1, stored_bytes=5000, shown_bytes=1000)
+    text = show_terminal("stats")
+    assert re.search(r"days +all on \d{4}-\d\d-\d\d \(UTC\)", text)
+    assert "by day" not in text
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        Monitor(store.journal).record("list_rows", 100, mode="inline", budget=1000, principal=None)
+    assert "list_rows" in show_terminal("stats")
+
+
+@pytest.mark.slow
+def test_numbers_that_python_does_not_parse_are_shown_as_they_are(home: Path) -> None:
+    number = "7" * 5000
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put(b'[{"id": ' + number.encode() + b'}, {"id": 1}]').output_handle
+    for args in (["get", handle, "/0"], ["fetch", handle, "--fields", "id"], ["fetch", handle]):
+        assert number in show_terminal(*args).replace("\r\n", "").replace("\n", "")
+
+
+@pytest.mark.slow
+def test_fields_are_named_in_each_way(home: Path) -> None:
+    rows = [{"id": 1, "tags": [{"name": "a"}, {"name": "b"}], "a/b": {"c": 3}}, {"id": 2, "tags": [], "a/b": 4}]
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put({"rows": rows, "total": 2, "note": "beside the items"}).output_handle
+        entries = store.put({f"k{number}": {"x": number} for number in range(9)}).output_handle
+    lines = show_terminal("fetch", handle, "--fields", "id,tags.name,/a~1b/c").splitlines()
+    assert lines[0].split() == ["id", "tags.name", "/a~1b/c"]
+    assert lines[1].split() == ["1", '["a","b"]', "3"]
+    assert lines[2].split() == ["2", "[]"]
+    lines = show_terminal("fetch", entries, "--fields", "x", "--limit", "2").splitlines()
+    assert [line.split() for line in lines[:2]] == [["_key", "x"], ["k0", "0"]]
+    # A field that is wrong is named under the rows.
+    assert "idd" in show_terminal("fetch", handle, "--fields", "id,idd").splitlines()[-2]
+    text = show_terminal("search", handle, "beside", "--mode", "values")
+    assert "/note" in text
+
+
+@pytest.mark.slow
+def test_what_is_beside_the_items_is_named(home: Path) -> None:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        handle = store.put({"rows": ROWS[:20], "notes": "beside the items " * 100}).output_handle
+    text = show_terminal("fetch", handle, "--format", "items", "--limit", "20")
+    assert re.search(r"not among the items: 1,7\d\d bytes; --path /notes reads them", text)
+
+
+@pytest.mark.slow
+def test_an_event_without_a_time_is_of_an_unknown_day(home: Path) -> None:
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        store.journal.record("store_warning")
+    (log,) = (home / "journal").iterdir()
+    log.write_text(log.read_text() + '{"event": "tool_called", "tool": "list_rows"}\n')
+    lines = show_terminal("journal").splitlines()
+    assert lines[1] == "unknown day"
+    assert lines[2].split() == ["·", "tool_called", "list_rows"]
+
+
+@pytest.mark.slow
+def test_without_standard_error_the_content_is_still_there(handle: str) -> None:
+    command = shlex.join([*COMMAND, "fetch", handle, "--raw", "--limit", "1"])
+    finished = subprocess.run(["sh", "-c", f"{command} 2>&-"], capture_output=True, check=True)
+    assert json.loads(finished.stdout) == [{"id": 0, "name": "name [0]"}]
+
+
+def test_what_expires_at_once_says_so() -> None:
+    assert stored._format_expiry(0).plain == "now"
+
+
+def test_only_the_functions_for_output_are_names() -> None:
+    assert not hasattr(output, "print_nothing")

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -15,7 +16,7 @@ from command import COMMAND, run, run_on_terminal
 from terminal_screen import TerminalScreen
 from waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.posix, pytest.mark.slow]
 
 ORDERS = [
     {
@@ -338,6 +339,56 @@ def test_the_screen_follows_the_size_of_the_terminal(orders: str) -> None:
         terminal.resize(120, 40)
         terminal.wait_for("4,970")
         assert_ends(terminal)
+
+
+@pytest.mark.usefixtures("home")
+def test_the_mouse_and_a_paste(orders: str) -> None:
+    with view(orders) as terminal:
+        terminal.press("click 9,4")
+        terminal.wait_for("2 of 5,000", "/orders/1/id")
+        terminal.press("wheel down", "wheel down")
+        terminal.wait_for("7 of 5,000", "note 25")
+        terminal.press("wheel up", "wheel up")
+        terminal.wait_for("note 0")
+        # Only the first line of what is pasted is typed; without a prompt, nothing is.
+        terminal.press("\x1b[200~Q\x1b[201~", "/", "\x1b[200~needle\nQ\x1b[201~", "enter")
+        terminal.wait_for("2 matches in 2 items", "778 of 5,000")
+        terminal.press("enter")
+        terminal.wait_for("▾ {5 members}")
+        terminal.press("click 3,3")
+        terminal.wait_for("/orders/777/id")
+        terminal.press("click 3,2")
+        terminal.wait_for("▸ {5 members}", "1 of 1")
+        terminal.press("ctrl+c")
+        assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.usefixtures("home")
+def test_standard_error_may_be_a_file(orders: str, tmp_path: Path) -> None:
+    command = shlex.join([*COMMAND, "view", orders])
+    with TerminalScreen("sh", "-c", f"exec {command} 2>{tmp_path / 'errors'}") as terminal:
+        terminal.wait_for("? help", "5,000 items")
+        assert_ends(terminal)
+    assert (tmp_path / "errors").read_bytes() == b""
+
+
+@pytest.mark.usefixtures("home")
+def test_standard_input_needs_a_terminal_for_keys() -> None:
+    with TerminalScreen(*COMMAND, "view", "-", columns=200, stdin=b"[1, 2]", is_controlling=False) as terminal:
+        assert terminal.wait_for_end() == 2
+        assert "there is no terminal to read keys from" in terminal.text
+        assert "`forebay fetch` or `forebay cat`" in terminal.text
+
+
+@pytest.mark.usefixtures("home")
+def test_a_pipe_with_a_name_is_no_file_to_map() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"[1, 2]")
+    os.close(writing)
+    result = run_on_terminal("view", f"/proc/self/fd/{reading}", pass_fds=[reading])
+    os.close(reading)
+    assert result.code == 1
+    assert b"cannot be mapped; pipe it into `forebay view -`" in result.out
 
 
 @pytest.mark.usefixtures("home")

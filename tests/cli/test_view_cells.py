@@ -46,6 +46,7 @@ def test_skipped_cells_are_as_wide_as_they_were(text: str, count: int) -> None:
 
 
 @given(TEXTS, st.integers(2, 30))
+@example("\u1082", 2)
 def test_wrapped_text_loses_nothing(text: str, width: int) -> None:
     safe = make_safe(text)
     lines = wrap(safe, width)

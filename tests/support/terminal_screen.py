@@ -33,6 +33,12 @@ KEYS = {
     "ctrl+t": "\x14",
     "ctrl+o": "\x0f",
     "ctrl+u": "\x15",
+    # At a cell, counted from 1, the left button is pressed and released; the wheel is turned.
+    "click 9,4": "\x1b[<0;9;4M\x1b[<0;9;4m",
+    "click 3,2": "\x1b[<0;3;2M\x1b[<0;3;2m",
+    "click 3,3": "\x1b[<0;3;3M\x1b[<0;3;3m",
+    "wheel down": "\x1b[<65;5;5M",
+    "wheel up": "\x1b[<64;5;5M",
 }
 
 # The emulator does not know questions to the terminal, and would print their last letters.
@@ -50,7 +56,9 @@ class TerminalScreen:
         lines: int = 24,
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
+        is_controlling: bool = True,
     ) -> None:
+        """Start the command. Unless `is_controlling`, it has no `/dev/tty`."""
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
         self._lock = threading.Lock()
@@ -59,7 +67,8 @@ class TerminalScreen:
         self._fd, terminal = pty.openpty()
         self._set_size(columns, lines)
         # The first terminal that a new session opens becomes its own, as /dev/tty.
-        open_terminal = ["sh", "-c", ': <>"$0"; exec "$@"', os.ttyname(terminal), *command]
+        opening = ': <>"$0"; exec "$@"' if is_controlling else 'exec "$@"'
+        open_terminal = ["sh", "-c", opening, os.ttyname(terminal), *command]
         # They would win over the size of the terminal.
         inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self._process = subprocess.Popen(

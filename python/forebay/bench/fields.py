@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 
 import forebay
-from forebay.bench.payloads import Payload
+from forebay._core import ItemIndex
 
 __all__ = ["Field", "choose_field"]
 
@@ -25,11 +25,9 @@ class Field(NamedTuple):
     value: str
 
 
-def choose_field(payload: Payload) -> Field | None:
+def choose_field(data: bytes, index: ItemIndex) -> Field | None:
     """Return the field of text with the fewest different values, more than one; `None` if there is none."""
-    if payload.items is None:
-        return None
-    page = forebay.read_items(payload.data, payload.items, 0, _SAMPLE_ITEMS, _SAMPLE_BYTES)
+    page = forebay.read_items(data, index, 0, _SAMPLE_ITEMS, _SAMPLE_BYTES)
     items = [item for item in orjson.loads(page.content) if isinstance(item, dict)]
     counts: dict[str, collections.Counter[str]] = {}
     for item in items:

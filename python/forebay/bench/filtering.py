@@ -22,7 +22,7 @@ def list_filters(work: Workspace) -> Iterator[Benchmark]:
     payload = work.payload
     if payload.items is None:
         raise NotApplicable("the payload has no items")
-    field = choose_field(payload)
+    field = choose_field(payload.data, payload.items)
     if field is None:
         raise NotApplicable("no field of the items has few different texts as values")
     handle = work.put()

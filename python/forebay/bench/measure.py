@@ -58,8 +58,6 @@ class _Sampler:
 
     @property
     def is_done(self) -> bool:
-        if not self.samples:
-            return False
         # A side that alone takes more than its share is measured once.
         minimum = _MIN_ROUNDS if self.samples[0] * _MIN_ROUNDS <= 2 * self._budget_seconds else 1
         has_enough = len(self.samples) >= minimum and self._spent_seconds >= self._budget_seconds

@@ -23,23 +23,21 @@ def list_pagings(work: Workspace) -> Iterator[Benchmark]:
     """Yield the benchmarks of pages that apply to a payload."""
     payload = work.payload
     if payload.items is not None:
-        yield from _list_item_pages(work)
+        yield from _list_item_pages(work, payload.items)
     elif payload.nature == "text":
         yield _make_line_page(work)
     else:
         raise NotApplicable("the payload has neither items nor lines")
 
 
-def _list_item_pages(work: Workspace) -> Iterator[Benchmark]:
-    data, index = work.payload.data, work.payload.items
-    if index is None:
-        return
+def _list_item_pages(work: Workspace, index: ItemIndex) -> Iterator[Benchmark]:
+    data = work.payload.data
     offset = max(0, len(index) // 2 - _LIMIT // 2)
 
     def read(index: ItemIndex) -> bytes:
         return forebay.read_items(data, index, offset, _LIMIT, _MAX_PAGE_BYTES).content
 
-    peers = [_make_peer(reader, offset) for reader in work.readers if reader.page is not None]
+    peers = [_make_peer(reader, reader.page, offset) for reader in work.readers if reader.page is not None]
     yield Benchmark(
         "page",
         f"{_LIMIT} items from the middle, index at hand",
@@ -60,10 +58,7 @@ def _list_item_pages(work: Workspace) -> Iterator[Benchmark]:
         )
 
 
-def _make_peer(reader: Reader, offset: int) -> Contender:
-    page: Callable[[int, int], Any] | None = reader.page
-    if page is None:
-        raise ValueError(f"{reader.who} has no pages")
+def _make_peer(reader: Reader, page: Callable[[int, int], Any], offset: int) -> Contender:
     return Contender(
         reader.who, functools.partial(page, offset, _LIMIT), orjson.loads, memory_bytes=reader.memory_bytes
     )

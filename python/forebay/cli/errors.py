@@ -1,5 +1,6 @@
 """Errors of the command line: coloured text on a terminal, a line of JSON in a pipe."""
 
+import functools
 import re
 import sys
 
@@ -92,22 +93,26 @@ _PHRASES = {
 }
 """Advice for models and Python code, with replacements for the command line. Of two that match, the first is used."""
 
-_LIBRARY_TERM_PATTERN = re.compile(
-    r"""
+
+@functools.cache
+def _compile_library_terms() -> re.Pattern[str]:
+    """Compile the pattern of what `translate_message` replaces. Only errors need it, and it takes a millisecond."""
+    return re.compile(
+        r"""
       "(?:[^"\\]|\\.)*" | (?<!\w)'(?:[^'\\]|\\.)*'         # quoted arguments stay as they are
     | \b(?P<assigned>NAMES)=(?P<value>(?:'\w+'(?:,?\ or\ |,\ )?)+|[\w.-]+)
     | (?<!--)(?<!:\ )\b(?P<mentioned>NAMES)(?=\ must\ |\ is\ |\ names\ |\ works\ )
     | \b(?P<phrase>PHRASES)
     """.replace("NAMES", _PARAMETERS).replace("PHRASES", "|".join(map(re.escape, _PHRASES))),
-    re.VERBOSE,
-)
+        re.VERBOSE,
+    )
 
 
 def translate_message(message: str) -> str:
     """Replace names and advice of the library by those of the command line: `limit=5` becomes `--limit 5`."""
     if len(message) > _MAX_MESSAGE_CHARS:
         message = f"{message[: _MAX_MESSAGE_CHARS // 2]} … {message[-_MAX_MESSAGE_CHARS // 2 :]}"
-    return _LIBRARY_TERM_PATTERN.sub(_translate_match, message)
+    return _compile_library_terms().sub(_translate_match, message)
 
 
 def _translate_match(match: re.Match[str]) -> str:

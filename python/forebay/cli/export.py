@@ -16,9 +16,10 @@ __all__ = ["export"]
 def export(args: Namespace) -> None:
     """Write a stored payload to a file, and print its path and size.
 
-    Without --where and --sql, and with the format as stored, the file has the bytes
-    that were stored. Its default name is the handle, in the current folder:
+    With the format as stored and without --where, --fields and --sql, the file has
+    the bytes that were stored. Its default name is the handle, in this folder:
       forebay export HANDLE failed.csv --where '{"status": "failed"}'
+      forebay export HANDLE users.csv --fields id,user.name
     """
     from forebay.outputs.export import EXTENSIONS, find_hint, guess_format, write_chunks
 
@@ -26,9 +27,9 @@ def export(args: Namespace) -> None:
         raise OutputFailed(f"{args.file} is a folder; name a file in it")
     with open_store_of(args) as store:
         principal = resolve_principal(store, args, args.handle)
-        is_selection = args.where is not None or args.sql is not None
+        is_selection = args.where is not None or args.sql is not None or args.fields is not None
         file_format = args.format or guess_format(args.file, is_selection=is_selection)
-        options = {"format": file_format, "where": args.where, "sql": args.sql}
+        options = {"format": file_format, "where": args.where, "fields": args.fields, "sql": args.sql}
         with store.open_export(args.handle, **options, principal=principal) as opened:
             path = Path(args.file or f"{args.handle}.{EXTENSIONS[opened.format]}")
             if not args.force and os.path.lexists(path):
@@ -46,7 +47,7 @@ def export(args: Namespace) -> None:
                 raise OutputFailed(f"{path} cannot be written: {error.strerror}") from None
         report = {"path": str(path.absolute()), "size_bytes": size_bytes, "rows": opened.rows, "format": opened.format}
         store.journal.record("output_exported", principal=opened.principal, handle=args.handle, **report)
-        hint = find_hint(store, args.handle, args.where, opened.rows, principal)
+        hint = find_hint(store, args.handle, args.where, opened.rows, principal, args.fields)
     output.print_json({**report, **({} if hint is None else {"hint": hint})})
 
 

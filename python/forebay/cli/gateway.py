@@ -109,7 +109,7 @@ def config(args: Namespace) -> None:
     output.print_settings(explanation)
 
 
-USAGES = {
+USAGES: "dict[Callable[[Namespace], None], str]" = {
     wrap: "[options] -- COMMAND...",
     serve: "--config forebay.toml [options]",
     config: "[--explain] [options]",

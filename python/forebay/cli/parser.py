@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import forebay
-from forebay.cli import commands, gateway
-from forebay.cli.bench import bench, parse_groups
-from forebay.cli.dashboard import dashboard
-from forebay.cli.doctor import doctor
-from forebay.cli.export import export
-from forebay.cli.mirror import mirror
-from forebay.cli.query import query
-from forebay.cli.store import store
-from forebay.cli.view import view
+from forebay.cli import gateway
 from forebay.errors import HandleNotFound, InvalidArgument
 
 __all__ = ["parse_arguments", "parse_wrap_options"]
@@ -25,23 +17,45 @@ __all__ = ["parse_arguments", "parse_wrap_options"]
 
 def parse_arguments(description: str) -> argparse.Namespace:
     """Parse `sys.argv`, or print help or version. The result's `run` is the function that implements the command."""
-    parser = _Parser("forebay", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--version", action="version", version=f"forebay {forebay.__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_commands(subparsers)
     words, wrapped_command = _split_at_dashes(sys.argv[1:])
-    if words and not words[0].startswith("-") and words[0] not in subparsers.choices:
-        parser.error(f"there is no command {words[0]}{_name_nearest(words[0], subparsers.choices)}")
-    args = parser.parse_args(words)
+    if words[:1] == [gateway.wrap.__name__]:
+        # Clients wait for it, so it starts without a look at the other commands.
+        args = _make_wrap_parser().parse_args(words[1:])
+    else:
+        args = _parse_command(description, words)
     args.wrapped_command = wrapped_command
     return args
 
 
+def _parse_command(description: str, words: list[str]) -> argparse.Namespace:
+    parser = _Parser("forebay", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"forebay {forebay.__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_commands(subparsers)
+    if words and not words[0].startswith("-") and words[0] not in subparsers.choices:
+        parser.error(f"there is no command {words[0]}{_name_nearest(words[0], subparsers.choices)}")
+    return parser.parse_args(words)
+
+
 def parse_wrap_options(words: list[str]) -> dict[str, Any]:
     """Parse the options of a `forebay wrap` that a client's file contains. Raises `InvalidArgument`."""
-    parser = _Parser("forebay wrap", add_options=gateway.add_options)
+    return vars(_make_wrap_parser().parse_args(words))
+
+
+def _make_wrap_parser() -> "_Parser":
+    options = _describe_gateway_command(gateway.wrap)
+    parser = _Parser(add_options=gateway.add_options, **options)
     parser.set_defaults(run=gateway.wrap)
-    return vars(parser.parse_args(words))
+    return parser
+
+
+def _describe_gateway_command(run: Callable[[argparse.Namespace], None]) -> dict[str, Any]:
+    return {
+        "prog": f"forebay {run.__name__}",
+        "usage": f"forebay {run.__name__} {gateway.USAGES[run]}",
+        "description": (run.__doc__ or "").replace("\n    ", "\n"),
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
 
 
 def _split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
@@ -93,6 +107,16 @@ def _name_nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
+    from forebay.cli import commands
+    from forebay.cli.bench import bench, parse_groups
+    from forebay.cli.dashboard import dashboard
+    from forebay.cli.doctor import doctor
+    from forebay.cli.export import export
+    from forebay.cli.mirror import mirror
+    from forebay.cli.query import query
+    from forebay.cli.store import store
+    from forebay.cli.view import view
+
     def add(
         run: Callable[[argparse.Namespace], None], *arguments: Callable[[_Parser], object], has_store: bool = True
     ) -> _Parser:
@@ -120,7 +144,13 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     )
     put.add_argument("--principal", metavar="NAME", help="the principal that owns the payload (default: none)")
 
-    add(commands.ls, _add_principal, _add_json)
+    ls = add(commands.ls, _add_principal, _add_json)
+    ls.add_argument("--tool", metavar="PATTERN", help="only results of tools with this name, such as 'crawl*'")
+    ls.add_argument("--larger", metavar="SIZE", type=_parse_size, help="only payloads above this size, such as 1MB")
+    ls.add_argument(
+        "--since", metavar="DURATION", type=_parse_duration, help="only what was stored within this time, such as 2h"
+    )
+
     add(commands.stat, _add_handle, _add_principal)
 
     fetch = add(commands.fetch, _add_handle, _add_principal, _add_max_bytes, _add_json)
@@ -142,6 +172,9 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         "--format", metavar="FORMAT", help="json, ndjson, csv or parquet; by default that of FILE's name"
     )
     export_parser.add_argument("--where", metavar="JSON", help='conditions on items, such as \'{"status": "failed"}\'')
+    export_parser.add_argument(
+        "--fields", metavar="NAMES", type=_split_fields, help="fields of each item to write, such as id,user.name"
+    )
     export_parser.add_argument("--sql", metavar="SQL", help="write the result of this query instead")
     export_parser.add_argument("--force", action="store_true", help="replace the file if there is one")
 
@@ -284,16 +317,12 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
         help="exit with code 1 if any speed, relative to --compare, is below this, such as 0.8",
     )
 
-    for run, usage in gateway.USAGES.items():
-        about = run.__doc__ or ""
+    for run in gateway.USAGES:
         subparsers.add_parser(
             run.__name__,
-            prog=f"forebay {run.__name__}",
-            usage=f"forebay {run.__name__} {usage}",
-            help=about.partition("\n")[0],
-            description=about.replace("\n    ", "\n"),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            help=(run.__doc__ or "").partition("\n")[0],
             add_options=gateway.add_options,
+            **_describe_gateway_command(run),
         ).set_defaults(run=run)
 
     doctor_parser = add(doctor, has_store=False)

@@ -90,7 +90,15 @@ def _read_rows(page: "QueryPage") -> Iterator[bytes]:
         yield page.content[start:end]
 
 
-def _read_cells(row: bytes) -> list[str]:
-    """Return the cells of a row as texts: numbers with all their digits, lists and objects as JSON."""
+def _read_cells(row: bytes) -> "list[str | output.NestedCell]":
+    """Return the cells of a row: texts, numbers as texts with all their digits, and lists and objects."""
     cells = (row[start:end].strip().decode() for start, end in _core.items((row, 0, len(row)), _MAX_COLUMNS))
-    return [json.loads(cell) if cell.startswith('"') else "NULL" if cell == "null" else cell for cell in cells]
+    return [_read_cell(cell) for cell in cells]
+
+
+def _read_cell(cell: str) -> "str | output.NestedCell":
+    if cell.startswith('"'):
+        return str(json.loads(cell))
+    if cell.startswith(("{", "[")):
+        return output.NestedCell(cell)
+    return "NULL" if cell == "null" else cell

@@ -52,8 +52,8 @@ def check_files(
     """Check each server in `files`, and return one row of results for each.
 
     `rule_files` have the clients' rules on tools. `timeout` is the maximum number of seconds for each server.
-    Servers in project files are started only if `starts_project_servers`. A file without servers is a problem only if
-    `requires_servers`.
+    Servers in project files are started, and their stores on other machines opened, only if `starts_project_servers`.
+    A file without servers is a problem only if `requires_servers`.
     """
     checks: list[ServerCheck] = []
     for file in files:
@@ -65,9 +65,10 @@ def check_files(
     for check in checks:
         if check.file.is_of_project and not starts_project_servers and check.upstream is not None:
             check.skip("not started", "anyone may have written this project file; --trust-project starts its servers")
-    _probe_all([check for check in checks if check.upstream is not None], timeout)
+    _probe_all(checks, timeout)
     _compare_stores(checks)
-    _check_remote_stores(checks)
+    # The credentials of the user are not for the stores that a project file names.
+    _check_remote_stores([check for check in checks if starts_project_servers or not check.file.is_of_project])
     return [check.to_dict() for check in checks]
 
 
@@ -265,7 +266,11 @@ def _probe_all(checks: list[ServerCheck], timeout: float) -> None:
     probes: list[ServerProbe] = []
     with ThreadPoolExecutor(_MAX_PROBES) as pool:
         try:
-            for future in [pool.submit(_probe, check, timeout, probes) for check in checks]:
+            for future in [
+                pool.submit(_probe, check, check.upstream, timeout, probes)
+                for check in checks
+                if check.upstream is not None
+            ]:
                 future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -274,10 +279,7 @@ def _probe_all(checks: list[ServerCheck], timeout: float) -> None:
             raise
 
 
-def _probe(check: ServerCheck, timeout: float, probes: list[ServerProbe]) -> None:
-    upstream = check.upstream
-    if upstream is None:
-        return
+def _probe(check: ServerCheck, upstream: UpstreamConfig, timeout: float, probes: list[ServerProbe]) -> None:
     with tempfile.TemporaryFile() as stderr:
         probe: Probe
         if upstream.url is not None:

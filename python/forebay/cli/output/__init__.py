@@ -8,6 +8,7 @@ from forebay.cli.output.terminal import replace_controls, wants_table
 if TYPE_CHECKING:
     from forebay.cli.output.benchmarks import print_benchmarks
     from forebay.cli.output.events import print_events, print_summary
+    from forebay.cli.output.nested import NestedCell
     from forebay.cli.output.pages import print_content, print_matches, print_outline, print_page
     from forebay.cli.output.progress import show_mirror_progress, show_progress_bar, show_steps
     from forebay.cli.output.settings import print_checks, print_settings
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from forebay.cli.output.tables import print_table
 
 __all__ = [
+    "NestedCell",
     "handle_output_errors",
     "print_benchmarks",
     "print_bytes",
@@ -43,6 +45,7 @@ __all__ = [
 
 # Modules of names that are imported on first use: a command prints one thing, and `--help` none of these.
 _LAZY_IMPORTS = {
+    "NestedCell": "nested",
     "print_benchmarks": "benchmarks",
     "print_checks": "settings",
     "print_content": "pages",

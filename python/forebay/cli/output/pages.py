@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from forebay.arguments import decode_token
+from forebay.cli.output.nested import NestedCell
 from forebay.cli.output.streams import (
     handle_output_errors,
     print_bytes,
@@ -90,12 +91,13 @@ def _split_field(field: str) -> list[str]:
     return [decode_token(key) for key in field[1:].split("/")]
 
 
-def _get_field(value: Any, keys: list[str]) -> str | None:
-    """Return the text of a field. In a list, it is the list of the field's values."""
+def _get_field(value: Any, keys: list[str]) -> str | NestedCell | None:
+    """Return the text of a field, or an object or a list. In a list, it is the list of the field's values."""
     found = _find_field(value, keys)
     if found is None or isinstance(found, str):
         return found
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return NestedCell(text) if isinstance(found, dict | list) else text
 
 
 def _find_field(value: Any, keys: list[str]) -> Any:

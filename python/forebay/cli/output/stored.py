@@ -9,6 +9,7 @@ from forebay.cli.output.streams import handle_output_errors, print_json
 from forebay.cli.output.tables import Column, print_columns
 from forebay.cli.output.terminal import get_console, is_ascii_only, wants_table
 from forebay.cli.output.units import (
+    UNKNOWN_TOOL,
     count_noun,
     format_duration,
     format_principal,
@@ -59,7 +60,7 @@ def print_stored(entries: Sequence["StoredOutput"], *, is_json: bool = False) ->
             Column("expires", [*map(_format_expiry, seconds_left)], is_numeric=True),
             Column("age", [_format_age(entry, now) for entry in entries], is_numeric=True, rank=4),
             Column("principal", principals, min_width=9, short_cells=short_principals, rank=1),
-            Column("tool", [entry.source_tool or "unknown" for entry in entries], min_width=12, rank=2),
+            Column("tool", [entry.source_tool or UNKNOWN_TOOL for entry in entries], min_width=12, rank=2),
             Column("type", [entry.mime_type.removeprefix("application/") for entry in entries], min_width=10, rank=6),
             Column("outline", [*map(_format_outline, entries)], min_width=16, rank=3),
         ]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from forebay.cli.output.nested import NestedCell
 from forebay.cli.output.streams import handle_output_errors, print_rich
 from forebay.cli.output.terminal import get_console, is_ascii_only, to_plain_text
 
@@ -92,8 +93,14 @@ def print_columns(
                 cell if cell.cell_len <= width else _make_text(short)
                 for cell, short in zip(texts[id(column)], column.short_cells, strict=True)
             ]
-    # What the short forms leave is for the other columns.
+        texts[id(column)] = _summarize_nested(column.cells, texts[id(column)], width)
+    # What the short forms leave is for the other columns, and what these leave is for summaries.
     shown, fitted = fit_columns(shown, [*map(measure, shown)], get_console().width)
+    spare = max(0, get_console().width - sum(fitted) - _PADDING * (len(shown) - 1))
+    for place, column in enumerate(shown):
+        texts[id(column)] = _summarize_nested(column.cells, texts[id(column)], fitted[place] + spare)
+        widest = max(fitted[place], min(measure(column), fitted[place] + spare))
+        spare, fitted[place] = spare - (widest - fitted[place]), widest
     headings = [Text(column.heading, style="dim") for column in shown]
     lines = _render_row(headings, shown, fitted)
     for place, cells in enumerate(zip(*(texts[id(column)] for column in shown), strict=True)):
@@ -165,6 +172,18 @@ def _make_text(cell: object) -> "Text":
     return cell if isinstance(cell, Text) else to_plain_text(cell)
 
 
+def _summarize_nested(cells: Sequence[Any], texts: Sequence["Text"], width: int) -> list["Text"]:
+    """Return the texts of cells, with summaries in place of objects and lists that are wider than `width`."""
+    return [
+        to_plain_text(cell.summarize(width, _get_ellipsis())) if isinstance(cell, NestedCell) else text
+        for cell, text in zip(cells, texts, strict=True)
+    ]
+
+
+def _get_ellipsis() -> str:
+    return "~" if is_ascii_only() else "…"
+
+
 def _cut(text: "Text", width: int) -> "Text":
     """Return a text of at most `width` characters; a mark stands for what was cut."""
     if text.cell_len <= width:
@@ -173,4 +192,4 @@ def _cut(text: "Text", width: int) -> "Text":
 
     cut = text.copy()
     cut.truncate(width - 1, overflow="crop")
-    return Text.assemble(cut, "~" if is_ascii_only() else "…")
+    return Text.assemble(cut, _get_ellipsis())

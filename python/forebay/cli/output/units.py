@@ -8,6 +8,7 @@ from forebay.cli.output.terminal import is_ascii_only
 from forebay.dashboard.texts import format_bytes, format_duration
 
 __all__ = [
+    "UNKNOWN_TOOL",
     "count_noun",
     "format_duration",
     "format_principal",
@@ -18,6 +19,9 @@ __all__ = [
     "parse_timestamp",
     "shorten_principal",
 ]
+
+UNKNOWN_TOOL = "unknown"
+"""Stands for the tool of a payload that was stored without a name of one."""
 
 _MIN_TOKEN_PARTS = 3
 """Parts of a principal with a subject: the word, the issuer, the subject."""

@@ -34,6 +34,7 @@ from forebay.errors import CorruptIndex, InvalidFormat, InvalidJSON, PathNotFoun
 from forebay.store.payload import is_mostly_items, skip_bom
 from forebay.store.reader import View
 from forebay.store.threads import start_in_thread
+from forebay.system.processes import STOP_SIGNALS, handle_stop_signals
 
 if TYPE_CHECKING:
     from forebay.cli.view.find import Pattern
@@ -79,12 +80,15 @@ class ViewApp(App[None]):
 
     async def on_mount(self) -> None:
         """Show the beginning of the payload, and then what it is."""
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self.action_exit_now)
+        numbers = [number for number in STOP_SIGNALS if number != signal.SIGINT]
+        handle_stop_signals(asyncio.get_running_loop(), lambda _: self.action_exit_now(), numbers)
         job = Job("index")
         future = start_in_thread(lambda: self._prepare_first(job), daemon=True)
         # Keys that are pressed before the first screen is there wait for it.
-        await asyncio.wait([asyncio.wrap_future(future)], timeout=_FIRST_SCREEN_SECONDS)
+        waiting = asyncio.wrap_future(future)
+        # An error is shown by the job below. One that nobody looks at would be logged onto the screen.
+        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait([waiting], timeout=_FIRST_SCREEN_SECONDS)
         if future.done() and future.exception() is None:
             self._start(future.result()(), self.push_screen)
             return
@@ -327,9 +331,7 @@ class ViewApp(App[None]):
             try:
                 page: QueryPage = stored.store.query_page(stored.handle, request, principal=stored.principal)
             except InvalidFormat:
-                if self.source.view.items is not None:
-                    raise
-                # The handle of a file is not known to the user.
+                # The handle of a file is not known to the user. A large file may have items that are not all JSON.
                 raise InvalidFormat(
                     f"{self._title} has no items to query: it is not a JSON array or map, NDJSON, CSV or TSV; "
                     "/ searches it"

@@ -1,7 +1,7 @@
 """Characters that a terminal without UTF-8 cannot show."""
 
 import codecs
-from typing import TextIO
+from typing import TextIO, cast
 
 from rich.cells import cell_len
 
@@ -17,7 +17,7 @@ def replace_missing(stream: TextIO) -> None:
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
+    # Standard error is only written.
+    error = cast("UnicodeEncodeError", error)
     text = error.object[error.start : error.end]
     return "".join(_SIMILAR.get(character, "?" * cell_len(character)) for character in text), error.end

@@ -85,4 +85,5 @@ def skip_cells(text: str, count: int) -> str:
 
 def wrap(text: str, width: int) -> list[str]:
     """Split a safe text into lines of at most a width in cells."""
-    return chop_cells(text, max(width, 2)) or [""]
+    # Rich returns no line for a text that is nothing but combining characters.
+    return chop_cells(text, max(width, 2)) or [text]

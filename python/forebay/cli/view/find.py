@@ -61,8 +61,6 @@ class Pattern(NamedTuple):
 def find_spans(pattern: Pattern, text: str) -> list[tuple[int, int]]:
     """Return the spans of the matches in a text that is drawn, in characters. A match may be in a key or in a value."""
     shown = pattern._replace(values=False)
-    if shown.text == "":
-        return []
     data = text.encode("utf-8", "replace")
     matches = shown.search(data, limit=_MAX_SPANS).matches
     if len(data) == len(text):

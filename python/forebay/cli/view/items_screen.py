@@ -29,6 +29,8 @@ __all__ = ["ItemsScreen"]
 
 _MAX_WIDTH = 40
 _GAP = 2
+_MAX_CERTAIN_KEY_BYTES = 1024
+"""Size of keys that no overview cuts."""
 _BOLD = Style(bold=True)
 _HEADING = Style(bold=True, underline=True)
 _NUMBER = Style(color="cyan")
@@ -276,10 +278,9 @@ class ItemsScreen(PagerScreen):
             return None
         if self.items.index.kind != "map":
             return f"{self._base}/{row.number}"
-        try:
-            start, end = locate(row.data, f"/{KEY}")
-        except ForebayError:
-            # The overview of an entry with a very long key does not have it.
+        start, end = locate(row.data, f"/{KEY}")
+        if row.full is not None and end - start > _MAX_CERTAIN_KEY_BYTES and row.data[start:end].endswith(b'..."'):
+            # The overview of a large entry cuts a very long key.
             return None
         key = decode_key(row.data[start:end])
         return f"{self._base}/{encode_token(key)}" if is_text(key) else None

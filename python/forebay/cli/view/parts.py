@@ -1,6 +1,5 @@
 """Views of bytes in memory, and of a range of another view."""
 
-import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -60,6 +59,7 @@ class PartView:
     origin = 0
     decoded_from = None
     items_path = ""
+    lines: ItemIndex | None = None
 
     def __init__(self, whole: View, start: int, size: int) -> None:
         self._whole = whole
@@ -70,13 +70,6 @@ class PartView:
     @property
     def original(self) -> "PartView":
         return self
-
-    @functools.cached_property
-    def lines(self) -> ItemIndex | None:
-        found = Survey(is_json=False)
-        for start in range(0, self.size, STEP_BYTES):
-            found.feed(self.read(start, start + STEP_BYTES))
-        return found.finish().lines
 
     def map(self, map_whole: Callable[[Job], Buffer], job: Job) -> Buffer:
         """Return all bytes of the value, given a function that returns those of the outermost view."""

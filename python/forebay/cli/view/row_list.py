@@ -77,16 +77,12 @@ class RowList(Widget, can_focus=True):
         return self._get(self.cursor)
 
     def set_rows(self, rows: Rows, cursor: int = 0) -> None:
-        """Show other rows."""
+        """Show other rows, or the same ones read again."""
         self.rows = rows
-        self.reload(cursor)
-
-    def reload(self, cursor: int | None = None) -> None:
-        """Read all rows again."""
         self._generation += 1
         self._blocks = LRUCache(_MAX_CACHED_BYTES, _measure_block)
         self._errors = {}
-        self.move_to(self.cursor if cursor is None else cursor)
+        self.move_to(cursor)
 
     def redraw(self) -> None:
         """Draw the rows again, because the owner would draw them differently."""

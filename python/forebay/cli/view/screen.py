@@ -129,7 +129,7 @@ class PagerScreen(Screen[None]):
 
     def get_place(self) -> Place:
         """Return where the cursor is."""
-        return Place()
+        raise NotImplementedError
 
     def get_value(self) -> bytes | None:
         """Return what the cursor is at, to copy it."""
@@ -410,9 +410,8 @@ class PagerScreen(Screen[None]):
                 self.say(f"no match for {pattern.text}{_describe_flags(pattern)}")
                 return
             self.show_found(found)
-            end = "first" if is_backward else "last"
-            self.say(f"continued from the other end, after the {end} match" if is_wrapped and not is_first else "")
-            self._count(pattern, finder)
+            end = "end" if is_backward else "start"
+            self._count(pattern, finder, f"; continued from the {end}" if is_wrapped and not is_first else "")
 
         self.run_job("search", find, show)
 
@@ -420,16 +419,16 @@ class PagerScreen(Screen[None]):
         """Return the number after that of the last row, as the finder numbers them."""
         return self.list.rows.count
 
-    def _count(self, pattern: Pattern, finder: Finder) -> None:
-        """Count all matches once, and say how many there are."""
+    def _count(self, pattern: Pattern, finder: Finder, note: str) -> None:
+        """Count all matches once, and say how many there are, with a note."""
         rows = self.list.rows
         if self._counted is not None and self._counted[0] == pattern and self._counted[1] is rows:
-            self.say(self._counted[2])
+            self.say(self._counted[2] + note)
             return
 
         def show(text: str) -> None:
             self._counted = (pattern, rows, text)
-            self.say(text)
+            self.say(text + note)
 
         self.run_job("count", lambda job: finder.count(pattern, job), show)
 

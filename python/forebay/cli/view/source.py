@@ -3,6 +3,7 @@
 import contextlib
 import mmap
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -80,13 +81,13 @@ class FileSource:
         self._stored: StoredSource | None = None
         try:
             with open(path, "rb") as file:  # noqa: PTH123 - a path is what the user typed
-                size = os.fstat(file.fileno()).st_size
-                # An empty file cannot be mapped.
-                self._data: Buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+                status = os.fstat(file.fileno())
+                # An empty file cannot be mapped. Pipes and the files of /proc have no size either.
+                if not status.st_size and not (stat.S_ISREG(status.st_mode) and file.read(1) == b""):
+                    raise InputFailed(f"{path} cannot be mapped; pipe it into `forebay view -`")
+                self._data: Buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if status.st_size else b""
         except OSError as error:
             raise InputFailed(f"{path} cannot be read: {error.strerror}") from None
-        except ValueError:
-            raise InputFailed(f"{path} cannot be mapped; pipe it into `forebay view -`") from None
         self._early: tuple[Job, Future[None]] | None = None
         self.view: View = self._read_beginning()
 
