@@ -4,6 +4,7 @@ import asyncio
 import base64
 import inspect
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,17 @@ def limit(outputs: AgentOutputs, output: object) -> Any:
     assert isinstance(text, str)
     assert len(text.encode()) <= 4096
     return json.loads(text)
+
+
+def test_an_option_that_is_refused_closes_the_store_that_was_opened_for_it(tmp_path: Path) -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    with pytest.raises(InvalidArgument, match="prefix"):
+        AgentOutputs(tmp_path.as_uri(), prefix="not a prefix")
+    assert {thread.name for thread in threading.enumerate()} <= before
+    with store_at(tmp_path) as store:
+        with pytest.raises(InvalidArgument, match="prefix"):
+            AgentOutputs(store, prefix="not a prefix")
+        store.put([1])
 
 
 @pytest.mark.parametrize("output", [ORDERS[:100], "text", b"bytes", None, 7, {"a": [1]}, Order(note="small")])

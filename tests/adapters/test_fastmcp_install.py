@@ -72,6 +72,21 @@ def test_a_server_mounted_in_another(era: str, tmp_path: Path) -> None:
         middleware.close()
 
 
+def test_a_second_middleware_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    second = ForebayMiddleware((tmp_path / "second").as_uri(), sweep_interval=0)
+    server = make_server()
+    server.add_middleware(second)
+
+    async def test(client: Client, middleware: ForebayMiddleware) -> None:  # noqa: ARG001
+        await client.call_tool("rows", {"count": 1})
+        assert "this server has more than one; keep one of them, and give it the options" in caplog.text
+
+    try:
+        serve(test, tmp_path / "store", LEGACY, server)
+    finally:
+        second.close()
+
+
 def test_a_server_s_own_checks_hold_for_ours(tmp_path: Path) -> None:
     """A client without access cannot fetch, whatever the order of the middleware."""
     root = (tmp_path / "store").as_uri()

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 from forebay.adapters.mcp import Forebay
+from forebay.adapters.sdk_internals import send_request
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_harness import get_text, parse_text, serve
+from mcp_types import INVALID_PARAMS
 
 
 def test_what_cannot_be_stored_says_so_beside_its_start(era: str, tmp_path: Path) -> None:
@@ -100,3 +102,29 @@ def test_a_large_protocol_error_is_stored_without_secrets_and_keeps_its_code(era
         assert middleware.store.get(large.value.data["output_handle"], "/message") == b'"no"'
 
     serve(test, tmp_path / "store", era, server, output_mode="auto", redact="SECRET")
+
+
+def test_a_call_without_a_name_is_the_server_s_to_refuse(era: str, tmp_path: Path) -> None:
+    async def test(client: Client, middleware: Forebay) -> None:
+        for params in ({}, {"name": 7, "arguments": {}}):
+            with pytest.raises(MCPError) as caught:
+                await send_request(client.session, "tools/call", params, 1000, 30)
+            assert caught.value.code == INVALID_PARAMS
+        assert list(middleware.store.list()) == []
+
+    serve(test, tmp_path / "store", era, output_mode="handle")
+
+
+def test_a_protocol_error_that_cannot_be_serialized_is_left_to_the_server(era: str, tmp_path: Path) -> None:
+    server = MCPServer("tests")
+
+    @server.tool()
+    def refuses() -> str:
+        raise MCPError(code=-32001, message="no", data={"why": object()})
+
+    async def test(client: Client, middleware: Forebay) -> None:
+        with pytest.raises(MCPError):
+            await client.call_tool("refuses", {}, read_timeout_seconds=20)
+        assert list(middleware.store.list()) == []
+
+    serve(test, tmp_path / "store", era, server, output_mode="auto")

@@ -1,6 +1,8 @@
 """forebay in a server of the mcp SDK: servers, stores, options and principals."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,16 @@ def test_it_is_installed_once(tmp_path: Path) -> None:
     with pytest.raises(forebay.InvalidArgument, match="has a forebay already"):
         middleware.install(server)
     middleware.close()
+
+
+@pytest.mark.slow
+def test_without_the_extra_it_says_what_to_install() -> None:
+    script = "import sys; sys.modules['mcp'] = None\ntry: import forebay.adapters.mcp\n"
+    script += "except ModuleNotFoundError as error: print(error.name, error)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    # It is installed in this environment, where only its import fails.
+    assert done.stdout.startswith("mcp.server forebay.adapters.mcp does not work with mcp ")
+    assert "pip install 'forebay[mcp]'" in done.stdout
 
 
 def test_principals_are_never_written_alike() -> None:

@@ -200,6 +200,7 @@ def test_what_stands_behind_forebay_with_a_comma_is_undone() -> None:
         ('{"command": "x", "args": "y"}', "args that are no list"),
         ('{"command": "x", "args": [1]}', "one of its args that is no text"),
         ('{"url": null}', "is no text"),
+        ('{"url": ""}', "has a url that is empty"),
         ('{"url": "http://x", "args": []}', "has a url and args"),
         ('{"url": "http://x", "headers": [], "type": "http"}', "no object"),
         ('{"url": "http://x", "headers": {"A": 1}}', "is no text"),
@@ -236,6 +237,17 @@ def test_what_cannot_be_undone_is_left_and_said(server: str, why: str) -> None:
     change = restore_servers(f'{{"servers": {{"a": {server}}}}}', "f")
     assert change.changed_servers == ()
     assert why in change.skip_reasons["a"]
+
+
+def test_variables_beside_that_of_the_token_are_left_and_said() -> None:
+    text = '[mcp_servers.a]\nurl = "http://x"\nbearer_token_env_var = "T"\n'
+    change = adopt_servers(text + 'env_vars = ["A"]\n', "f.toml", FOREBAY, [])
+    assert change.changed_servers == ()
+    assert change.skip_reasons["a"] == "has env_vars and a url; take the env_vars out"
+    changed = adopt_servers(text, "f.toml", FOREBAY, []).text.replace('["T"]', '["T", "A"]')
+    change = restore_servers(changed, "f.toml")
+    assert change.changed_servers == ()
+    assert change.skip_reasons["a"] == "has env_vars beside that of its token; take them out"
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ def test_variables_that_move_files(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.posix
 def test_a_file_is_found_once(tmp_path: Path) -> None:
     """The home may be a project too, and a link may lead to the file of another client."""
     make(tmp_path, ".cursor/mcp.json", ".mcp.json")

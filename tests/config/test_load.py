@@ -157,6 +157,7 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(text: str, line: int, ex
         ('url = "x"', 2, "url of the upstream a must be an address that begins with http:// or https://, not 'x'"),
         ('url = "ann:secret@x"', 2, "an address that begins with http:// or https://"),
         ('openapi = "x"\nauth = {a = 1}', 3, "a token, or"),
+        ('openapi = "x"\nauth = "token"', 3, "a token, or"),
         ('url = "http://x"\nheaders = {A = "${NOT_SET}"}', 3, "NOT_SET is not set"),
     ],
 )
@@ -166,6 +167,22 @@ def test_what_is_wrong_in_an_upstream_is_named_too(upstream: str, line: int, exp
     assert message.startswith(f"{path}:{line}: ")
     assert expected in message
     assert "secret" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "expected"),
+    [
+        ("upstreams = 3", ":1", "upstreams are tables, such as [upstreams.files]"),
+        ("[upstreams]\na = 3", ":2", "an upstream is a table, such as [upstreams.a]"),
+        ('[upstreams."a b"]\npython = "m"', ":1", "upstreams have names of letters, digits, dots, dashes"),
+        # The line of the nearest key that has one, or none.
+        ('\nupstreams = {a = {pythn = "m"}}', ":2", "an upstream has no pythn; did you mean python?"),
+        ('"output_mod\\u0065" = "all"', "", "output_mode is one of inline, handle, auto, not 'all'"),
+    ],
+)
+def test_what_is_no_upstream_is_named_with_its_place(text: str, place: str, expected: str, tmp_path: Path) -> None:
+    path = toml(tmp_path, text)
+    assert refused("serve", {"config": path}).startswith(f"{path}{place}: {expected}")
 
 
 @pytest.mark.parametrize(
@@ -340,7 +357,8 @@ def test_upstreams_of_every_type(tmp_path: Path) -> None:
 
 
 def test_what_is_explained_has_no_secrets(tmp_path: Path) -> None:
-    text = 'store = "file:///${TOKEN}"\n[headers]\nA = "hunter2"\n' + UPSTREAMS
+    text = 'store = "file:///${TOKEN}"\nredact = ["${TOKEN}+"]\n[tools]\n"${TOKEN}" = "handle"\n'
+    text += '[headers]\nA = "hunter2"\n' + UPSTREAMS
     flags = {"config": toml(tmp_path, text), "url": "https://u:hunter2@x/?t=hunter2"}
     explanation = explain(flags, {"TOKEN": SECRET})
     assert SECRET not in repr(explanation)
@@ -348,6 +366,7 @@ def test_what_is_explained_has_no_secrets(tmp_path: Path) -> None:
     assert rows.keys() == OPTIONS.keys()
     assert (rows["store"]["value"], rows["store"]["source"]) == ("file:///${TOKEN}", f"{flags['config']}:1")
     assert rows["headers"]["value"] == {"A": "***"}
+    assert (rows["redact"]["value"], rows["tools"]["value"]) == (["${TOKEN}+"], {"${TOKEN}": "handle"})
     assert rows["url"]["value"] == "https://***@x/?t=***"
     assert (rows["on_full"]["value"], rows["on_full"]["source"]) == ("refuse", "default")
     assert [upstream["name"] for upstream in explanation["upstreams"]] == ["files", "web", "api", "far", "mine"]
@@ -455,11 +474,15 @@ def test_who_can_be_reached_by_others_needs_tokens(flags: dict[str, Any], is_rig
         ({"allowed_hosts": ["https://a.example"]}, "--allowed-hosts takes host names"),
         ({"allowed_hosts": ["a.example/mcp"]}, "--allowed-hosts takes host names"),
         ({"allowed_origins": ["a.example"]}, "--allowed-origins takes origins, such as https://"),
-        ({"allowed_origins": ["https://a.example/"]}, "--allowed-origins takes origins, such as https://"),
+        (
+            {"allowed_origins": ["https://a.example", "https://b.example/"]},
+            "--allowed-origins takes origins, such as https://",
+        ),
         ({"oauth_issuer": "https://a.example"}, "give --oauth-audience and --oauth-jwks-url too"),
         ({"oauth_scopes": ["mcp:use"]}, "--oauth-issuer"),
         ({**OAUTH, "oauth_jwks_url": "http://a.example/keys"}, "--oauth-jwks-url must begin with https://"),
         ({"http": "10.0.0.1:80", "insecure": True, "file_roots": ["/srv"]}, "--file-refs-beyond-loopback"),
+        ({"http": "10.0.0.1:80", "insecure": True, "export_roots": ["/srv"]}, "other machines can call, which cannot"),
         (
             {"http": "127.0.0.1:80", "allowed_hosts": ["a.example"]},
             "other machines can reach a.example; give --token-file",

@@ -107,6 +107,23 @@ def test_modes_and_prefixes_are_those_of_the_library() -> None:
     assert option_types._PREFIX_PATTERN.pattern == policy._PREFIX_PATTERN.pattern
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("http", ("127.0.0.1", 80), '"127.0.0.1:80"'),
+        ("http", ("::1", 80), '"[::1]:80"'),
+        ("contract", {"*_list": True, "a": "list"}, '{ "*_list" = true, a = "list" }'),
+        ("tools", {"big": {"output_inline_limit_bytes": 1024}}, "{ big = { output_inline_limit_bytes = 1024 } }"),
+        ("redact", ("a+", '"'), '["a+", "\\""]'),
+        ("ttl", 5400.0, '"90min"'),
+        ("ttl", 0.5, "0.5"),
+        ("headers", {}, "-"),
+    ],
+)
+def test_values_are_shown_as_a_file_would_hold_them(name: str, value: Any, text: str) -> None:
+    assert OPTIONS[name].format_value(value) == text
+
+
 def test_what_was_not_set_is_not_passed_on() -> None:
     assert Settings().policy_options() == {"output_mode": "auto"}
 
@@ -157,6 +174,7 @@ def test_what_was_set_is_passed_on_as_the_library_has_it() -> None:
         (PREFIX, "", ""),
         (TOOLS, "a=b=handle", {"a=b": "handle"}),
         (CONTRACT, "true", True),
+        (CONTRACT, False, False),
         (CONTRACT, "FALSE", False),
         (CONTRACT, "*_list", {"*_list": True}),
         (HEADERS, "A: b: c", {"A": "b: c"}),

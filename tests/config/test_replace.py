@@ -21,6 +21,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.posix
 def test_the_owner_the_group_and_the_permissions_stay(file: Path) -> None:
     before = file.stat()
     backup = replace_file(str(file), OLD, NEW)

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import jsonschema
@@ -100,6 +101,19 @@ def test_json_loses_nothing(data: Any) -> None:
         assert again == envelope
         assert type(again.data) is type(data)
         assert again.to_json() == envelope.to_json()
+
+
+def test_a_key_of_ours_with_other_content_is_kept() -> None:
+    again = ResponseEnvelope.from_json(
+        local_envelope(1, "a.b").to_json().replace(b'"data":1', b'"data":{"$base64":"no!"}')
+    )
+    assert again.data == {"$base64": "no!"}
+
+
+def test_equal_bodies_have_equal_hashes() -> None:
+    bodies = {Body(b"1", "application/json"), Body(b"1", "application/json"), Body(b"1", "text/plain")}
+    assert len(bodies) == 2
+    assert Body(b"1", "text/plain") != b"1"
 
 
 def test_json_may_be_text() -> None:
@@ -229,6 +243,7 @@ def test_blocks_of_an_sdk_are_mapped() -> None:
         {"type": "image", "data": "AAAA", "mimeType": "image/png"},
     ]
     assert content_blocks(None) == []
+    assert content_blocks([MappingProxyType({"type": "text", "text": "t"})]) == [{"type": "text", "text": "t"}]
     meta = mcp_envelope(None, content=sdk).meta
     assert isinstance(meta, MCPResponseMeta)
     assert meta.content[0] == {"type": "text", "text": "t"}
@@ -380,6 +395,7 @@ class Record:
         (Record({"$base64": "AAAA"}), {"blob": {"$base64": "AAAA"}, "note": None}),
         ({"$base64": 1, "$$base64": 2, "a": b"x"}, {"$base64": 1, "$$base64": 2, "a": b"x"}),
         (Record(b"x", "the key $base64"), {"blob": b"x", "note": "the key $base64"}),
+        (TextContent(type="text", text="t"), {"type": "text", "text": "t", "annotations": None, "meta": None}),
         ([b"x", b"x", {"$base64": "AAAA"}], [b"x", b"x", {"$base64": "AAAA"}]),
     ],
 )

@@ -108,7 +108,7 @@ def test_responses_that_are_not_read_do_not_keep_others_out(parser: str, tmp_pat
             connection = opened.enter_context(socket.socket())
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", server.port))
-            connection.settimeout(3)
+            connection.settimeout(1)
             # Until the server reads no further request, because it waits until its responses are read.
             with contextlib.suppress(TimeoutError):
                 while True:

@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import select
+import shutil
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -19,7 +20,7 @@ from listening_harness import TIMEOUT_SECONDS, Response
 from serve_harness import upstream_command, write_config
 from serve_http_harness import NAMES, connect_as, serving_config, token, write_tokens
 from waiting import wait_until
-from wires import MODERN
+from wires import MODERN, connect_http
 
 pytestmark = pytest.mark.slow
 
@@ -151,6 +152,15 @@ def test_a_token_that_no_cookie_can_hold_is_for_the_header(tmp_path: Path) -> No
         response = site.sign_in(long_token)
         assert (response.status, b"too long for a cookie" in response.body) == (401, True)
         assert site.get(authorization=f"Bearer {long_token}").status == 200
+
+
+def test_forms_and_queries_have_bounds(site: Site) -> None:
+    response = site.sign_in("x" * 20_000)
+    assert (response.status, site.cookie) == (401, None)
+    site.sign_in(token("ann"))
+    many = "&".join(f"f{number}=1" for number in range(40))
+    # As without any field.
+    assert site.get(f"/dashboard?{many}").status == 200
 
 
 def test_the_header_of_the_api_works_too(site: Site) -> None:
@@ -399,6 +409,23 @@ def test_the_printed_address_signs_in_as_the_operator(tmp_path: Path) -> None:
         bearer = f"Bearer {address.partition('token=')[2]}"
         spoken = site.request("POST", "/mcp", message, **types, authorization=bearer)
         assert b"only shows a dashboard" in spoken.body
+        modern = connect_http(site.port, MODERN, bearer.removeprefix("Bearer "))
+        assert b"only shows a dashboard" in modern.request("tools/list")
+
+
+def test_a_store_that_does_not_answer_is_reported(tmp_path: Path) -> None:
+    handle = make_store(tmp_path / "store")
+    with open_dashboard(tmp_path / "store") as (site, address):
+        site.cookie = site.get(address).headers["set-cookie"].partition(";")[0]
+        shutil.rmtree(tmp_path / "store")
+        (tmp_path / "store").write_text("")
+        wait_until(lambda: site.get("/ready").status == 503)
+        response = site.get()
+        assert response.status == 503
+        assert b"The store cannot be read" in response.body
+        response = site.get(f"/dashboard/{handle}")
+        assert response.status == 503
+        assert b"This output cannot be shown" in response.body
 
 
 def test_with_a_token_file_people_see_their_own(tmp_path: Path) -> None:
@@ -410,6 +437,16 @@ def test_with_a_token_file_people_see_their_own(tmp_path: Path) -> None:
         assert site.get(f"/dashboard/{handle}").status == 404
         site.sign_in(token("ann"))
         assert site.get(f"/dashboard/{handle}").status == 200
+
+
+def test_more_people_than_totals_are_kept_for_see_their_own(tmp_path: Path) -> None:
+    names = [f"name{number}" for number in range(70)]
+    write_tokens(tmp_path / "tokens", names)
+    handle = make_store(tmp_path / "store", principal='["client", "name0"]')
+    with open_dashboard(tmp_path / "store", "--token-file", str(tmp_path / "tokens")) as (site, _):
+        pages = [site.get(authorization=f"Bearer {token(name)}") for name in [*names, "name0"]]
+    assert [page.status for page in pages] == [200] * 71
+    assert [handle in page.body.decode() for page in pages] == [True, *[False] * 69, True]
 
 
 def test_it_is_not_shown_to_other_machines_without_tokens(tmp_path: Path) -> None:

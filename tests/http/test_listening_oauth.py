@@ -66,6 +66,27 @@ def test_refusals_name_the_resource_metadata(server: HttpServer) -> None:
     assert metadata["scopes_supported"] == [SCOPE]
 
 
+def test_pages_of_any_site_may_read_the_metadata(server: HttpServer) -> None:
+    path, page = "/.well-known/oauth-protected-resource/mcp", "https://app.example"
+    answer = server.request("GET", path, headers={"origin": page})
+    assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "*")
+    # There is nothing to expose but what all pages see.
+    assert "access-control-expose-headers" not in answer.headers
+    assert server.request("POST", path, b"{}").status == 405
+
+    def ask(method: str, requested: str = "") -> tuple[int, str]:
+        headers = {"origin": page, "access-control-request-method": method}
+        if requested:
+            headers["access-control-request-headers"] = requested
+        answer = server.request("OPTIONS", path, headers=headers)
+        return answer.status, answer.body.decode()
+
+    assert ask("GET") == (200, "OK")
+    assert ask("GET", "MCP-Protocol-Version, accept") == (200, "OK")
+    assert ask("GET", "accept, x-other") == (400, "Disallowed CORS headers")
+    assert ask("DELETE") == (400, "Disallowed CORS method")
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_the_subject_is_the_principal(era: str, server: HttpServer) -> None:
     def call(token: str, tool: str, **arguments: Any) -> Any:

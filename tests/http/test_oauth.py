@@ -167,7 +167,19 @@ def test_rotated_keys_are_fetched(keys: JwksServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "shown", [b"", b"{", b"[]", b"[" * 100_000, b'{"keys": []}', b'{"keys": 3}', b'{"keys": [{"kty": "x"}]}']
+    "shown",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"[" * 100_000,
+        b'{"keys": []}',
+        b'{"keys": 3}',
+        b'{"keys": [{"kty": "x"}]}',
+        # A key that does not sign.
+        json.dumps({"keys": [{**make_jwk(KEYS["RS256"], "RS256", "RS256"), "use": "enc"}]}).encode(),
+    ],
+    ids=lambda shown: shown[:20].decode(),
 )
 def test_invalid_key_sets_refuse_all_tokens(shown: bytes, keys: JwksServer, caplog: pytest.LogCaptureFixture) -> None:
     keys.body = shown
@@ -178,6 +190,19 @@ def test_invalid_key_sets_refuse_all_tokens(shown: bytes, keys: JwksServer, capl
     assert keys.fetch_count == 1
     assert "keys of the issuer cannot be read" in caplog.text
     assert token not in caplog.text
+
+
+def test_an_issuer_that_has_no_keys_at_its_url_refuses_all_tokens(keys: JwksServer) -> None:
+    keys.location = "/nothing/here"
+    keys.body = b"{}"
+    assert verify(make_verifier(keys), sign_token()) is None
+
+
+def test_tokens_beyond_the_cache_are_verified_again(keys: JwksServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forebay.http.oauth._MAX_CACHED_TOKENS", 1)
+    issuer = make_verifier(keys)
+    tokens = [sign_token(sub=name) for name in ("alice", "bob", "alice")]
+    assert [verify(issuer, token).subject for token in tokens] == ["alice", "bob", "alice"]
 
 
 def test_a_redirect_to_another_server_is_not_followed(keys: JwksServer) -> None:

@@ -1,10 +1,12 @@
 """`/ready`: whether a load balancer should send calls to a server."""
 
+import asyncio
 import shutil
 import threading
 from pathlib import Path
 
 import pytest
+from forebay.http.readiness import Readiness
 from listening_harness import HttpServer, run_server
 from serve_harness import upstream_command
 from serve_http_harness import serving_http
@@ -37,6 +39,15 @@ def test_a_server_is_ready_while_its_store_answers(tmp_path: Path) -> None:
         assert server.request("GET", "/health").status == 200
         (tmp_path / "store").unlink()
         assert wait_for_state(server, 200) == b'{"status":"ready"}'
+
+
+def test_a_store_that_hangs_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forebay.http.readiness._CHECK_TIMEOUT_SECONDS", 0.01)
+
+    async def check() -> None:
+        await asyncio.Event().wait()
+
+    assert asyncio.run(Readiness(check).get_state()) == "store unavailable"
 
 
 @pytest.mark.parametrize("era", ERAS)

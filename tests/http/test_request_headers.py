@@ -31,6 +31,7 @@ MALFORMED_HOSTS = [
     "localhost,evil.com",
     "localhost evil.com",
     "[::1",
+    "[::1::2]",
     "::1",
     "[::1].evil.com",
     "[::1]:80.evil.com",

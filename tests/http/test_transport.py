@@ -483,3 +483,29 @@ def test_requests_that_are_no_mcp_are_told_what_is(server: HttpServer) -> None:
     for path in ("/", "/mcp/"):
         answer = server.request("GET", path)
         assert (answer.status, answer.body) == (404, b"Not Found; the address for MCP is /mcp")
+
+
+def test_other_methods_and_types_are_refused(server: HttpServer) -> None:
+    modern, legacy = Client(server, MODERN), Client(server, LEGACY)
+    version = {"mcp-protocol-version": MODERN}
+    answer = server.request("GET", headers=version)
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    session = {name.replace("_", "-"): value for name, value in legacy.headers.items()}
+    answer = server.request("PUT", headers=session)
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, POST, DELETE")
+    answer = server.request("GET", headers={**session, "accept": "application/json"})
+    assert answer.status == 406
+    assert "must accept text/event-stream" in answer.message["error"]["message"]
+    assert modern.request("tools/list", accept="image/png").status == 406
+    assert modern.request("subscriptions/listen", accept="application/json").status == 406
+
+
+def test_notifications_of_the_newest_version_are_accepted_and_dropped(server: HttpServer) -> None:
+    notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    answer = server.post(notification, mcp_protocol_version=MODERN)
+    assert (answer.status, answer.body) == (202, b"")
+    for body in (b"[]", b"3", b'{"jsonrpc": "2.0", "id": 1}'):
+        answer = server.request("POST", body=body, headers={**JSON, "mcp-protocol-version": MODERN})
+        assert (answer.status, answer.message["error"]["code"]) == (400, -32600)
+    answer = server.request("POST", body=b"{", headers={**JSON, "mcp-protocol-version": MODERN})
+    assert (answer.status, answer.message["error"]["code"]) == (400, -32700)

@@ -133,7 +133,7 @@ def test_no_reference_is_fetched() -> None:
             self.send_error(404)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         schema = {"type": "array", "items": {"$ref": f"http://127.0.0.1:{server.server_port}/n.json"}}
         assert Caster(schema).normalize(["7"]) == lossless(schema, ["7"]) == ["7"]
         assert Validator(schema).problems(["7"]) == []

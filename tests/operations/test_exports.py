@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import forebay
 import forebay.envelope
 import forebay.operations
 import pytest
@@ -33,6 +34,17 @@ def run(script: str) -> str:
 @pytest.mark.parametrize("module", ["forebay.envelope", "forebay.operations"])
 def test_importing_them_imports_neither_sdk_nor_client(module: str) -> None:
     assert run(f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])") == "[]"
+
+
+@pytest.mark.parametrize(("name", "module"), [("from_mcp", "mcp"), ("from_openapi", "openapi")])
+def test_a_name_that_is_imported_late_says_what_to_install(
+    name: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for loaded in [loaded for loaded in sys.modules if loaded.startswith(f"forebay.operations.{module}")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, {"mcp": "mcp", "openapi": "httpx2"}[module], None)
+    with pytest.raises(forebay.MissingExtra, match=rf"forebay\.operations\.{name} .*pip install 'forebay\[serve\]'"):
+        getattr(forebay.operations, name)
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

@@ -1,15 +1,20 @@
 """Operations that call the functions of a Python module."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from forebay import InvalidArgument
-from forebay.operations import OperationRegistry
+from forebay.operations import CallError, OperationRegistry
 from forebay.operations.functions import from_module
+from waiting import wait_until_async
 
 MODULE = """
+import asyncio
+import datetime
+
 def stars(first: int = 0, *args, **kw):
     return [first, list(args), kw]
 
@@ -21,6 +26,25 @@ def untyped(a, b=2):
 
 def copies(copy, **copied):
     return [copy, copied]
+
+def inexact(day: datetime.date):
+    return day
+
+def fails():
+    raise ValueError("no")
+
+def leaves():
+    raise SystemExit(3)
+
+async def gives_up():
+    raise asyncio.CancelledError
+
+waiting = False
+
+async def waits():
+    global waiting
+    waiting = True
+    await asyncio.Event().wait()
 """
 
 
@@ -67,3 +91,55 @@ def test_the_name_of_a_file_is_no_module(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "named_with_suffix.py").write_text("def f(): ...")
     with pytest.raises(InvalidArgument, match=r"no module named_with_suffix.py; .* without .py: named_with_suffix$"):
         from_module("named_with_suffix.py", namespace="n")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("_private = 1", "the module broken has no public functions; define one, or name it in __all__"),
+        ("__all__ = ['gone']", "broken has no gone, which its __all__ names"),
+        ("import not_installed_anywhere", "No module named 'not_installed_anywhere'; install what it needs"),
+        ("def f(:", "the module broken cannot be imported: SyntaxError: "),
+        ("raise SystemExit(2)", "the module broken cannot be imported: SystemExit: 2"),
+        ("def f(_hidden): ...", r"n\.f cannot be a tool: .*_hidden"),
+        ("def f(value: object()): ...", r"n\.f cannot be a tool: "),
+        ("from typing import *\ndef f(run: Callable[[], int]): ...", r"n\.f cannot be a tool: .* JsonSchema .*Schema$"),
+        ("largest = max\n__all__ = ['largest']", r"n\.largest cannot be a tool: no signature"),
+    ],
+)
+def test_an_unusable_module_is_refused_and_imported_again_when_it_was_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "broken.py").write_text(source)
+    with pytest.raises(InvalidArgument, match=message):
+        from_module("broken", namespace="n")
+    (tmp_path / "broken.py").write_text("def mended(): ...")
+    try:
+        assert [operation.spec.id for operation in from_module("broken", namespace="n")] == ["n.mended"]
+    finally:
+        del sys.modules["broken"]
+
+
+def test_arguments_of_the_wrong_type_are_refused(registry: OperationRegistry) -> None:
+    with pytest.raises(CallError, match=r"n\.inexact cannot be called with this: day: .*date") as caught:
+        call(registry, "inexact", day="2026-02-30x")
+    assert caught.value.code == "VALIDATION_ERROR"
+
+
+def test_a_function_can_fail_exit_and_be_cancelled(registry: OperationRegistry) -> None:
+    for name, message in (("fails", "no"), ("leaves", "raised SystemExit"), ("gives_up", "raised CancelledError")):
+        with pytest.raises(CallError, match=message) as caught:
+            call(registry, name)
+        assert caught.value.code == "EXECUTION_ERROR"
+
+    async def cancel() -> None:
+        task = asyncio.create_task(registry.execute("n.waits", {}))
+        await wait_until_async(lambda: sys.modules["module_of_functions"].waiting)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())

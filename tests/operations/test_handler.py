@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from typing import Any, cast
+from unittest.mock import ANY
 
 import pytest
 from calls import RecordingBus, error_code_of, run_bounded, wait_for_request
@@ -23,6 +24,7 @@ from forebay.operations import (
     CallError,
     CallHandler,
     Identity,
+    Operation,
     OperationRegistry,
     OperationSpec,
     PendingRequestMap,
@@ -385,6 +387,41 @@ def test_a_request_that_cannot_be_answered_is_told_to_whoever_runs_this(caplog: 
 
     run_bounded(scenario())
     assert caplog.text.count("was ignored") == 4
+
+
+def test_only_the_latest_calls_are_remembered_as_settled() -> None:
+    async def scenario() -> None:
+        system = System()
+        system.add("op", lambda *_: "ran")
+        async with system.handler:
+            for number in range(4097):
+                await system.bus.publish("call.aborted", {"requestId": f"aborted {number}"})
+            remembered: Any = {"requestId": "aborted 4096", "operationId": "ns.op", "input": None}
+            await system.bus.publish("call.requested", remembered)
+            assert await system.send(requestId="aborted 0") == ("call.responded", ANY)
+        assert [event["requestId"] for event in system.bus.events_of("call.responded")] == ["aborted 0"]
+
+    run_bounded(scenario())
+
+
+def test_an_answer_that_no_transport_takes_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class MuteBus(RecordingBus):
+        async def publish(self, topic: Any, event: Any) -> None:
+            if topic in ("call.responded", "call.error"):
+                raise ConnectionError("the broker is gone")
+            await super().publish(topic, event)
+
+    async def scenario() -> None:
+        calls = PendingRequestMap(MuteBus())
+        registry = OperationRegistry([Operation(OperationSpec(namespace="ns", name="op"), lambda *_: "ran")])
+        async with CallHandler(registry, calls):
+            with pytest.raises(CallError) as caught:
+                await calls.call("ns.op", timeout=0.5)
+            assert caught.value.code == "TIMEOUT"
+
+    run_bounded(scenario())
+    assert "the answer of ns.op could not be sent" in caplog.text
+    assert "the broker is gone" in caplog.text
 
 
 def test_closing_waits_for_what_runs_and_for_what_that_calls_but_takes_no_more() -> None:

@@ -47,6 +47,11 @@ async def echo(value: Any, context: CallContext) -> Any:
     return value
 
 
+def test_a_function_without_a_signature_is_a_handler() -> None:
+    # As some functions written in C have none.
+    assert unwrap(execute({}.pop, "missing", input_schema={"type": "string"})).identity is None
+
+
 def test_what_is_returned_is_wrapped() -> None:
     for handler in (echo, lambda value, _: value):
         envelope = execute(handler, {"a": 1})

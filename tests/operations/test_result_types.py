@@ -16,7 +16,7 @@ import pydantic
 import pytest
 from forebay.envelope import Body
 from forebay.envelope.body import has_only_json_types
-from forebay.operations import OperationRegistry, OperationSpec
+from forebay.operations import CallError, OperationRegistry, OperationSpec
 from forebay.operations.responses import to_call_tool_result
 
 ID = uuid.UUID(int=7)
@@ -95,6 +95,19 @@ def test_whatever_can_be_written_is_what_json_has_of_it(
     result = to_call_tool_result(envelope, spec=spec)
     assert result["structuredContent"] == {"it": expected}
     assert type(result["structuredContent"]["it"]) is type(expected)
+
+
+def test_a_model_that_cannot_be_dumped_fails_with_its_own_error() -> None:
+    class Broken(pydantic.BaseModel):
+        @pydantic.model_serializer
+        def dump(self) -> dict[str, Any]:
+            raise ValueError("the connection of this row was closed")
+
+    spec = OperationSpec(namespace="ns", name="op", output_schema={"type": "object"})
+    registry = OperationRegistry()
+    registry.register(spec, lambda _, __: {"rows": [Broken()]})
+    with pytest.raises(CallError, match=r"ns\.op failed: .*the connection of this row was closed"):
+        asyncio.run(registry.execute("ns.op", {}))
 
 
 @pytest.mark.parametrize("value", [value for value, _ in OBJECTS] + [b"", bytearray(), 1j, orjson.Fragment(b"1")])

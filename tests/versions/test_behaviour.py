@@ -185,11 +185,14 @@ def test_a_host_that_shows_apps_gets_the_viewer(server: Server) -> None:
         capabilities = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": mime_types}}}
         wire = StdioWire(server.start(options), LEGACY, capabilities=capabilities)
         shown = {name: tool["_meta"]["ui"] for name, tool in list_tools(wire).items() if "ui" in tool.get("_meta", {})}
-        resources = [(entry["uri"], entry["mimeType"]) for entry in send(wire, "resources/list")["result"]["resources"]]
+        listed = send(wire, "resources/list")["result"]["resources"]
+        resources = [(entry["uri"], entry["mimeType"]) for entry in listed]
         response = send(wire, "resources/read", uri=uri)
         if mime_types:
             assert shown == dict.fromkeys(["rows", FETCH], {"resourceUri": uri})  # noqa: RUF024 - only compared
             assert resources == [(uri, mime_type)]
+            # Version 2 of fastmcp drops this from the content, where hosts look first.
+            assert listed[0]["_meta"]["ui"]["csp"]["connectDomains"] == []
             (content,) = response["result"]["contents"]
             assert (content["uri"], content["mimeType"]) == (uri, mime_type)
             assert content["text"].startswith("<!doctype html>")
@@ -278,14 +281,23 @@ def test_a_large_inline_result_is_reported_once(server: Server) -> None:
     assert server.log.count('output_mode="auto"') == 1
 
 
-def test_nothing_is_lost_in_a_mounted_server(mounted_server: Server) -> None:
-    """The client gets the whole result, or a handle that a listed tool reads."""
-    options = {"output_mode": "auto", "capabilities": {"echo": "danger"}, "disable_tools": ["danger"]}
+def test_a_mounted_server_links_to_no_app_that_cannot_be_read(mounted_server: Server) -> None:
+    """The outer server changes the URIs of resources, but not the `_meta` of tools, which links to them."""
+    options = {"output_mode": "auto", "tools": {"rows": "handle"}}
     apps = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
     wire = StdioWire(mounted_server.start(options, "mounted"), LEGACY, capabilities=apps)
     tools = list_tools(wire)
-    # The outer server would change the URI of the app's resource, but not of the tools that name it.
-    assert "ui" not in tools.get("inner_output_fetch", {}).get("_meta", {})
+    assert "inner_rows" in tools
+    linked = {tool["_meta"]["ui"]["resourceUri"] for tool in tools.values() if "ui" in tool.get("_meta", {})}
+    listed = {resource["uri"] for resource in send(wire, "resources/list")["result"]["resources"]}
+    assert [uri for uri in linked | listed if "error" in send(wire, "resources/read", uri=uri)] == []
+
+
+def test_nothing_is_lost_in_a_mounted_server(mounted_server: Server) -> None:
+    """The client gets the whole result, or a handle that a listed tool reads."""
+    options = {"output_mode": "auto", "capabilities": {"echo": "danger"}, "disable_tools": ["danger"]}
+    wire = StdioWire(mounted_server.start(options, "mounted"), LEGACY)
+    tools = list_tools(wire)
     assert "inner_rows" in tools
     assert "inner_echo" not in tools
     assert call(wire, "inner_echo", value="x")["isError"]

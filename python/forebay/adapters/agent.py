@@ -106,9 +106,9 @@ class AgentOutputs:
         self._policy.count_call(source_tool, self._principal)
         result = _make_result(output)
         mode, _ = self._policy.resolve_mode(source_tool, {})
-        if result is None or self._policy.pipeline.is_inline(result, mode):
-            return output
         call = ToolCall(source_tool, self._principal)
+        if result is None or self._policy.pipeline.is_inline(result, mode, call):
+            return output
         (block,) = self._policy.pipeline.store_result(result, call)["content"]
         return block.get("text", output)
 

@@ -392,7 +392,7 @@ class ForebayMiddleware(sdk.ToolInjectionMiddleware):
             # fastmcp adds these fields later. Add them now, so that they count towards the size of the result.
             meta = {**(result.get("_meta") or {}), SERVER_INFO_KEY: get_server_info(fastmcp.fastmcp)}
             result = {**result, "resultType": "complete", "_meta": meta}
-        is_inline = pipeline.is_inline(result, mode, is_ascii=call.is_ascii)
+        is_inline = pipeline.is_inline(result, mode, call)
         if is_inline:
             self.policy.suggest_auto(call.tool, result, is_ascii=call.is_ascii)
         sent = result if is_inline else await run_sync(pipeline.store_result, strip_wrap_result(result), call)

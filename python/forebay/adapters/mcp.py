@@ -192,7 +192,7 @@ class Forebay:
             return replacement
         if context.failure is not None and _hides_error(result, name):
             result = {**cast("dict[str, Any]", result), **text_result(str(context.failure), is_error=True)}
-        if not isinstance(result, dict) or policy.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+        if not isinstance(result, dict) or policy.pipeline.is_inline(result, mode, call):
             if isinstance(result, dict):
                 policy.suggest_auto(name, result, is_ascii=call.is_ascii)
             self._record_response(ctx, name, result, mode)
@@ -239,7 +239,7 @@ class Forebay:
             return response
         if replacement is not None:
             replacement = _copy_envelope(result, strip_server_fields(replacement))
-        elif not policy.pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+        elif not policy.pipeline.is_inline(result, mode, call):
             envelope_bytes = len(encode(set_task_result(ctx.method, response, 0))) - 1
             call = replace(call, envelope_bytes=envelope_bytes)
             replacement = await _run_in_thread(policy.pipeline.store_result, result, call)

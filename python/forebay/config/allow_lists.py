@@ -12,7 +12,7 @@ from itertools import pairwise
 from forebay.config.client_servers import ServerEntry
 from forebay.config.documents import Document
 from forebay.config.nodes import Edit, Node, apply_edits
-from forebay.query.process import is_installed
+from forebay.query.duckdb_module import is_installed
 
 __all__ = [
     "ALLOW_KEYS",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forebay.errors import ForebayError, InvalidArgument
+from forebay.system import files
 
 __all__ = ["FileNotChanged", "read_backups", "replace_file"]
 
@@ -41,7 +42,7 @@ def replace_file(path: str, old_content: bytes, new_content: bytes) -> Path:
         try:
             if file.read_bytes() != old_content:
                 raise InvalidArgument(f"{path} was changed meanwhile, and is as it was left; run this again")
-            temporary.replace(file)
+            files.replace(temporary, file)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -63,16 +64,17 @@ def read_backups(path: str) -> list[bytes]:
 
 def _write_backup(file: Path, content: bytes) -> Path:
     """Write a backup beside the file, unless there is one with the same bytes."""
-    for backup in _iter_backup_names(file):
+    names = _iter_backup_names(file)
+    while True:
+        backup = next(names)
         try:
             descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             if backup.read_bytes() == content:
                 return backup
-            continue
-        _write_file(descriptor, backup, file, content)
-        return backup
-    raise AssertionError("_iter_backup_names() is infinite")
+        else:
+            _write_file(descriptor, backup, file, content)
+            return backup
 
 
 def _iter_backup_names(file: Path) -> Iterator[Path]:
@@ -102,8 +104,6 @@ def _write_file(descriptor: int, new_path: Path, old_path: Path, data: bytes) ->
 
 def _copy_ownership(descriptor: int, old_status: os.stat_result) -> None:
     try:
-        os.fchown(descriptor, old_status.st_uid, old_status.st_gid)
+        files.copy_ownership(descriptor, old_status)
     except PermissionError:
         raise _OwnerMismatch from None
-    # Set the permissions last, because changing the owner may clear permission bits.
-    os.fchmod(descriptor, stat.S_IMODE(old_status.st_mode))

@@ -3,15 +3,13 @@
 import dataclasses
 import ipaddress
 import re
-import tomllib
 import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebay._core import Redactor
 from forebay.arguments import did_you_mean, short_repr
-from forebay.config.masking import MASK, mask_args, mask_url
 from forebay.config.option_types import expand_variables
 from forebay.config.options import (
     HOST_PATTERN,
@@ -22,8 +20,10 @@ from forebay.config.options import (
     Settings,
     is_loopback,
 )
-from forebay.config.upstreams import UpstreamConfig, check_prefixes, parse_upstreams
 from forebay.errors import InvalidArgument, InvalidPattern
+
+if TYPE_CHECKING:
+    from forebay.config.upstreams import UpstreamConfig
 
 __all__ = ["ConfigFile", "explain", "load_settings"]
 
@@ -53,6 +53,12 @@ class ConfigFile:
     def __init__(self, path: str | None) -> None:
         self.path = path
         self._text = "" if path is None else _read_text(path)
+        self.values: dict[str, Any] = {}
+        if path is None:
+            return
+        # Imported here, because most gateways have no file.
+        import tomllib
+
         try:
             self.values = tomllib.loads(self._text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -130,7 +136,7 @@ def load_settings(command: str, flags: Mapping[str, Any], environ: Mapping[str, 
     return settings
 
 
-def _make_settings(values: Mapping[str, _OptionValue], upstreams: Mapping[str, UpstreamConfig]) -> Settings:
+def _make_settings(values: Mapping[str, _OptionValue], upstreams: "Mapping[str, UpstreamConfig]") -> Settings:
     return Settings(
         **{name: value.value for name, value in values.items()},
         upstreams=upstreams,
@@ -252,7 +258,12 @@ def _make_key_hint(key: str, known_keys: Mapping[str, object]) -> str:
 
 def _load_upstreams(
     command: str, file: ConfigFile, values: Mapping[str, _OptionValue], environ: Mapping[str, str]
-) -> dict[str, UpstreamConfig]:
+) -> "dict[str, UpstreamConfig]":
+    if command == "wrap":
+        return {}
+    # Imported here, because `wrap` starts without it.
+    from forebay.config.upstreams import check_prefixes, parse_upstreams
+
     upstreams = parse_upstreams(file, environ)
     if command == "serve" and "mcp_servers" in values:
         from forebay.config.client_servers import load_client_upstreams
@@ -350,6 +361,8 @@ def explain(flags: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
 
     Raises `InvalidArgument` for settings that `serve` or `wrap` would refuse.
     """
+    from forebay.config.upstreams import parse_upstreams
+
     file, values = _read_options("config", flags, environ)
     settings = _make_settings(values, {})
     _check_listening(settings)
@@ -388,6 +401,8 @@ def _resolve_store(value: _OptionValue | None) -> str | None:
 
 
 def _mask_option(option: Option, value: _OptionValue) -> Any:
+    from forebay.config.masking import MASK, mask_url
+
     if option.is_secret:
         return dict.fromkeys(value.value, MASK)
     if _has_variable(value.raw_value):
@@ -413,6 +428,8 @@ def _mask_upstream(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mask_upstream_value(key: str, value: Any) -> Any:
+    from forebay.config.masking import MASK, mask_args, mask_url
+
     if key in _SECRET_KEYS:
         return dict.fromkeys(value, MASK)
     if key == "args":

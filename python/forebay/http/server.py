@@ -21,6 +21,7 @@ from forebay.http.app import MCP_PATH, App
 from forebay.http.connection import HTTPConnection
 from forebay.http.dashboard import DASHBOARD_PATH, Dashboard
 from forebay.http.transport import Backend
+from forebay.system.processes import STOP_SIGNALS
 
 __all__ = ["run_http"]
 
@@ -67,8 +68,9 @@ def run_http(
     with _open_listener(settings) as listener, _restore_signal_handlers():
         uvicorn_server = _Server(_make_uvicorn_config(app, settings), app, settings, on_shutdown, on_closed)
         # Uvicorn handles the other two. Under `nohup`, SIGHUP stays ignored.
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, uvicorn_server.handle_exit)
+        for number in set(STOP_SIGNALS) - {signal.SIGTERM, signal.SIGINT}:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, uvicorn_server.handle_exit)
         _print_addresses(listener, dashboard)
         try:
             uvicorn_server.run([listener])
@@ -205,7 +207,7 @@ def _format_address(address: Any) -> str:
 @contextlib.contextmanager
 def _restore_signal_handlers() -> Iterator[None]:
     """Keep uvicorn from raising the signal again after shutdown: the caller still has to close upstreams."""
-    previous_handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    previous_handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     try:

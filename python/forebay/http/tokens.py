@@ -13,6 +13,7 @@ from typing import Protocol
 
 from forebay.errors import InvalidArgument
 from forebay.store.handles import make_token_principal
+from forebay.system import files
 
 __all__ = ["AccessToken", "TokenFile", "TokenVerifier", "hash_token", "make_token", "parse_token_lines"]
 
@@ -92,7 +93,7 @@ class TokenFile:
     def _read(self) -> dict[bytes, AccessToken]:
         try:
             with open(self._path, "rb", opener=_open_nonblocking) as file:
-                self._check_status(os.fstat(file.fileno()))
+                self._check_file(file.fileno())
                 text = file.read(_MAX_FILE_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:
             # The message of a decoding error would show bytes of the file.
@@ -102,18 +103,18 @@ class TokenFile:
             ) from None
         return {digest: AccessToken(name, self._scopes) for digest, name in parse_token_lines(text, self._path)}
 
-    def _check_status(self, status: os.stat_result) -> None:
+    def _check_file(self, fd: int) -> None:
+        status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
             raise InvalidArgument(f"{self._path} is not a file of tokens; name one with a `name: token` on each line")
-        # A secret that is mounted into a container belongs to root, and can be read by the group of the container.
-        is_mounted = status.st_uid == 0 != os.geteuid() and status.st_gid in (os.getegid(), *os.getgroups())
-        if status.st_mode & (0o037 if is_mounted else 0o077) and not self._allow_others_to_read:
-            raise InvalidArgument(f"others can read the tokens in {self._path}; run: chmod 600 {self._path}")
+        command = files.describe_readers(fd, str(self._path))
+        if command is not None and not self._allow_others_to_read:
+            raise InvalidArgument(f"others can read the tokens in {self._path}; run: {command}")
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    # Without `O_NONBLOCK`, opening a named pipe would block.
-    return os.open(path, flags | os.O_NONBLOCK)
+    # Without `O_NONBLOCK`, opening a named pipe would block. Windows has no such pipes.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def make_token(name: str, *, is_hashed: bool = False) -> tuple[str, str]:

@@ -1,18 +1,23 @@
 """The Streamable HTTP transport of MCP: sessions up to version 2025-11-25, and single requests since 2026-07-28."""
 
 import asyncio
-import base64
-import binascii
 import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from forebay.errors import InvalidJSON
 from forebay.http.http_exchange import JSON_TYPE, BodyTooLarge, EventStream, HTTPExchange
 from forebay.http.limits import get_principal_share
+from forebay.http.message_checks import (
+    HEADER_MISMATCH,
+    find_request_fault,
+    get_params,
+    is_notification,
+    is_request,
+    is_response,
+)
 from forebay.http.request_headers import is_json, parse_accept
 from forebay.proxy.message_queue import Reply
 from forebay.wire.framing import Message, Spool
@@ -22,7 +27,6 @@ from forebay.wire.messages import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
-    LazyJSON,
     make_error_message,
     parse,
 )
@@ -32,8 +36,6 @@ from forebay.wire.protocol import (
     MODERN_VERSION,
     PROTOCOL_VERSION_KEY,
     UNSUPPORTED_VERSION,
-    Fault,
-    find_envelope_fault,
     find_version_fault,
 )
 
@@ -87,21 +89,18 @@ _MISSING_SESSION = (
     f"{PROTOCOL_VERSION_KEY} and {CLIENT_CAPABILITIES_KEY} in params._meta"
 )
 
-_HEADER_MISMATCH, _REQUEST_CANCELLED = -32020, -32800
+_REQUEST_CANCELLED = -32800
 
 _ERROR_STATUSES: dict[int | None, int] = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
     INVALID_PARAMS: 400,
-    _HEADER_MISMATCH: 400,
+    HEADER_MISMATCH: 400,
     -32021: 400,
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
 """HTTP status of an error response since 2026-07-28, by its code; -32021 is for a missing client capability."""
-
-_NAME_PARAMS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The parameter that the Mcp-Name header repeats, by method."""
 
 _SHOWN_ID_CHARS = 8
 """How much of a session id is logged: the whole would let a reader of the log take over the session."""
@@ -255,7 +254,7 @@ class Transport:
         if message is None:
             await _respond_error(exchange, 400, PARSE_ERROR, "Parse error")
             return
-        if not _is_request(message) and not _is_notification(message):
+        if not is_request(message) and not is_notification(message):
             text = "Body must be a single JSON-RPC request or notification object"
             await _respond_error(exchange, 400, INVALID_REQUEST, text)
             return
@@ -268,7 +267,7 @@ class Transport:
         if method == "subscriptions/listen" and not accepts[1]:
             await exchange.respond(406)
             return
-        fault = _find_request_fault(message, exchange.headers)
+        fault = find_request_fault(message, exchange.headers)
         if fault is not None:
             await _respond_modern_error(exchange, message["id"], *fault)
             return
@@ -291,7 +290,7 @@ class Transport:
         if read is None:
             return
         message, raw, accepts = read
-        if not _is_request(message):
+        if not is_request(message):
             await exchange.respond(202, b"", [JSON_TYPE])
             return
         stream = EventStream(exchange, (), accepts, time.monotonic(), on_overflow=exchange.connection.abort)
@@ -342,7 +341,7 @@ class Transport:
         if message is None:
             await _respond_error(exchange, 400, PARSE_ERROR, "Parse error: the body is not valid JSON")
             return None
-        if not _is_request(message) and not _is_notification(message) and not _is_response(message):
+        if not is_request(message) and not is_notification(message) and not is_response(message):
             text = "Validation error: the body must be a single JSON-RPC message"
             await _respond_error(exchange, 400, INVALID_PARAMS, text)
             return None
@@ -353,8 +352,8 @@ class Transport:
         if read is None:
             return
         message, raw, accepts = read
-        is_request = _is_request(message)
-        is_first = is_request and message["method"] == "initialize"
+        expects_response = is_request(message)
+        is_first = expects_response and message["method"] == "initialize"
         if session is None and not is_first:
             await _respond_error(exchange, 400, INVALID_REQUEST, _MISSING_SESSION)
             return
@@ -366,7 +365,7 @@ class Transport:
             is_first = False
         session.exchanges.add(exchange)
         try:
-            if is_request:
+            if expects_response:
                 await self._answer(exchange, session, version, accepts, message, raw, is_first=is_first)
             else:
                 await self._accept(exchange, session, message, raw)
@@ -421,7 +420,7 @@ class Transport:
     ) -> None:
         """Answer a request. The first one is the `initialize` that has opened the session."""
         if not version:
-            params = _get_params(message)
+            params = get_params(message)
             version = str(params.get("protocolVersion", "")).encode() if params else b""
         stream = EventStream(
             exchange,
@@ -588,92 +587,3 @@ def _find_error_code(response: Message) -> int | None:
         case {"error": {"code": int() as code}}:
             return code
     return None
-
-
-def _is_request(message: Any) -> bool:
-    return _has_method(message) and "id" in message and _is_request_id(message["id"])
-
-
-def _is_notification(message: Any) -> bool:
-    return _has_method(message) and "id" not in message
-
-
-def _is_response(message: Any) -> bool:
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or "method" in message:
-        return False
-    if isinstance(message.get("result"), dict | LazyJSON):
-        return _is_request_id(message.get("id"))
-    return isinstance(message.get("error"), dict | LazyJSON) and "id" in message
-
-
-def _has_method(message: Any) -> bool:
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
-        return False
-    params = message.get("params")
-    return params is None or isinstance(params, dict) or (isinstance(params, LazyJSON) and params.is_object)
-
-
-def _is_request_id(request_id: object) -> bool:
-    if isinstance(request_id, LazyJSON):
-        # A long text, or a number that Python would change.
-        return request_id.is_string or request_id.is_number
-    return isinstance(request_id, str | int) and not isinstance(request_id, bool)
-
-
-def _get_params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the parameters that a transport looks at; others may be missing if the params are large."""
-    params = message.get("params")
-    if isinstance(params, LazyJSON):
-        try:
-            members = params.members(("_meta", "name", "uri", "protocolVersion"))
-            return {name: member.parse() for name, member in members.items()}
-        except InvalidJSON:
-            return None
-    return params if isinstance(params, dict) else None
-
-
-def _find_request_fault(message: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> Fault | None:
-    """Return what is wrong with the envelope of a request of the newest version, or with its headers."""
-    params = _get_params(message) or {}
-    meta = params.get("_meta")
-    if not isinstance(meta, dict):
-        fault = find_version_fault(str(_decode(headers.get(b"mcp-protocol-version"))))
-        return fault or find_envelope_fault({})
-    fault = find_envelope_fault(meta)
-    if fault is not None and fault[0] != UNSUPPORTED_VERSION:
-        return fault
-    version, method = meta[PROTOCOL_VERSION_KEY], message["method"]
-    if _decode(headers.get(b"mcp-protocol-version")) != version:
-        text = "mcp-protocol-version header does not match the request envelope's protocol version"
-        return _HEADER_MISMATCH, text, None
-    if _decode(headers.get(b"mcp-method")) != method:
-        text = "the mcp-method header is missing, or does not match the request body's method"
-        return _HEADER_MISMATCH, text, None
-    name_param = _NAME_PARAMS.get(method)
-    if name_param is not None:
-        name = params.get(name_param)
-        if isinstance(name, LazyJSON) and name.is_string:
-            name = name.text().decode("utf-8", "surrogatepass")
-        if name is not None and _decode_name(headers.get(b"mcp-name")) != name:
-            text = f"mcp-name header does not match the request body's {name_param!r} parameter"
-            return _HEADER_MISMATCH, text, None
-    return fault
-
-
-def _decode(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("latin-1")
-
-
-_BASE64_PATTERN = re.compile(rb"=\?base64\?(.*)\?=")
-
-
-def _decode_name(value: bytes | None) -> str | None:
-    """Return the text of a header that is in base64 if it cannot be sent as it is; `None` if it is malformed."""
-    match = None if value is None else _BASE64_PATTERN.fullmatch(value)
-    if match is None:
-        return _decode(value)
-    try:
-        decoded = base64.b64decode(match[1], validate=True)
-        return decoded.decode() if base64.b64encode(decoded) == match[1] else None
-    except (binascii.Error, UnicodeDecodeError):
-        return None

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from forebay.hub.hub import Hub
 from forebay.hub.stdio import StdioTransport
 from forebay.proxy.process_group import exit_within
 from forebay.proxy.workers import limit_heaps
+from forebay.system.processes import handle_stop_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -68,8 +68,7 @@ async def _run_stdio(settings: "Settings") -> int:
         _log.info("forebay: %s", reason)
         stop_event.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, request_stop, f"told to end by {number.name}")
+    handle_stop_signals(loop, lambda number: request_stop(f"told to end by {number.name}"))
     hub = Hub(settings)
     transport = StdioTransport(hub, lambda: request_stop("the client is gone"))
     await hub.start()

@@ -1,17 +1,20 @@
 """The connections to MCP servers, each shared by the clients that may share it."""
 
-from collections.abc import Hashable
+import sys
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from forebay.hub.connection import ServerConnection
 from forebay.proxy.http.upstream import HttpUpstream
-from forebay.proxy.loop_reader import LoopReader
 from forebay.proxy.process_group import Grace
-from forebay.proxy.stdio import Process, RestartBackoff, StdioUpstream
+from forebay.proxy.stdio import BatchReader, Process, RestartBackoff, StdioUpstream
 from forebay.proxy.workers import ResponseWorkers
-from forebay.wire.framing import create_spool
+from forebay.wire.framing import LineReader, create_spool
 from forebay.wire.messages import dump
+
+if sys.platform != "win32":
+    from forebay.proxy.loop_reader import LoopReader
 
 if TYPE_CHECKING:
     from forebay.config.options import Settings
@@ -37,7 +40,9 @@ class Servers:
         self._policy = policy
         self._grace = grace
         self.workers = ResponseWorkers()
-        self._read_buffer = LoopReader.make_buffer()
+        self._read_buffer = bytearray()
+        if sys.platform != "win32":
+            self._read_buffer = LoopReader.make_buffer()
         self._connections: dict[Hashable, ServerConnection] = {}
         self._keys: dict[ServerConnection, Hashable] = {}
 
@@ -93,13 +98,7 @@ class Servers:
             command,
             env=config.env,
             cwd=config.cwd,
-            make_reader=partial(
-                LoopReader,
-                loop=connection.loop,
-                receive=connection.receiver.receive_from_server,
-                buffer=self._read_buffer,
-                **limits,
-            ),
+            make_reader=self._choose_reader(connection, limits),
             backoff=RestartBackoff(
                 settings.restart_limit, settings.restart_window_seconds, settings.restart_delay_seconds
             ),
@@ -108,3 +107,16 @@ class Servers:
             # The event loop sends, and must not wait.
             exit_wait_seconds=0,
         )
+
+    def _choose_reader(self, connection: ServerConnection, limits: dict[str, Any]) -> Callable[..., BatchReader]:
+        if sys.platform == "win32":
+            # Its event loop cannot wait for the pipes that a server inherits.
+            return partial(LineReader, **limits)
+        else:  # noqa: RET505 - mypy leaves out this branch on Windows
+            return partial(
+                LoopReader,
+                loop=connection.loop,
+                receive=connection.receiver.receive_from_server,
+                buffer=self._read_buffer,
+                **limits,
+            )

@@ -11,9 +11,8 @@ from types import ModuleType
 from typing import Any, cast
 
 import anyio
-from mcp.server.mcpserver.exceptions import InvalidSignature
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata, func_metadata
-from pydantic import PydanticUserError, ValidationError
+from pydantic import ValidationError
 
 from forebay.errors import InvalidArgument
 from forebay.operations.errors import CallError
@@ -86,9 +85,11 @@ def _make_operation(namespace: str, name: str, function: Callable[..., Any]) -> 
         parameters = inspect.signature(function).parameters.values()
         variadic = [parameter for parameter in parameters if parameter.kind in (_ARGS, _KWARGS)]
         metadata = func_metadata(function, skip_names=[parameter.name for parameter in variadic])
-    except (InvalidSignature, PydanticUserError, TypeError, ValueError) as error:
-        raise InvalidArgument(f"{namespace}.{name} cannot be a tool: {error}") from error
-    input_schema = metadata.arg_model.model_json_schema(by_alias=True)
+        input_schema = metadata.arg_model.model_json_schema(by_alias=True)
+    except Exception as error:
+        # An annotation can be any object, with which the SDK, Pydantic and `typing` fail in many ways.
+        reason = str(error).partition("\n")[0]
+        raise InvalidArgument(f"{namespace}.{name} cannot be a tool: {reason}") from error
     for parameter in parameters:
         if parameter.annotation is parameter.empty and parameter not in variadic:
             # The SDK lists `string`, which other values and many defaults are not.

@@ -137,13 +137,13 @@ async def finish_result(
     """
     if isinstance(result, BodyResult):
         return await run_in_pool(functools.partial(_finish, result, pipeline, mode, call))
-    if pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+    if pipeline.is_inline(result, mode, call):
         return result, True
     return await run_in_pool(functools.partial(pipeline.store_result, result, call)), False
 
 
 def _finish(result: BodyResult, pipeline: Pipeline, mode: Mode, call: ToolCall) -> tuple[Result, bool]:
-    if pipeline.is_inline(result, mode, is_ascii=call.is_ascii):
+    if pipeline.is_inline(result, mode, call):
         return result.to_result(), True
     return pipeline.store_result(result, call), False
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,9 +20,10 @@ from forebay.operations.mcp import connection
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters
 from mcp_server import make_server
+from support_paths import SUPPORT
 from upstreams import TRANSPORTS, open_target, run_with_tools
 from waiting import wait_until_async
-from wires import LEGACY
+from wires import LEGACY, MODERN
 
 TEXT = {"type": "text", "text": "t"}
 
@@ -315,7 +317,7 @@ async def connect_error(target: Any, **options: Any) -> CallError:
 )
 def test_a_status_is_told_with_the_url_and_without_its_secrets(status: int, says: str, era: str) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _RefusingServer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         place = f"127.0.0.1:{server.server_port}/{status}"
         error = asyncio.run(asyncio.wait_for(connect_error(f"http://user:pass@{place}?key=secret", mode=era), 60))
         server.shutdown()
@@ -417,6 +419,32 @@ def test_connecting_in_vain_takes_nothing_from_whoever_is_connected(stdio: Any) 
         assert (await registry.execute("up.told", {})).meta.source == "mcp"
 
     run_with_tools(stdio, test, mode=LEGACY, namespace="up")
+
+
+def test_an_error_of_the_transport_ends_no_call(stdio: Any, era: str) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        call = asyncio.create_task(registry.execute("up.waits", {}))
+        while (await server_state(registry))["waits"] == 0:
+            await asyncio.sleep(0)
+        open_connection = server._shared_connection._connection
+        assert open_connection is not None
+        await open_connection.client.session._message_handler(ConnectionError("a stream of events broke off"))
+        assert unwrap(await registry.execute("up.writes", {"lines": [OK]})) == {"ok": True}
+        assert not call.done()
+        call.cancel()
+
+    run_with_tools(stdio, test, mode=era, namespace="up")
+
+
+def test_a_server_without_a_name_has_the_default_namespace() -> None:
+    # Since protocol version 2026-07-28, a server may leave out its name.
+    script = f"import sys; sys.path.insert(0, {str(SUPPORT)!r}); import raw_server; raw_server.INFO = None; "
+    script += "raw_server.main()"
+
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
+        assert (server.namespace, "mcp.says" in registry) == ("mcp", True)
+
+    run_with_tools([sys.executable, "-c", script, "stdio"], test, mode=MODERN)
 
 
 def test_whoever_overhears_can_leave_in_any_order() -> None:

@@ -70,12 +70,16 @@ def test_a_tool_that_the_server_does_not_know_is_not_found(era: str) -> None:
 
 
 def test_a_deadline_is_kept_and_told_to_the_server(raw: Any, era: str) -> None:
-    async def test(registry: OperationRegistry, _: MCPOperations) -> None:
+    async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         error = await call_error(registry, "up.waits", deadline=time.monotonic() + 0.3)
         assert error.code == "TIMEOUT"
         await wait_until_cancelled(registry)
         # A call whose deadline has passed is not sent.
         assert (await call_error(registry, "up.waits", deadline=time.monotonic() - 1)).code == "TIMEOUT"
+        waits = next(operation for operation in server.operations if operation.spec.name == "waits")
+        late: Any = waits.handler({}, CallContext(deadline=time.monotonic() - 1))
+        with pytest.raises(CallError, match="its deadline has passed"):
+            await late
         assert (await server_state(registry))["waits"] == 1
 
     run_with_tools(raw, test, mode=era, namespace="up")
@@ -273,7 +277,7 @@ def test_what_was_closed_stays_closed() -> None:
     asyncio.run(check())
 
 
-@pytest.mark.parametrize("wrong", [{"connect_attempts": 0}, {"connect_timeout": 0}])
+@pytest.mark.parametrize("wrong", [{"connect_attempts": 0}, {"connect_timeout": 0}, {"call_timeout": 0}])
 def test_limits_that_cannot_be_kept_are_refused(wrong: Any) -> None:
     with pytest.raises(InvalidArgument, match="must be more than 0"):
         from_mcp(make_server(), **wrong)

@@ -120,6 +120,7 @@ PNG_TEXT = base64.b64encode(PNG).decode()
         ("3.1.0", FILE),
         ("3.1.0", {"type": "string", "contentMediaType": "application/octet-stream"}),
         ("3.1.0", {"anyOf": [FILE, {"type": "null"}]}),
+        ("3.1.0", {"anyOf": [True, FILE]}),
         ("3.0.3", {"$ref": "#/components/schemas/File"}),
     ],
 )
@@ -203,6 +204,7 @@ def test_file_name_cannot_inject_headers(api: API) -> None:
         ("text/csv; charset=utf-8", "a,b", "text/csv; charset=utf-8", b"a,b"),
         ("application/xml", "<a/>", "application/xml; charset=utf-8", b"<a/>"),
         ("text/*", "x", "text/plain; charset=utf-8", b"x"),
+        ("text/csv; charset=ISO-8859-1", b"\xe9", "text/csv; charset=ISO-8859-1", b"\xe9"),
         ("application/octet-stream", PNG, "application/octet-stream", PNG),
         ("application/octet-stream", PNG_TEXT, "application/octet-stream", PNG),
         ("image/png", PNG_TEXT, "image/png", PNG),

@@ -40,6 +40,13 @@ def test_every_content_encoding_is_decoded(api: API, coding: str) -> None:
     assert api.last.header("Accept-Encoding") == "gzip, deflate"
 
 
+def test_output_that_follows_a_full_chunk_without_more_input_is_returned(api: API) -> None:
+    # The last bytes of the compressed body stand for more than one chunk, and nothing follows them.
+    data = b"a" * ((1 << 20) + 20)
+    api.default_answer = Answer(raw_deflate(data), "text/plain", headers=[("Content-Encoding", "deflate")])
+    assert call(api).data == data.decode()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "Deflate", "deflate, gzip"])
 @pytest.mark.parametrize("missing", [1, 5, 40])

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterator
 from typing import Any, cast
 
 import httpx2
+import numpy
 import pytest
 from forebay import InvalidArgument
 from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
@@ -230,7 +231,10 @@ NAN = float("nan")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", [{"a": [NAN]}, {"a": {"b": -math.inf}}, {"a": Point(NAN)}, {"a": [None, {"b": NAN}]}])
+@pytest.mark.parametrize(
+    "value",
+    [{"a": [NAN]}, {"a": {"b": -math.inf}}, {"a": Point(NAN)}, {"a": [None, {"b": NAN}]}, {"a": numpy.array([NAN])}],
+)
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
 def test_nan_and_infinity_are_not_sent_as_null(api: API, value: Any, kind: str) -> None:
     before = len(api.requests)
@@ -245,9 +249,10 @@ def test_nan_and_infinity_are_not_sent_as_null(api: API, value: Any, kind: str) 
 
 
 def test_null_is_sent_as_null(api: API) -> None:
-    body = {"a": None, "b": Point(1.5), "c": {7}}
+    body = {"a": None, "b": Point(1.5), "c": {7}, "d": numpy.arange(2)}
     call(api, single_operation("/x", "post", requestBody={"content": {"application/json": {}}}), {"body": body})
-    assert api.last.body == b'{"a":null,"b":{"x":1.5},"c":[7]}'
+    assert api.last.body == b'{"a":null,"b":{"x":1.5},"c":[7],"d":[0,1]}'
+    assert send_parameter(api, {"in": "query"}, ["red", None]) == "/x?color=red&color="
 
 
 def test_too_long_url_is_refused(api: API) -> None:
@@ -351,6 +356,16 @@ def test_unknown_argument_is_refused(api: API) -> None:
     with pytest.raises(CallError, match="colour") as caught:
         call(api, single_operation(parameters=[{"name": "color", "in": "query"}]), {"colour": "blue"})
     assert caught.value.code == "VALIDATION_ERROR"
+
+
+def test_arguments_that_are_no_object_are_refused(api: API) -> None:
+    # The schema cannot be understood, so it accepts all input.
+    paths = single_operation(parameters=[{"name": "color", "in": "query", "schema": {"type": "nonsense"}}])
+    before = len(api.requests)
+    with pytest.raises(CallError, match="the input is an object, not str") as caught:
+        call(api, paths, "blue")  # type: ignore[arg-type]
+    assert caught.value.code == "VALIDATION_ERROR"
+    assert len(api.requests) == before
 
 
 def test_excluded_headers_are_not_parameters(api: API) -> None:

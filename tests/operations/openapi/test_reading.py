@@ -32,6 +32,13 @@ def test_every_source_of_a_document(version: str, write: Any, tmp_path: Path, ap
         assert (spec.id, spec.type, spec.description) == ("api.getPet", "query", "One pet")
 
 
+def nested_schema(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "message"),
@@ -49,6 +56,8 @@ def test_every_source_of_a_document(version: str, write: Any, tmp_path: Path, ap
         ("a: [", "neither JSON nor YAML"),
         ("a: !!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
         (b"\xff\xfe", "not UTF-8"),
+        (" " * (20 * 1024 * 1024 + 1), "at most 20971520 bytes; take out"),
+        ({**PETS, "info": {"title": nested_schema(100_000)}}, "nested too deeply"),
         (7, "a document is a dict"),
         (Path("/nowhere/api.json"), "cannot be read"),
         (document({"/x": 7}, BASE_URL), "the path /x must be an object"),
@@ -90,6 +99,7 @@ def test_yaml_scalars_follow_version_1_2() -> None:
           parameters:
             - {name: a, in: query, schema: {enum: [no, NO, 2020-01-01, 012, 1_000, 1:30, 7, 1.5, 1e3, true, null, ~]}}
             - {name: b, in: query, schema: {<<: *shared, maxLength: 3}}
+            - {name: c, in: query, schema: {default: {true: 1, False: 2, null: 3, 1.50: 4}}}
           responses:
             200:
               content: {application/json: {schema: {type: integer}}}
@@ -102,6 +112,7 @@ def test_yaml_scalars_follow_version_1_2() -> None:
     expected = ["no", "NO", "2020-01-01", "012", "1_000", "1:30", 7, 1.5, 1000.0, True, None, None]
     assert properties["a"]["enum"] == expected
     assert properties["b"] == {"type": "string", "description": "shared", "maxLength": 3}
+    assert properties["c"]["default"] == {"true": 1, "false": 2, "null": 3, "1.5": 4}
     assert spec.output_schema == {"type": "integer"}
 
 
@@ -134,13 +145,6 @@ def test_yaml_merge_bomb() -> None:
     text = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40))
     with pytest.raises(InvalidArgument, match="merges"):
         read_operations(text)
-
-
-def nested_schema(depth: int) -> dict[str, Any]:
-    schema: dict[str, Any] = {}
-    for _ in range(depth):
-        schema = {"items": schema}
-    return schema
 
 
 def test_too_deeply_nested_schema() -> None:

@@ -94,6 +94,12 @@ def test_unknown_security_scheme(api: API) -> None:
         call(api, [], {"token": SECRET})
 
 
+def test_security_scheme_of_an_unsupported_type(api: API) -> None:
+    with pytest.raises(CallError, match=r"certificate is not supported; .* in headers="):
+        call(api, [{"certificate": []}], {"certificate": SECRET})
+    assert api.requests == []
+
+
 @pytest.mark.parametrize(
     ("scheme", "credential"),
     [("basic", SECRET), ("bearer", ("ann", SECRET)), ("in_header", ""), ("in_header", SECRET + "\r\nX: y")],

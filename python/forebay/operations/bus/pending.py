@@ -198,9 +198,7 @@ class PendingRequestMap:
 
 
 def _parse_output(output: Any) -> _Outcome:
-    """Return the envelope of a response. Transports may deliver the envelope as a dict."""
-    if isinstance(output, ResponseEnvelope):
-        return output
+    """Return the envelope of a response."""
     try:
         return ResponseEnvelope.from_dict(output)
     except InvalidArgument as error:

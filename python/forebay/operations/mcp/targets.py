@@ -63,12 +63,10 @@ class ServerTarget:
         return self.make_client(self.make_transport(refusals))
 
 
-def is_connected(target: object) -> bool:
-    """Return whether the target is a client that is already connected."""
-    if not isinstance(target, Client):
-        return False
+def is_connected(client: Client) -> bool:
+    """Return whether a client is already connected."""
     try:
-        return target.session is not None
+        return client.session is not None
     except RuntimeError:
         return False
 

@@ -159,7 +159,10 @@ def _apply_scheme(scheme: Mapping[str, Any], name: str, secret: Secret, applied_
             token = _check_token(name, secret)
             applied_security.add_header("Authorization", f"{http_scheme} {token}", token)
         case _:
-            raise CallError("EXECUTION_ERROR", f"security scheme {name} is of a type that nothing is known of")
+            raise CallError(
+                "EXECUTION_ERROR",
+                f"the type of security scheme {name} is not supported; give the credential in headers=",
+            )
 
 
 def _check_token(name: str, secret: object) -> str:
