@@ -79,7 +79,7 @@ def serving(site: Site) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"

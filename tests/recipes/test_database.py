@@ -115,6 +115,14 @@ def test_no_call_of_a_function_takes_long(sql: str, shop: Path) -> None:
         database.select(shop, sql)
 
 
+def test_slow_calls_in_one_row_end_in_time(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "MAX_SECONDS", 0.3)
+    # Each takes 20 ms or more. SQLite would call no progress handler until all are done.
+    calls = [f"instr(hex(zeroblob(50000)), hex(zeroblob({25_000 - number})) || '1')" for number in range(900)]
+    with pytest.raises(ToolError, match=r"interrupted; .* at most 0\.3 s"):
+        database.select(shop, f"SELECT {', '.join(calls)}")
+
+
 def test_the_time_is_checked_between_slow_calls(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "MAX_SECONDS", 0.1)
     slow = "sum(instr(hex(zeroblob(50000 + id % 2)), hex(zeroblob(25000 + id % 2)) || '1'))"

@@ -64,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
 def serve_host(call_tool: CallTool) -> Iterator[HostServer]:
     """Serve the page of a host."""
     with HostServer(call_tool) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
             yield server

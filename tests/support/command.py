@@ -3,11 +3,14 @@
 import contextlib
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from fork_server import get_fork_server
 
 COMMAND = [sys.executable, "-m", "forebay"]
 ROWS = [{"id": number, "name": f"name [{number}]"} for number in range(300)]
@@ -34,21 +37,22 @@ class CommandResult(NamedTuple):
 
 
 def run(*args: str, stdin: bytes = b"") -> CommandResult:
-    """Run the command with pipes."""
-    finished = subprocess.run([*COMMAND, *args], input=stdin, capture_output=True, check=False)
-    return CommandResult(finished.returncode, finished.stdout, finished.stderr)
+    """Run the command with pipes, in a process that has its imports already."""
+    return CommandResult(*get_fork_server(Path(__file__).with_name("forebay_command.py")).run(*args, stdin=stdin))
 
 
-def run_on_terminal(*args: str, only: str = "", typed: str = "") -> CommandResult:
+def run_on_terminal(*args: str, only: str = "", typed: str = "", pass_fds: Sequence[int] = ()) -> CommandResult:
     """Run the command on a terminal. With `only`, just that stream (out or err) is the terminal.
 
     With `typed`, standard input is the terminal too, and has this text.
     """
+    import pty
+
     screen, terminal = pty.openpty()
     out = terminal if only != "err" else subprocess.PIPE
     err = terminal if only != "out" else subprocess.PIPE
     stdin = terminal if typed else subprocess.DEVNULL
-    child = subprocess.Popen([*COMMAND, *args], stdin=stdin, stdout=out, stderr=err)
+    child = subprocess.Popen([*COMMAND, *args], stdin=stdin, stdout=out, stderr=err, pass_fds=pass_fds)
     os.close(terminal)
     os.write(screen, typed.encode())
     screen_bytes = bytearray()

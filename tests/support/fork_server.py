@@ -4,6 +4,7 @@ Importing an SDK takes a second. A started server is a process of its own, with 
 """
 
 import ast
+import atexit
 import gc
 import importlib
 import json
@@ -14,66 +15,130 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 _MAX_REQUEST_BYTES = 1 << 20
+_RUN_SECONDS = 60
 
 
 class ForkedProcess:
     """A process that was forked by a `ForkServer`, with the part of `Popen` that tests of servers use."""
 
-    def __init__(self, pid: int, stdin: int, stdout: int) -> None:
+    def __init__(self, pid: int, stdin: int, stdout: int, stderr: int | None, status: int) -> None:
         self.pid = pid
         self.stdin = os.fdopen(stdin, "wb", 0)
         self.stdout = os.fdopen(stdout, "rb")
+        self.stderr = None if stderr is None else os.fdopen(stderr, encoding="utf-8", errors="replace")
+        self._status = os.fdopen(status, "rb", 0)
+        self._code: int | None = None
         self._pidfd = -1
         # Without it the process has ended already.
         with suppress(ProcessLookupError):
             self._pidfd = os.pidfd_open(pid)
 
-    def terminate(self) -> None:
+    def send_signal(self, number: int) -> None:
         if self._pidfd >= 0:
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float) -> int:
+        """Wait for the end of the process and return its exit code, which is negative after a signal."""
+        if self._code is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a forked server", timeout)
+            self._code = int(self._status.read())
+            self._status.close()
+            if self._pidfd >= 0:
+                os.close(self._pidfd)
+                self._pidfd = -1
+        return self._code
 
     def communicate(self, timeout: float) -> None:
         """Close the pipes and wait for the end of the process."""
         with suppress(BrokenPipeError):
             self.stdin.close()
-        if self._pidfd >= 0:
-            assert select.select([self._pidfd], [], [], timeout)[0], "the server does not end"
-            os.close(self._pidfd)
+        self.wait(timeout)
         self.stdout.close()
+        if self.stderr is not None:
+            self.stderr.close()
 
 
 class ForkServer:
     """A process that has imported what a script imports, and forks to run it."""
 
     def __init__(self, script: Path) -> None:
+        self._lock = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, __file__, str(theirs.fileno()), str(script)]
-        nowhere = subprocess.DEVNULL
+        # Python makes its standard streams for pipes, which is what the forked processes have there.
+        reading, writing = os.pipe()
         self._process = subprocess.Popen(
-            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, pass_fds=[theirs.fileno()]
+            command, stdin=reading, stdout=writing, stderr=writing, pass_fds=[theirs.fileno()]
         )
+        os.close(reading)
+        os.close(writing)
         theirs.close()
 
-    def start(self, *arguments: str) -> ForkedProcess:
-        """Run the script in a new process."""
-        request = json.dumps({"arguments": arguments, "folder": str(Path.cwd()), "env": dict(os.environ)}).encode()
+    def start(self, *arguments: str, has_stderr: bool = False) -> ForkedProcess:
+        """Run the script in a new process. Its standard error is lost, unless it is to be read."""
+        ignores_interrupts = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        request = {
+            "arguments": arguments,
+            "folder": str(Path.cwd()),
+            "env": dict(os.environ),
+            "ignores_interrupts": ignores_interrupts,
+        }
         their_stdin, stdin = os.pipe()
         stdout, their_stdout = os.pipe()
-        socket.send_fds(self._control, [request], [their_stdin, their_stdout])
-        os.close(their_stdin)
-        os.close(their_stdout)
-        answer = self._control.recv(64)
+        stderr, their_stderr = os.pipe() if has_stderr else (None, os.open(os.devnull, os.O_WRONLY))
+        status, their_status = os.pipe()
+        theirs = [their_stdin, their_stdout, their_stderr, their_status]
+        with self._lock:
+            socket.send_fds(self._control, [json.dumps(request).encode()], theirs)
+            answer = self._control.recv(64)
+        for fd in theirs:
+            os.close(fd)
         assert answer, "the imports of the script failed"
-        return ForkedProcess(int(answer), stdin, stdout)
+        return ForkedProcess(int(answer), stdin, stdout, stderr, status)
+
+    def run(self, *arguments: str, stdin: bytes) -> tuple[int, bytes, bytes]:
+        """Run the script to its end, and return its exit code, output and errors."""
+        process = self.start(*arguments, has_stderr=True)
+        assert process.stderr is not None
+
+        def write() -> None:
+            with suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(stdin)
+
+        with ThreadPoolExecutor(2) as threads:
+            threads.submit(write)
+            reading = threads.submit(process.stderr.buffer.read)
+            output = process.stdout.read()
+        code = process.wait(_RUN_SECONDS)
+        process.communicate(_RUN_SECONDS)
+        return code, output, bytes(reading.result())
 
     def close(self) -> None:
         self._control.close()
         self._process.wait(30)
+
+
+@cache
+def get_fork_server(script: Path) -> ForkServer:
+    """Return the server that forks a script, which is started once and ends with the tests."""
+    server = ForkServer(script)
+    atexit.register(server.close)
+    return server
 
 
 def find_imports(script: Path) -> list[str]:
@@ -87,24 +152,61 @@ def find_imports(script: Path) -> list[str]:
     return names
 
 
+class Children:
+    """The forked processes that have not ended, with the pipes that their exit codes are written to."""
+
+    def __init__(self) -> None:
+        self._pipes: dict[int, int] = {}
+
+    def add(self, pid: int, pipe: int) -> None:
+        self._pipes[pid] = pipe
+
+    def report_ends(self, *_: object) -> None:
+        """Write the exit codes of processes that have ended. Handles SIGCHLD."""
+        while self._pipes:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            pipe = self._pipes.pop(pid)
+            # Nobody may be waiting.
+            with suppress(BrokenPipeError):
+                os.write(pipe, b"%d" % os.waitstatus_to_exitcode(status))
+            os.close(pipe)
+
+    def forget(self) -> None:
+        """Close the pipes. A forked process has none of these children."""
+        for pipe in self._pipes.values():
+            os.close(pipe)
+
+
 def serve_forks(control: socket.socket) -> dict[str, object]:
     """Fork for each request. Returns the request in each child; the parent exits when the tests end."""
-    # Children that end are not waited for.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    children = Children()
+    signal.signal(signal.SIGCHLD, children.report_ends)
     while True:
-        request, fds, _, _ = socket.recv_fds(control, _MAX_REQUEST_BYTES, 2)
+        request, fds, _, _ = socket.recv_fds(control, _MAX_REQUEST_BYTES, 4)
         if not request:
             sys.exit()
+        *standard_fds, pipe = fds
+        # A child that ends at once must be known when the signal is handled.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         pid = os.fork()
         if pid == 0:
+            parsed: dict[str, object] = json.loads(request)
+            is_ignored = parsed["ignores_interrupts"]
+            signal.signal(signal.SIGINT, signal.SIG_IGN if is_ignored else signal.default_int_handler)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+            children.forget()
             control.close()
-            for target, fd in enumerate(fds):
+            os.close(pipe)
+            for target, fd in enumerate(standard_fds):
                 os.dup2(fd, target)
                 os.close(fd)
-            parsed: dict[str, object] = json.loads(request)
             return parsed
-        for fd in fds:
+        children.add(pid, pipe)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        for fd in standard_fds:
             os.close(fd)
         control.send(str(pid).encode())
 

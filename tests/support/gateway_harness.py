@@ -1,6 +1,7 @@
 """Clients of `forebay wrap` without an SDK, which send and receive bytes."""
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from waiting import wait_until
 from wires import INITIALIZE_PARAMS, LEGACY, make_request
 
 TIMEOUT_SECONDS = 60
+
+_MEASURED_EXIT_SECONDS = 10
 
 
 def script(name: str) -> list[str]:
@@ -118,6 +121,12 @@ class StdioClient:
 
     def kill(self) -> None:
         """Kill the process if it is still running, and release its pipes."""
+        if "COVERAGE_PROCESS_CONFIG" in os.environ:
+            # A process that is killed does not write what was measured in it.
+            assert self.process.stdin
+            with suppress(OSError, subprocess.TimeoutExpired):
+                self.process.stdin.close()
+                self.process.wait(_MEASURED_EXIT_SECONDS)
         self.process.kill()
         self.process.wait(TIMEOUT_SECONDS)
         self.may_read.set()

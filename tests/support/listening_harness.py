@@ -6,14 +6,16 @@ import json
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fork_server import ForkedProcess, get_fork_server
 from wires import INITIALIZE_PARAMS, LEGACY, MODERN, MODERN_META, extract_message
+
+if TYPE_CHECKING:
+    import subprocess
 
 ALICE, BOB = "alice-" + "a" * 30, "bob-" + "b" * 30
 JSON = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -33,8 +35,8 @@ class Response(NamedTuple):
 class HttpServer:
     """A server process. Its log is read continuously, so that it never blocks on a full pipe."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self.process = process
+    def __init__(self, process: "subprocess.Popen[str] | ForkedProcess") -> None:
+        self.process: Any = process
         self.log = ""
         self._log_changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -64,7 +66,7 @@ class HttpServer:
 
     def wait(self) -> int:
         """Wait for the process to exit and return its exit code."""
-        code = self.process.wait(TIMEOUT_SECONDS)
+        code: int = self.process.wait(TIMEOUT_SECONDS)
         self._reader.join(TIMEOUT_SECONDS)
         return code
 
@@ -127,8 +129,7 @@ def read_until_closed(connection: socket.socket) -> bytes:
 def run_server(root: Path, script: str = "listening_server.py", **settings: Any) -> Iterator[HttpServer]:
     """Run a script of this folder that takes settings as JSON."""
     options = {"store": (root / "store").as_uri(), **settings}
-    command = [sys.executable, str(Path(__file__).with_name(script)), json.dumps(options)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = get_fork_server(Path(__file__).with_name(script)).start(json.dumps(options), has_stderr=True)
     server = None
     try:
         server = HttpServer(process)
@@ -141,12 +142,9 @@ def run_server(root: Path, script: str = "listening_server.py", **settings: Any)
             process.kill()
             if server is not None:
                 server.wait()
-        assert process.stdout
         # Nothing may be written to stdout, although the protocol does not use it here.
-        assert process.stdout.read() == ""
-        process.stdout.close()
-        assert process.stderr
-        process.stderr.close()
+        assert process.stdout.read() == b""
+        process.communicate(TIMEOUT_SECONDS)
 
 
 def write_token_file(root: Path) -> str:

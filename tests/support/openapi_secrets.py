@@ -20,6 +20,7 @@ SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "oauth": {"type": "oauth2", "flows": {}},
     "openid": {"type": "openIdConnect", "openIdConnectUrl": "https://example.com"},
+    "certificate": {"type": "mutualTLS"},
 }
 
 

@@ -52,6 +52,7 @@ _GUIDES = {
     "view.md": "Look at an output",
     "apps.md": "Apps in clients",
     "bench.md": "Benchmarks",
+    "windows.md": "Windows",
 }
 """Guides in their order. A page of `docs/` that no section names comes after them."""
 

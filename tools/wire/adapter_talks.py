@@ -91,7 +91,7 @@ def use(client: StdioClient, era: str) -> None:
 
 def adapter_auto(talk: Talk, kind: str) -> None:
     for era in ERAS:
-        with running(talk, kind, era, {"output_mode": "auto"}) as client:
+        with running(talk, kind, era, {"output_mode": "auto", "image_mode": "auto"}) as client:
             use(client, era)
             if kind == "mcp":
                 progress = {"name": "progress", "arguments": {}, "_meta": {"progressToken": "p"}}

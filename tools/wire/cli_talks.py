@@ -225,15 +225,15 @@ def cli_stats(talk: Talk) -> None:
         client.call("text")
         client.call("text", "inline", size=20_000)
         client.call("wrapped", "contract", count=900)
-        handle = handle_of(client.call("image", "handle", size=60_000))
+        handle = handle_of(client.call("blob", "handle", size=60_000))
         client.call("output_fetch", "page", output_handle=handle, limit=10)
     # The response with a handle has the name of the package in its address, and is one byte longer or shorter.
     record_list(talk, "ls after calls", "ls", "--store", talk.store)
     output = talk.run("stats", "--store", talk.store)
-    image = re.compile(rb'"image":\{[^}]*\}')
-    talk.record("stats", image.sub(b'"image":{}', output))
+    blob = re.compile(rb'"blob":\{[^}]*\}')
+    talk.record("stats", blob.sub(b'"blob":{}', output))
     output = talk.run("journal", "--store", talk.store, "--count", "20")
-    talk.record("journal", re.sub(rb'("tool":"image","response_bytes":)\d+', rb"\1<bytes>", output))
+    talk.record("journal", re.sub(rb'("tool":"blob","response_bytes":)\d+', rb"\1<bytes>", output))
 
 
 def cli_config(talk: Talk) -> None:

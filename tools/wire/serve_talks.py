@@ -122,7 +122,7 @@ def use_every_kind(client: StdioClient | HTTPClient, handle_prefix: str) -> dict
 
 
 def serve_stdio_every_kind(talk: Talk, era: str) -> None:
-    with every_kind(talk) as path:
+    with every_kind(talk, image_mode="auto") as path:
         command = talk.build.command("serve", "--config", str(path))
         with talk.stdio(command, era=era, capabilities=ALL_CAPABILITIES) as client:
             client.initialize()
@@ -156,7 +156,7 @@ def write_tokens(talk: Talk) -> str:
 
 
 def serve_http_every_kind(talk: Talk, era: str) -> None:
-    with every_kind(talk, journal=True) as path:
+    with every_kind(talk, journal=True, image_mode="auto") as path:
         options = ("--http", "127.0.0.1:0", "--token-file", write_tokens(talk))
         with listening(talk, talk.build.command("serve", "--config", str(path), *options)) as port:
             ann = HTTPClient(talk, port, era=era, token=TOKENS["ann"])
@@ -322,9 +322,10 @@ def serve_one(talk: Talk, era: str) -> None:
                 answer_server_requests(client)
             else:
                 answer_input_request(client)
-            waiting = {"name": "wait", "arguments": {"silent": True, "upstream": upstream_era}}
-            cancelled = client.send_request("tools/call", waiting)
-            talk.wait_for_upstream(b'"upstream":"%s"' % upstream_era.encode())
+            # No space in it: builds may send the same arguments with and without spaces between them.
+            mark = f"cancelled-{upstream_era}"
+            cancelled = client.send_request("tools/call", {"name": "wait", "arguments": {"silent": True, "mark": mark}})
+            talk.wait_for_upstream(mark.encode())
             client.notify("notifications/cancelled", {"requestId": cancelled, "reason": "enough"})
             time.sleep(0.5)
             client.call("text", "call after a cancelled one")

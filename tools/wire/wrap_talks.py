@@ -12,6 +12,8 @@ ALL_CAPABILITIES: Message = {"elicitation": {"form": {}}, "sampling": {}, "roots
 LARGE = 60_000
 ROWS = 900
 """So many rows are about 70 KB."""
+STORE_IMAGES = ("--image-mode", "auto")
+"""Options with which large images become handles. By default images go inline."""
 
 
 def call_inline(client: StdioClient) -> None:
@@ -43,9 +45,10 @@ def call_inline(client: StdioClient) -> None:
 
 
 def call_large(client: StdioClient) -> dict[str, str]:
-    """Results that become handles, of every kind. Return the handles by tool."""
+    """Large results of every kind. Return the handles by tool; audio goes inline, and images need `STORE_IMAGES`."""
+    client.call("audio", "large audio", size=LARGE)
     handles = {}
-    for tool in ("text", "mixed", "image", "audio", "blob", "resource", "markdown", "unicode", "long_line", "fails"):
+    for tool in ("text", "mixed", "image", "blob", "resource", "markdown", "unicode", "long_line", "fails"):
         handles[tool] = handle_of(client.call(tool, f"large {tool}", size=LARGE))
     handles["annotated"] = handle_of(client.call("annotated", "large annotated", size=LARGE))
     for tool in ("rows", "wrapped", "map", "structured", "result_list", "ndjson"):
@@ -280,7 +283,7 @@ def list_all_tools(client: StdioClient) -> None:
 
 
 def wrap_everything(talk: Talk, era: str) -> None:
-    with talk.wrap(era=era, capabilities=ALL_CAPABILITIES) as client:
+    with talk.wrap(*STORE_IMAGES, era=era, capabilities=ALL_CAPABILITIES) as client:
         client.initialize()
         list_all_tools(client)
         call_inline(client)
@@ -377,6 +380,10 @@ def wrap_modes(talk: Talk) -> None:
         client.initialize()
         client.ask("tools/list", None, "list where all is inline")
         client.call("rows", "large rows inline", count=ROWS)
+    with talk.wrap() as client:
+        client.initialize()
+        client.call("image", "large image inline", size=LARGE)
+        client.call("image", "image that is too large", size=20 * LARGE)
 
 
 def wrap_contract(talk: Talk) -> None:
@@ -454,7 +461,7 @@ def wrap_references(talk: Talk) -> None:
     talk.file("files/large.txt", "x" * 200_000)
     talk.file("secret.txt", "secret")
     (files / "link.txt").symlink_to(talk.folder / "secret.txt")
-    options = ("--file-refs", "--file-root", str(files), "--journal")
+    options = ("--file-refs", "--file-root", str(files), "--journal", *STORE_IMAGES)
     with talk.wrap(*options) as client:
         client.initialize()
         client.ask("tools/list", {"cursor": "16"})
@@ -517,7 +524,7 @@ def wrap_full_store(talk: Talk) -> None:
     with talk.wrap("--quota-bytes", "2000", "--redact", "x", "--redact", "naïve") as client:
         client.initialize()
         client.call("rows", "redaction in a full store", count=ROWS)
-    with talk.wrap("--quota-bytes", "150KB", "--on-full", "evict") as client:
+    with talk.wrap("--quota-bytes", "150KB", "--on-full", "evict", *STORE_IMAGES) as client:
         client.initialize()
         handles = [handle_of(client.call("image", f"image {number}", size=LARGE)) for number in range(3)]
         for number, handle in enumerate(handles):
