@@ -6,21 +6,21 @@
 The model may select a whole table: it gets a descriptor of at most 4 KB, reads rows with `output_fetch`, and asks
 further questions about the stored rows with `output_query`, without another query to the database.
 
-Statements can only read: the file is opened read-only, and everything but SELECT is denied, ATTACH included. They end
-after `MAX_SECONDS`, and their results have at most `MAX_RESULT_BYTES`. SQLite cannot interrupt one call of a function,
-such as `trim(a, b)`; `MAX_VALUE_BYTES` keeps the slowest calls to a few seconds each.
+Statements can only read: the file is opened read-only, and everything but SELECT is denied, ATTACH included. Their
+results have at most `MAX_RESULT_BYTES`. SQLite cannot interrupt one call of a function, such as `trim(a, b)`, so each
+statement runs in a process of its own, which the system ends after `MAX_SECONDS`.
 """
 
 import argparse
+import signal
 import sqlite3
-import time
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import orjson
-from forebay.adapters.mcp import Forebay
-from mcp.server import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
 
 MAX_SECONDS = 30.0
 MAX_VALUE_BYTES = 256 << 10
@@ -38,33 +38,44 @@ def connect(file: Path) -> sqlite3.Connection:
     # The time of some functions grows with the product of the lengths of their arguments.
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     database.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN_BYTES)
-    deadline = time.monotonic() + MAX_SECONDS
-    database.set_progress_handler(lambda: time.monotonic() > deadline, 100)
     # Text in old files may be in any encoding.
     database.text_factory = lambda data: data.decode(errors="backslashreplace")
     return database
 
 
-def select(file: Path, sql: str) -> str:
-    """Return the rows of a statement as a JSON array of objects."""
-    rows: list[bytes] = []
-    size = 0
+def answer_statement(file: Path, seconds: float, max_bytes: int) -> None:
+    """Write the rows of the statement on standard input as a JSON array of objects, or end after a time."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    rows = bytearray()
     try:
         with closing(connect(file)) as database:
-            cursor = database.execute(sql)
+            cursor = database.execute(sys.stdin.buffer.read().decode())
             names = name_columns(cursor)
             for row in cursor:
-                rows.append(orjson.dumps(dict(zip(names, row, strict=True)), default=bytes.hex))
-                size += len(rows[-1])
-                if size > MAX_RESULT_BYTES:
-                    raise ToolError(f"the rows have more than {MAX_RESULT_BYTES:,} bytes; select fewer rows or columns")
+                rows += orjson.dumps(dict(zip(names, row, strict=True)), default=bytes.hex) + b",\n"
+                if len(rows) > max_bytes:
+                    sys.exit(f"the rows have more than {max_bytes:,} bytes; select fewer rows or columns")
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        sys.exit(str(error))
+    sys.stdout.buffer.write(b"[" + rows.removesuffix(b",\n") + b"]")
+
+
+def select(file: Path, sql: str) -> str:
+    """Return the rows of a statement, which runs in a process of its own."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    try:
+        statement = sql.encode()
     except UnicodeEncodeError as error:
         text = f"character {error.start} of the statement is half of a surrogate pair; write the whole character"
         raise ToolError(text) from None
-    except (sqlite3.Error, sqlite3.Warning) as error:
+    command = [sys.executable, __file__, str(file), "--answer", str(MAX_SECONDS), str(MAX_RESULT_BYTES)]
+    done = subprocess.run(command, input=statement, capture_output=True, check=False)  # noqa: S603 - this file
+    if done.returncode != 0:
+        reason = "interrupted" if done.returncode == -signal.SIGALRM else done.stderr.decode(errors="replace").strip()
         limits = f"for at most {MAX_SECONDS:g} s, on rows of at most {MAX_VALUE_BYTES:,} bytes"
-        raise ToolError(f"{error}; this server runs one SELECT at a time, {limits}") from None
-    return (b"[" + b",\n".join(rows) + b"]").decode()
+        raise ToolError(f"{reason}; this server runs one SELECT at a time, {limits}")
+    return done.stdout.decode()
 
 
 def name_columns(cursor: sqlite3.Cursor) -> list[str]:
@@ -79,7 +90,10 @@ def name_columns(cursor: sqlite3.Cursor) -> list[str]:
     return [*names]
 
 
-def make_server(file: Path) -> MCPServer:
+def make_server(file: Path) -> Any:
+    # Imported here, because it takes a second, and the processes of statements do without.
+    from mcp.server import MCPServer
+
     server = MCPServer("database", instructions=f"SQL (SQLite) over {file.name}, read-only.", log_level="WARNING")
 
     @server.tool(structured_output=False)
@@ -98,11 +112,17 @@ def make_server(file: Path) -> MCPServer:
 def main() -> None:
     parser = argparse.ArgumentParser(description="An MCP server that answers SQL over an SQLite file, read-only.")
     parser.add_argument("file", type=Path, help="the database")
-    file: Path = parser.parse_args().file
-    if not file.is_file():
-        parser.error(f"{file} is not a file; give the path of an SQLite database")
-    with closing(Forebay(output_mode="auto")) as forebay:
-        forebay.install(make_server(file)).run()
+    parser.add_argument("--answer", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if not arguments.file.is_file():
+        parser.error(f"{arguments.file} is not a file; give the path of an SQLite database")
+    if arguments.answer:
+        answer_statement(arguments.file, float(arguments.answer[0]), int(arguments.answer[1]))
+    else:
+        from forebay.adapters.mcp import Forebay
+
+        with closing(Forebay(output_mode="auto")) as forebay:
+            forebay.install(make_server(arguments.file)).run()
 
 
 if __name__ == "__main__":
