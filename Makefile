@@ -3,7 +3,7 @@
 #   PYTHON=python3.13   the interpreter to use (a change rebuilds the environment)
 #   TIME=600            seconds that `make fuzz` spends on each target, or that `make soak` runs
 #   WRITE=FILE          the document whose table `make clients` replaces
-#   ARGS='--api …'      the arguments of `make eval` (see evals/README.md) or `make apps`
+#   ARGS='--api …'      the arguments of `make eval` (see evals/README.md), `make apps` or `make test-windows`
 #   FUZZER=stable       fuzz without cargo-fuzz and nightly even where they are installed
 
 PYTHON ?= python3
@@ -15,6 +15,8 @@ BIN := $(VENV)/bin
 MADE := $(VENV)/.made-with-$(notdir $(PYTHON))
 BUILT := $(VENV)/.built
 CORPUS := target/corpus
+# Tests wait for servers much of the time, so there are more workers than processors.
+WORKERS = $(shell $(BIN)/python -c 'import os; count = os.cpu_count() or 1; print(count + (count + 1) // 2)')
 BENCH_FLAGS := --benchmark-quiet --benchmark-disable-gc --benchmark-min-rounds=3 --benchmark-max-time=0.5
 NODE := target/node
 CLIENTS := target/clients
@@ -29,6 +31,11 @@ NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 	suite-2026-07-28@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 \
 	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
 SERVERS := target/servers
+FREE_THREADED := $(abspath target/free-threaded)
+# The source archive of CPython as Debian keeps it, and its SHA-256.
+CPYTHON := http://deb.debian.org/debian/pool/main/p/python3.14/python3.14_3.14.7.orig.tar.xz
+CPYTHON_SHA256 := 3b48dac8fb59f62eaa67ac83c1eb12bda1b7a08406dd286e252c11a66be27f81
+MUSL := $(shell uname -m)-unknown-linux-musl
 ACTIONLINT := target/actionlint-1.7.12/actionlint
 CARGO_DENY := target/cargo-deny-0.20.2/bin/cargo-deny
 FUZZ := rust/fuzz
@@ -42,12 +49,12 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-backends test-providers test-fast test-versions coverage lint lint-workflows licenses audit docs \
-	docs-measure bench speed alternatives scale conformance peers clients clients-direct apps eval pictures wheel \
-	sdist sbom mcpb fuzz soak clean
+.PHONY: help demo test test-aarch64 test-backends test-fast test-free-threaded test-musl test-providers test-versions \
+	test-windows coverage lint lint-python lint-rust lint-workflows licenses audit docs docs-measure bench instructions \
+	speed alternatives scale conformance peers clients clients-direct apps eval pictures wheel sdist sbom mcpb fuzz soak clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(BUILT) ## Wrap a server that returns 50 MB, then page and search the result
 	@$(BIN)/python examples/demo.py
@@ -55,7 +62,7 @@ demo: $(BUILT) ## Wrap a server that returns 50 MB, then page and search the res
 test: $(BUILT) $(VENV)/.group-test ## Run every test, Rust and Python
 	cargo test -p forebay-core
 	@# All tests of a file run in one worker, so that they share the servers they start.
-	$(BIN)/python -m pytest -n logical --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-versions: wheel $(VENV)/.group-test $(VENV)/.group-lint ## Install the wheel beside each supported SDK, and test the adapters there
 	SDK_VERSIONS=all $(BIN)/python -m pytest -q tests/versions
@@ -71,20 +78,52 @@ test-providers: $(BUILT) $(VENV)/.group-test $(SERVERS)/.providers ## Test store
 	TEST_SERVERS=$(abspath $(SERVERS)) TEST_BACKENDS=minio,azure \
 		$(BIN)/python -m pytest -q -n logical --dist loadfile tests/backends
 
+test-aarch64: $(VENV)/.group-build | cargo ## Test the core, and the wheel as far as it goes, for aarch64 under emulation (Debian)
+	tools/aarch64.sh core wheel
+
+test-musl: | cargo ## Test the core as a static program with musl, the C library of Alpine
+	rustup target add $(MUSL)
+	cargo test -p forebay-core --target $(MUSL) --target-dir target/musl
+
+test-windows: | cargo ## Run the portable tests on a Windows Python under Wine (on Debian; fetches 1 GB)
+	for command in mmdebstrap x86_64-w64-mingw32-gcc; do \
+		command -v $$command >/dev/null || { apt-get update -qq && \
+			apt-get install -y -qq --no-install-recommends mmdebstrap gcc-mingw-w64-x86-64; } || exit 1; \
+	done
+	if command -v rustup >/dev/null; then rustup target add x86_64-pc-windows-gnu; fi
+	PYTHONPATH=tools $(PYTHON) -m wine.run $(ARGS)
+
 test-fast: $(BUILT) $(VENV)/.group-test ## Run the tests that start no servers: an answer in under a minute
 	$(BIN)/python -m pytest -n logical --dist loadfile -q -m 'not slow'
+
+test-free-threaded: $(FREE_THREADED)/bin/python3.14t $(VENV)/.group-build ## Build the wheel for a CPython without the GIL, and test the core there
+	rm -rf $(FREE_THREADED)/dist $(FREE_THREADED)/venv
+	$(BIN)/maturin build --release --interpreter $< --out $(FREE_THREADED)/dist
+	PYTHON=$< .ci/smoke $(FREE_THREADED)/dist core
+	$< -m venv $(FREE_THREADED)/venv
+	$(FREE_THREADED)/venv/bin/python -m pip install --quiet pytest hypothesis typing-extensions
+	@# orjson and zstandard have no wheels for it yet; the functions on bytes do without them.
+	$(FREE_THREADED)/venv/bin/python -m pip install --quiet --no-deps --no-index --find-links $(FREE_THREADED)/dist forebay
+	@# An extension that does not declare that it works without the GIL turns it on, with a warning.
+	$(FREE_THREADED)/venv/bin/python -W error -c 'import sys, forebay; sys.exit(sys._is_gil_enabled())'
+	$(FREE_THREADED)/venv/bin/python -m pytest -q --noconftest tests/core --ignore tests/core/test_escaping.py
 
 coverage: $(BUILT) $(VENV)/.group-test $(VENV)/.group-coverage ## Measure which lines of Python and Rust the tests run (needs llvm-tools of rustup)
 	$(BIN)/python tools/measure_coverage.py
 
-lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## Check formatting, lints, layers, types and stubs
+lint: lint-python lint-rust ## Check formatting, lints, layers, types and stubs
+
+lint-python: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/mypy benches
+	$(BIN)/mypy --platform win32 python/forebay/system python/forebay/store python/forebay/proxy python/forebay/outputs
 	@# PyO3 generates `__all__`; stubs have none.
 	echo forebay._core.__all__ | $(BIN)/python -m mypy.stubtest --allowlist /dev/stdin forebay._core
+
+lint-rust: $(MADE)
 	cargo fmt --check
 	cargo fmt --check --manifest-path $(FUZZ)/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -93,7 +132,7 @@ lint: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-lint ## C
 lint-workflows: $(ACTIONLINT) $(VENV)/.group-workflows ## Check the workflows, the Dockerfile and the shell scripts (needs Go)
 	PATH="$(abspath $(BIN)):$$PATH" $(ACTIONLINT)
 	$(BIN)/zizmor --offline --quiet .github
-	$(BIN)/shellcheck .ci/run .ci/smoke
+	$(BIN)/shellcheck .ci/run .ci/smoke tools/aarch64.sh
 	$(BIN)/hadolint Dockerfile
 
 licenses: $(CARGO_DENY) $(MADE) ## Check licenses and sources of the crates, and the file that the wheel carries
@@ -123,6 +162,9 @@ bench: $(BUILT) $(VENV)/.group-bench ## Benchmark forebay beside its peers: a ta
 	$(BIN)/python -m pytest benches -q $(BENCH_FLAGS) --benchmark-json=target/bench.json
 	cargo bench -p forebay-benches -- --quiet
 	$(BIN)/python benches/report.py target/bench.json target/criterion
+
+instructions: $(BUILT) ## Count the instructions of the core on aarch64, with NEON and without it (Debian)
+	tools/aarch64.sh instructions
 
 speed: $(BUILT) $(VENV)/.group-bench ## Measure the headline figures of the README, in four minutes, and draw them
 	$(BIN)/python -m pytest -q $(BENCH_FLAGS) --benchmark-json=target/speed.json -k $(SPEED_BENCHES) \
@@ -246,6 +288,14 @@ $(APPS)/.installed: Makefile $(NODE)/.installed
 $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --extras serve,sql
 	@touch $@
+
+$(FREE_THREADED)/bin/python3.14t:
+	rm -rf $(FREE_THREADED)
+	mkdir -p $(FREE_THREADED)/source
+	cd $(FREE_THREADED) && curl --fail --silent --show-error --output cpython.tar.xz $(CPYTHON) && \
+		echo '$(CPYTHON_SHA256)  cpython.tar.xz' | sha256sum --check && tar xf cpython.tar.xz -C source --strip-components=1
+	cd $(FREE_THREADED)/source && ./configure --quiet --disable-gil --prefix=$(FREE_THREADED) && $(MAKE) --silent && $(MAKE) --silent install
+	rm -rf $(FREE_THREADED)/source $(FREE_THREADED)/cpython.tar.xz
 
 $(ACTIONLINT):
 	GOBIN=$(abspath $(@D)) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
