@@ -32,8 +32,8 @@ NPM_PACKAGES := suite-2025-11-25@npm:@modelcontextprotocol/conformance@0.1.16 \
 	$(addsuffix @2026.8.31,$(addprefix @modelcontextprotocol/server-,everything filesystem memory))
 SERVERS := target/servers
 FREE_THREADED := $(abspath target/free-threaded)
-# The source archive of CPython as Debian keeps it, and its SHA-256.
-CPYTHON := http://deb.debian.org/debian/pool/main/p/python3.14/python3.14_3.14.7.orig.tar.xz
+# The source archive of CPython in a Debian mirror (the machine's own), and its SHA-256.
+CPYTHON := pool/main/p/python3.14/python3.14_3.14.7.orig.tar.xz
 CPYTHON_SHA256 := 3b48dac8fb59f62eaa67ac83c1eb12bda1b7a08406dd286e252c11a66be27f81
 MUSL := $(shell uname -m)-unknown-linux-musl
 ACTIONLINT := target/actionlint-1.7.12/actionlint
@@ -292,7 +292,8 @@ $(BUILT): $(RUST_SOURCES) pyproject.toml $(VENV)/.group-build | cargo
 $(FREE_THREADED)/bin/python3.14t:
 	rm -rf $(FREE_THREADED)
 	mkdir -p $(FREE_THREADED)/source
-	cd $(FREE_THREADED) && curl --fail --silent --show-error --output cpython.tar.xz $(CPYTHON) && \
+	cd $(FREE_THREADED) && mirror=$$(apt-get indextargets --format '$$(REPO_URI)' | grep --max-count=1 '/debian/$$') && \
+		curl --fail --silent --show-error --output cpython.tar.xz "$$mirror$(CPYTHON)" && \
 		echo '$(CPYTHON_SHA256)  cpython.tar.xz' | sha256sum --check && tar xf cpython.tar.xz -C source --strip-components=1
 	cd $(FREE_THREADED)/source && ./configure --quiet --disable-gil --prefix=$(FREE_THREADED) && $(MAKE) --silent && $(MAKE) --silent install
 	rm -rf $(FREE_THREADED)/source $(FREE_THREADED)/cpython.tar.xz
