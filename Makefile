@@ -51,7 +51,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-aarch64 test-backends test-fast test-free-threaded test-musl test-providers test-versions \
 	test-windows coverage lint lint-python lint-rust lint-workflows licenses audit docs docs-measure bench instructions \
-	speed alternatives scale conformance peers clients clients-direct apps eval pictures wheel sdist sbom mcpb fuzz soak clean
+	speed alternatives scale conformance peers clients clients-direct apps eval pictures wheel wheel-macos sdist sbom mcpb fuzz \
+	soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -208,6 +209,13 @@ wheel: $(MADE) $(VENV)/.group-build ## Build the wheel into dist/
 	rm -f dist/*.whl
 	$(BIN)/maturin build --release --out dist
 	@size=$$(cat dist/*.whl | wc -c); echo "wheel: $$size bytes"; test "$$size" -lt 5000000
+
+wheel-macos: $(VENV)/.group-build $(VENV)/.group-cross | cargo ## Lint the core and cross-build the wheel for Apple silicon (nothing of it is run)
+	rustup target add aarch64-apple-darwin
+	cargo clippy -p forebay-core --all-targets --target aarch64-apple-darwin --target-dir target/macos -- -D warnings
+	PATH="$(abspath $(BIN)):$$PATH" CARGO_TARGET_DIR=target/macos \
+		$(BIN)/maturin build --release --zig --target aarch64-apple-darwin --out target/macos/dist
+	unzip -l target/macos/dist/*_arm64.whl | grep forebay/_core
 
 sdist: $(VENV)/.group-build ## Build the sdist into dist/, and a wheel from it that must work alone
 	rm -rf dist/*.tar.gz target/from-sdist
