@@ -23,7 +23,7 @@ from fastmcp.server.middleware.response_limiting import ResponseLimitingMiddlewa
 from forebay.adapters.fastmcp import ForebayMiddleware
 from forebay.adapters.mcp import Forebay
 from forebay.outputs.modes import Mode
-from forebay.outputs.pipeline import ToolCall
+from forebay.outputs.tool_call import ToolCall
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult

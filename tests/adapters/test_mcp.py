@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from forebay.adapters.mcp import Forebay
 from forebay.outputs.modes import Mode
+from forebay.outputs.tool_call import ToolCall
 from mcp import Client
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
@@ -263,11 +264,10 @@ def test_what_is_structured_need_not_be_an_object(schema: dict[str, Any], tmp_pa
 
 def test_what_extensions_define_is_theirs(tmp_path: Path) -> None:
     middleware = Forebay((tmp_path / "store").as_uri(), sweep_interval=0, output_mode="handle")
+    pipeline, call = middleware.policy.pipeline, ToolCall("x")
     mode, _ = middleware.policy.resolve_mode("x", {})
-    assert middleware.policy.pipeline.is_inline({"resultType": "com.example/stream", "content": []}, mode)
-    assert not middleware.policy.pipeline.is_inline(
-        {"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode
-    )
-    assert not middleware.policy.pipeline.is_inline({"resultType": "complete", "content": []}, mode)
-    assert middleware.policy.pipeline.is_inline({"content": ["no block"]}, Mode("auto"))
+    assert pipeline.is_inline({"resultType": "com.example/stream", "content": []}, mode, call)
+    assert not pipeline.is_inline({"resultType": "com.example/stream", "content": [{"type": "text"}]}, mode, call)
+    assert not pipeline.is_inline({"resultType": "complete", "content": []}, mode, call)
+    assert pipeline.is_inline({"content": ["no block"]}, Mode("auto"), call)
     middleware.close()

@@ -18,9 +18,9 @@ from forebay.operations.responses import to_body_result, to_call_tool_result
 from forebay.operations.tools import call_operation, finish_result
 from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.modes import Mode
-from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.result import BodyResult
+from forebay.outputs.tool_call import ToolCall
 from forebay.wire.framing import Spool, create_spool
 from http_api import API, Answer, document, http_api, single_operation
 from mcp import Client
@@ -144,7 +144,7 @@ def test_only_what_a_schema_asks_for_is_parsed() -> None:
 def test_the_mode_decides_of_a_body(mode: Mode, is_inline: bool, policy: OutputPolicy) -> None:
     envelope = UNDECODED["json"]
     expected = to_call_tool_result(envelope, spec=SPEC)
-    assert policy.pipeline.is_inline(expected, mode) is is_inline
+    assert policy.pipeline.is_inline(expected, mode, ToolCall("op")) is is_inline
     for result in (expected, to_body_result(envelope, SPEC)):
         assert result is not None
         finished, was_inline = asyncio.run(finish_result(result, policy.pipeline, mode, ToolCall("op")))

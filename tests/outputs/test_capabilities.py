@@ -12,8 +12,8 @@ import forebay
 import pytest
 from forebay.errors import CapabilityDisabled, InvalidArgument
 from forebay.outputs.capabilities import CORE, META_KEY, CapabilityFilter, expand_tools, get_declared_capability
-from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import Caller
 from forebay.store.payload import encode
 from forebay.wire.messages import parse_lazy

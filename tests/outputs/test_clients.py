@@ -8,8 +8,8 @@ import pytest
 from forebay.errors import InvalidArgument
 from forebay.outputs.clients import CLIENTS, UNKNOWN_CLIENT_BYTES, find_client
 from forebay.outputs.modes import MAX_REQUESTED_INLINE_BYTES, MODE_META_KEY
-from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import Caller
 
 NAMES = {
@@ -87,11 +87,11 @@ def test_a_page_is_not_larger_than_what_goes_inline(tmp_path: Path) -> None:
 def test_a_result_goes_inline_only_if_the_client_shows_it_whole(policy: OutputPolicy) -> None:
     result = {"content": [{"type": "text", "text": "x" * 10_000}]}
     inline = {
-        client.title: policy.pipeline.is_inline(result, policy.resolve_mode("any", {}, {}, client)[0])
+        client.title: policy.pipeline.is_inline(result, policy.resolve_mode("any", {}, {}, client)[0], ToolCall("any"))
         for client in CLIENTS
     }
     assert [title for title, is_inline in inline.items() if not is_inline] == ["Cline", "VS Code"]
-    assert policy.pipeline.is_inline(result, policy.resolve_mode("any", {})[0])
+    assert policy.pipeline.is_inline(result, policy.resolve_mode("any", {})[0], ToolCall("any"))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_the_model_gets_the_name_that_its_client_has_for_a_tool(
 def test_a_program_may_ask_for_the_result_itself(policy: OutputPolicy) -> None:
     def is_inline(size: int, meta: dict[str, Any]) -> bool:
         result = {"content": [{"type": "text", "text": "x" * size}]}
-        return policy.pipeline.is_inline(result, policy.resolve_mode("any", {}, meta)[0])
+        return policy.pipeline.is_inline(result, policy.resolve_mode("any", {}, meta)[0], ToolCall("any"))
 
     asked = {MODE_META_KEY: "inline"}
     assert not is_inline(40_000, {})
@@ -139,7 +139,7 @@ def test_a_call_that_asks_for_its_result_is_bounded_unless_the_server_stores_not
         mode, arguments = policy.resolve_mode("any", {"output_mode": "inline", "own": 1})
         assert arguments == {"own": 1}
         result = {"content": [{"type": "text", "text": "x" * 2_000_000}]}
-        assert policy.pipeline.is_inline(result, mode) is not is_bounded
+        assert policy.pipeline.is_inline(result, mode, ToolCall("any")) is not is_bounded
         listed = policy.rewrite_tools([definition])[0]["inputSchema"]["properties"]["output_mode"]
         assert ("1,000,000 bytes" in listed.get("description", "")) is is_bounded
 

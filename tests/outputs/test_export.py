@@ -26,8 +26,8 @@ from forebay import (
     StoreUnavailable,
 )
 from forebay.outputs.export import ExportRoots, export_output, write_chunks
-from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import Caller
 from forebay.query import duckdb_module
 from forebay.store.payload import encode

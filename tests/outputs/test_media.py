@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from forebay.outputs import media
+from forebay.outputs.handle_response import MAX_MESSAGE_BYTES
 from forebay.outputs.media import MAX_MEDIA_BYTES, find_media, select_media
-from forebay.outputs.pipeline import MAX_MESSAGE_BYTES, ToolCall
 from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.tool_call import ToolCall
 from forebay.store.payload import encode
 from forebay.wire.messages import as_lazy, parse_lazy
 from PIL import Image
@@ -36,7 +37,7 @@ def respond(policy: OutputPolicy, result: dict[str, Any], *, is_lazy: bool = Fal
     """Return what a client gets for a result."""
     mode, _ = policy.resolve_mode("any", {})
     given: Any = parse_lazy(encode(result)) if is_lazy else result
-    if policy.pipeline.is_inline(given, mode):
+    if policy.pipeline.is_inline(given, mode, ToolCall("any")):
         return result
     return dict(policy.pipeline.store_result(given, ToolCall("any").with_mode(mode)))
 

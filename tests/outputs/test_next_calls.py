@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from forebay.outputs.clients import find_client
-from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
+from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import Caller
 from forebay.store import Store, open_store
 from forebay.store.payload import encode

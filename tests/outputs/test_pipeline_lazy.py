@@ -10,8 +10,10 @@ import orjson
 import pytest
 from forebay.outputs import pipeline as module
 from forebay.outputs.contract.limits import ResponseLimits
+from forebay.outputs.handle_response import MAX_MESSAGE_BYTES
 from forebay.outputs.modes import Mode
-from forebay.outputs.pipeline import MAX_MESSAGE_BYTES, Pipeline, ToolCall
+from forebay.outputs.pipeline import Pipeline
+from forebay.outputs.tool_call import ToolCall
 from forebay.store import Store, open_store
 from forebay.store.payload import encode
 from forebay.wire.framing import Spool
@@ -23,6 +25,7 @@ LINES = "a line é\n" * 5000
 ROWS = [{"id": number, "weight": number / 3, "big": 10**30} for number in range(500)]
 BLOCKS = [{"type": "text", "text": "words"}] * 9
 META = {"mine": 1e300, "io.modelcontextprotocol/serverInfo": {"name": "n", "icon": "x" * 2000}}
+CALL = ToolCall("")
 RESULTS: list[dict[str, Any]] = [
     {"content": [{"type": "text", "text": LINES, "annotations": {"priority": 0.1234567890123456789}}], "_meta": META},
     {"content": [{"type": "text", "text": json.dumps(ROWS)}], "structuredContent": {"result": ROWS}},
@@ -92,7 +95,7 @@ def test_of_one_with_names_that_cannot_be_read_the_others_are(
         for source in (message, spool):
             result = parse_lazy(source)
             assert isinstance(result, LazyJSON)
-            assert not pipeline.is_inline(result, Mode("handle"))
+            assert not pipeline.is_inline(result, Mode("handle"), CALL)
             answer = orjson.loads(dump(pipeline.store_result(result, call)))
             assert answer["isError"]
             assert answer["_meta"] == parsed["_meta"]
@@ -107,8 +110,8 @@ def test_of_one_with_names_that_cannot_be_read_the_others_are(
 def test_what_is_no_answer_of_a_tool_is_none_whatever_its_names_are(store: Store) -> None:
     pipeline = Pipeline(store, "output_fetch")
     for fields in (b'"task":{}', b'"content":[],"resultType":"input_required"'):
-        assert pipeline.is_inline(parse_lazy(b'{"\\ud800":1,%s}' % fields), Mode("handle"))
-    assert not pipeline.is_inline(as_lazy(b'{"task":{},nonsense}'), Mode("handle"))
+        assert pipeline.is_inline(parse_lazy(b'{"\\ud800":1,%s}' % fields), Mode("handle"), CALL)
+    assert not pipeline.is_inline(as_lazy(b'{"task":{},nonsense}'), Mode("handle"), CALL)
 
 
 def test_what_is_no_object_after_all_is_stored_whole(store: Store) -> None:
@@ -161,8 +164,8 @@ def test_the_size_on_the_wire_decides_where_it_is_known(store: Store, mode: Any,
     many = parse_lazy(orjson.dumps({"content": [{"type": "text", "text": "x"}] * 500}))
     few: dict[str, Any] = {"content": []}
     for result in (few, many):
-        assert pipeline.is_inline(result, Mode(mode, 5000), size=size) == is_inline
-    assert pipeline.is_inline({"task": {}}, Mode(mode, 5000), size=size)
+        assert pipeline.is_inline(result, Mode(mode, 5000), CALL, size=size) == is_inline
+    assert pipeline.is_inline({"task": {}}, Mode(mode, 5000), CALL, size=size)
 
 
 MARK = st.integers(10**9, 10**10).map(lambda number: f"m{number}")
@@ -245,14 +248,14 @@ def test_a_result_that_could_not_be_taken_apart_is_stored_as_it_came(store: Stor
 def test_its_size_decides_of_a_result_that_could_not_be_taken_apart(
     store: Store, mode: Mode, size: int | None, is_inline: bool
 ) -> None:
-    assert Pipeline(store, "output_fetch").is_inline(parse_lazy(UNREADABLE_KEY), mode, size=size) == is_inline
+    assert Pipeline(store, "output_fetch").is_inline(parse_lazy(UNREADABLE_KEY), mode, CALL, size=size) == is_inline
 
 
 def test_a_result_that_is_not_an_object_is_stored_if_it_is_large(store: Store) -> None:
     pipeline = Pipeline(store, "output_fetch")
     for result in (b"1e400", b'"' + b"x" * 2000 + b'"', b'{"content": "' + b"x" * 9000 + b'"}'):
         lazy = parse_lazy(result)
-        assert pipeline.is_inline(lazy, Mode("auto", 5000), size=5000)
-        assert not pipeline.is_inline(lazy, Mode("auto", 5000), size=5001)
-        assert not pipeline.is_inline(lazy, Mode("handle", 100), size=1)
-        assert pipeline.is_inline(lazy, Mode("inline", 100), size=101)
+        assert pipeline.is_inline(lazy, Mode("auto", 5000), CALL, size=5000)
+        assert not pipeline.is_inline(lazy, Mode("auto", 5000), CALL, size=5001)
+        assert not pipeline.is_inline(lazy, Mode("handle", 100), CALL, size=1)
+        assert pipeline.is_inline(lazy, Mode("inline", 100), CALL, size=101)

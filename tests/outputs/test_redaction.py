@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from forebay.outputs.contract.limits import ResponseLimits
-from forebay.outputs.pipeline import Pipeline, ToolCall
+from forebay.outputs.pipeline import Pipeline
+from forebay.outputs.tool_call import ToolCall
 from forebay.store import Store
 from forebay.wire.framing import Spool
 from forebay.wire.messages import LazyJSON, as_lazy, dump, parse_lazy

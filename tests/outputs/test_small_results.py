@@ -11,7 +11,9 @@ import orjson
 import pytest
 from forebay.adapters.agent import AgentOutputs
 from forebay.outputs.modes import Mode
-from forebay.outputs.pipeline import Pipeline, ResultSink, ToolCall
+from forebay.outputs.pipeline import Pipeline
+from forebay.outputs.sink import ResultSink
+from forebay.outputs.tool_call import ToolCall
 from forebay.store import Store, open_store
 from forebay.store.payload import encode
 from forebay.wire.messages import parse_lazy

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forebay.outputs.pipeline import Pipeline, ToolCall
+from forebay.outputs.pipeline import Pipeline
 from forebay.outputs.tables import detect_table
+from forebay.outputs.tool_call import ToolCall
 from forebay.store import Store, open_store
 from forebay.store.payload import encode
 from forebay.wire.framing import Spool

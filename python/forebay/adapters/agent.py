@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, Self, TypeVar, cast, overload
 
 from forebay.errors import InvalidArgument
-from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.result import BodyResult, Result, ResultPayload, text_result
+from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import Caller
 from forebay.store import Store, open_store
 from forebay.store.payload import encode

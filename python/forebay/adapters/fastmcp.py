@@ -36,10 +36,10 @@ from forebay.outputs.app.resource import MIME_TYPE, ViewerApp, declares_apps, is
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.contract.context import is_in_tool_call
 from forebay.outputs.modes import Mode
-from forebay.outputs.pipeline import ToolCall
 from forebay.outputs.policy import OutputPolicy, copy_parameters
 from forebay.outputs.result import Result, error_result, strip_wrap_result, text_result
 from forebay.outputs.schemas import allow_handle, allow_handle_for_fastmcp
+from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, OutputTools, is_resource_uri, read_resource
 from forebay.store import Store
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH

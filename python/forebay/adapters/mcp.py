@@ -27,7 +27,6 @@ except ImportError as error:
 from forebay.outputs.app.resource import EXTENSION_KEY, declares_apps, is_app_uri
 from forebay.outputs.clients import Client, find_client
 from forebay.outputs.modes import Mode
-from forebay.outputs.pipeline import ResultSink, ToolCall
 from forebay.outputs.policy import OutputPolicy, copy_parameters
 from forebay.outputs.result import (
     TASK_RESULT_METHODS,
@@ -38,7 +37,9 @@ from forebay.outputs.result import (
     strip_server_fields,
     text_result,
 )
+from forebay.outputs.sink import ResultSink
 from forebay.outputs.tasks import TaskOwners
+from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.store import Store
 from forebay.store.handles import (

@@ -27,9 +27,10 @@ from forebay.operations.spec import CallContext, Identity, OperationSpec
 from forebay.operations.tool_names import MAX_NAME_CHARS
 from forebay.operations.validation import Schema, is_openapi_3_0, modernize
 from forebay.outputs.modes import Mode
-from forebay.outputs.pipeline import Pipeline, ToolCall
+from forebay.outputs.pipeline import Pipeline
 from forebay.outputs.result import UNSTRUCTURED, BodyResult, Result
 from forebay.outputs.schemas import allow_alternative
+from forebay.outputs.tool_call import ToolCall
 from forebay.store.threads import run_in_pool
 
 __all__ = ["call_operation", "define_tool", "describe_unknown_tool", "finish_result"]

@@ -1,26 +1,24 @@
 """Decide whether a tool result goes inline or is stored, and build the response that replaces a stored one."""
 
 import contextlib
-import contextvars
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, overload
 
 import orjson
 
 from forebay import _core
 from forebay.errors import ForebayError, InvalidJSON, RedactionFailed, StoreUnavailable
-from forebay.outputs.contract.artifacts import sanitize_domain
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ResponseLimits
-from forebay.outputs.contract.response import PayloadView, Response, build_response, make_default_summary
+from forebay.outputs.contract_result import apply_contract
+from forebay.outputs.handle_response import MAX_MESSAGE_BYTES, HandleResponse, shorten_server_info
 from forebay.outputs.media import MAX_MEDIA_BYTES, find_media, measure_media, select_media
 from forebay.outputs.modes import Mode
 from forebay.outputs.next_calls import suggest_calls
 from forebay.outputs.result import (
     OUTPUT_KEYS,
-    RESOURCE_URI_PREFIX,
     BodyResult,
     Result,
     ResultPayload,
@@ -31,8 +29,8 @@ from forebay.outputs.result import (
     extract_payload,
     parse_result,
     select_tool_meta,
-    text_result,
 )
+from forebay.outputs.tool_call import ToolCall
 from forebay.query.duckdb_module import is_installed
 from forebay.store import Store
 from forebay.store.handles import Descriptor
@@ -41,21 +39,9 @@ from forebay.store.redaction import apply_redactions
 from forebay.wire.messages import INTERNAL_ERROR, ChunkSource, LazyJSON, dump_chunks, parse_lazy
 from forebay.wire.protocol import RESOURCE_LINK_VERSION, SERVER_INFO_KEY
 
-__all__ = [
-    "HAS_RUN_NOTE",
-    "MAX_MESSAGE_BYTES",
-    "PLACEHOLDER_RESULT",
-    "Pipeline",
-    "ResultSink",
-    "ToolCall",
-    "current_sink",
-    "get_response_budget",
-]
+__all__ = ["HAS_RUN_NOTE", "Pipeline", "get_response_budget"]
 
 _log = logging.getLogger("forebay")
-
-MAX_MESSAGE_BYTES = 4096
-"""Maximum bytes of a whole JSON-RPC message that carries a descriptor."""
 
 HAS_RUN_NOTE = "the tool has run, and what it answered is not kept; call it again only if that may be done twice"
 """Added to storage errors: a model that only reads "make room and retry" would assume that the tool did not run."""
@@ -72,9 +58,6 @@ _FAILURE_PREVIEW_BYTES = 2048
 _MAX_META_BYTES = 512
 """Maximum bytes of the tool's own `_meta` and block fields in the response. Larger ones are stored with the payload."""
 
-_MAX_SERVER_INFO_BYTES = 128
-"""A server's `serverInfo` up to this size is never shortened."""
-
 _MAX_IN_MEMORY_BYTES = 40 << 20
 """Spooled payloads above this size are not read into memory for the response contract."""
 
@@ -82,35 +65,6 @@ _RELATED_TASK_KEY = "io.modelcontextprotocol/related-task"
 """Key of `_meta` for the task that a result belongs to."""
 
 _MAX_TASK_ID_LENGTH = 256
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ToolCall:
-    """The properties of a `tools/call` request that its response depends on."""
-
-    tool: str
-    principal: str | None = None
-    protocol_version: str = "2025-11-25"
-    request_id: str | int | None = None
-    handle_length: int | None = None
-    is_ascii: bool = False
-    """Whether the transport escapes non-ASCII characters; one character may then take twelve bytes."""
-    contract: ResponseLimits | None = None
-    """The limits of the response contract, if the tool is under contract."""
-    contract_responses: Sequence[str] = ()
-    """Contract responses that the tool built itself; they are not wrapped again."""
-    envelope_bytes: int = 0
-    """The size of message fields around the result, beyond those of every JSON-RPC response."""
-    fetch_with: str | None = None
-    """The client's name for `output_fetch`, if it differs from the server's."""
-    inline_kinds: frozenset[str] = frozenset()
-    """Types of blocks, such as `image`, that go inline beside the descriptor."""
-    is_mounted: bool = False
-    """Whether this server is mounted in another one, which does not serve our resource URIs."""
-
-    def with_mode(self, mode: Mode) -> "ToolCall":
-        """Return the call with what its mode says of the response."""
-        return dataclasses.replace(self, contract=mode.contract, inline_kinds=mode.list_kinds("inline"))
 
 
 class Pipeline:
@@ -129,7 +83,7 @@ class Pipeline:
         self,
         result: Result | LazyJSON | BodyResult,
         mode: Mode,
-        call: ToolCall = ToolCall(""),
+        call: ToolCall,
         *,
         size: int | None = None,
     ) -> bool:
@@ -245,8 +199,8 @@ class Pipeline:
         if call.contract is not None and not _is_too_large_for_memory(payload):
             fetch_with = call.fetch_with or self._fetch_with
             context = ResponseContext(self._store, call.principal, call.handle_length, fetch_with, call.is_ascii)
-            protocol_fields |= _shorten_server_info(protocol_fields)
-            response = _apply_contract(
+            protocol_fields |= shorten_server_info(protocol_fields)
+            response = apply_contract(
                 payload, result, protocol_fields, prepared.block_fields, call, call.contract, context
             )
             data = payload.data.encode() if isinstance(payload.data, str) else payload.data
@@ -276,7 +230,7 @@ class Pipeline:
     def _build_response(self, descriptor: Descriptor, prepared: "_PreparedResult", call: ToolCall) -> Result:
         descriptor = self._complete_descriptor(descriptor, call.fetch_with or self._fetch_with)
         has_link = self._has_links and not call.is_mounted and call.protocol_version >= RESOURCE_LINK_VERSION
-        return _HandleResponse(
+        return HandleResponse(
             descriptor, prepared.result, prepared.protocol_fields, prepared.block_fields, call, has_link
         ).fit()
 
@@ -407,63 +361,6 @@ def _keep_protocol_fields(result: Result | LazyJSON | BodyResult, tool_meta: Map
     return fields
 
 
-def _apply_contract(
-    result_payload: ResultPayload,
-    result: Result,
-    protocol_fields: dict[str, Any],
-    block_fields: Mapping[str, Any],
-    call: ToolCall,
-    limits: ResponseLimits,
-    context: ResponseContext,
-) -> Result:
-    """Return the result as a contract response, with as much of the payload under `data` as fits."""
-    is_error, is_structured = bool(result.get("isError", False)), "structuredContent" in result
-
-    def make_result(fields: Mapping[str, Any], text: str = "") -> Result:
-        wrapped = text_result(text, is_error=is_error)
-        wrapped["content"][0] |= block_fields
-        if is_structured:
-            # Some clients show nothing but the structured content.
-            wrapped["structuredContent"] = fields
-        return {**wrapped, **protocol_fields}
-
-    def summarize(view: PayloadView) -> str:
-        if not is_error:
-            return make_default_summary(call.tool, view)
-        start = view.read_start()
-        return f"{call.tool} failed: {start}" if start else f"{call.tool} failed"
-
-    def measure_envelope(head: Mapping[str, Any]) -> int:
-        message = encode({"jsonrpc": "2.0", "id": call.request_id, "result": make_result(head)})
-        return escaped_size(message, 0, is_ascii=call.is_ascii) + call.envelope_bytes
-
-    def is_sendable(response: Response) -> bool:
-        """Return whether a response that the tool built can be sent as it is."""
-        fields = response.to_dict()
-        if is_error and fields["success"]:
-            return False
-        # The tool did not know that its response is sent a second time, as structured content.
-        text_size = escaped_size(response.encode(), 1, is_ascii=call.is_ascii)
-        return not is_structured or measure_envelope(fields) + text_size <= limits.max_bytes
-
-    payload = result_payload.data.read_all() if isinstance(result_payload.data, ChunkSource) else result_payload.data
-    response = Response(payload) if isinstance(payload, str) and payload in call.contract_responses else None
-    if response is None or not is_sendable(response):
-        response = build_response(
-            payload,
-            summarize,
-            not is_error,
-            limits,
-            context,
-            sanitize_domain(call.tool),
-            artifact_id=sanitize_domain(str(call.request_id))[:32],
-            mime_type=result_payload.mime_type,
-            measure_envelope=measure_envelope,
-            is_repeated=is_structured,
-        )
-    return make_result(response.to_dict(), str(response))
-
-
 class _PreparedResult(NamedTuple):
     """A result taken apart: what is stored of it, and what stays in the response."""
 
@@ -471,77 +368,6 @@ class _PreparedResult(NamedTuple):
     payload: ResultPayload
     protocol_fields: dict[str, Any]
     block_fields: dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _HandleResponse:
-    """A result that carries a descriptor, before it is shortened to its limit."""
-
-    descriptor: Descriptor
-    result: Result
-    protocol_fields: dict[str, Any]
-    """Fields to keep from the original result."""
-    block_fields: dict[str, Any]
-    """Fields to keep from the single content block of the original result."""
-    call: ToolCall
-    has_link: bool
-    """Whether to add a `resource_link` block."""
-
-    def fit(self) -> Result:
-        """Return the result, shortened so that its message is at most `MAX_MESSAGE_BYTES`."""
-        response, is_ascii, is_repeated = self, self.call.is_ascii, self.is_structured
-        smallest_descriptor = dataclasses.replace(self.descriptor, outline=None, items_path=None)
-        min_bytes = dataclasses.replace(smallest_descriptor, preview="").sent_size(
-            is_ascii=is_ascii, is_repeated=is_repeated
-        )
-        if response.get_descriptor_budget() < min_bytes:
-            response = dataclasses.replace(response, descriptor=smallest_descriptor, has_link=False)
-        if response.get_descriptor_budget() < min_bytes:
-            fields = {**self.protocol_fields, **_shorten_server_info(self.protocol_fields)}
-            response = dataclasses.replace(response, protocol_fields=fields)
-        budget = response.get_descriptor_budget()
-        return response.build(response.descriptor.fit(budget, is_ascii=is_ascii, is_repeated=is_repeated))
-
-    @property
-    def is_structured(self) -> bool:
-        """Whether the result must have structured content, as one of a tool with an output schema."""
-        return "structuredContent" in self.result
-
-    def get_descriptor_budget(self) -> int:
-        """Return how many bytes of the message are left for the escaped descriptor."""
-        message = encode({"jsonrpc": "2.0", "id": self.call.request_id, "result": self.build(None)})
-        size = escaped_size(message, 0, is_ascii=self.call.is_ascii)
-        return MAX_MESSAGE_BYTES - self.call.envelope_bytes - size
-
-    def build(self, descriptor: Descriptor | None) -> Result:
-        """Return the result with a descriptor, or with nothing in its places."""
-        result = text_result(descriptor.to_json() if descriptor else "", is_error=bool(self.result.get("isError")))
-        result["content"][0] |= self.block_fields
-        if self.has_link:
-            result["content"].append(_make_resource_link(self.descriptor))
-        if self.is_structured:
-            # Some clients show nothing but the structured content. The schema in `tools/list` allows a descriptor.
-            result["structuredContent"] = descriptor.to_dict() if descriptor else {}
-        return {**result, **self.protocol_fields}
-
-
-def _make_resource_link(descriptor: Descriptor) -> dict[str, Any]:
-    return {
-        "type": "resource_link",
-        "uri": RESOURCE_URI_PREFIX + descriptor.output_handle,
-        "name": descriptor.output_handle,
-        "mimeType": descriptor.mime_type,
-        "size": descriptor.size_bytes,
-    }
-
-
-def _shorten_server_info(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return `_meta` with `serverInfo` reduced to name and version, or `{}` if it is short already."""
-    server_info = (fields.get("_meta") or {}).get(SERVER_INFO_KEY)
-    if not isinstance(server_info, dict) or len(encode(server_info)) <= _MAX_SERVER_INFO_BYTES:
-        return {}
-    shortened = {key: server_info[key] for key in ("name", "version") if key in server_info}
-    return {"_meta": {**fields["_meta"], SERVER_INFO_KEY: shortened}}
 
 
 def get_response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
@@ -554,50 +380,3 @@ def get_response_budget(mode: Mode, is_inline: bool) -> tuple[str, int]:
     # configured, so the contract's default is used.
     inline_limit = max(mode.output_inline_limit_bytes, MAX_MESSAGE_BYTES)
     return "inline", inline_limit if mode.output_mode == "auto" else ResponseLimits().max_bytes
-
-
-PLACEHOLDER_RESULT: Result = {"content": [], "isError": False}
-"""Passed through the SDK in place of a result that a `ResultSink` has stored; clients never get it."""
-
-_current_sink: contextvars.ContextVar["ResultSink | None"] = contextvars.ContextVar("forebay_sink", default=None)
-
-
-@dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
-class ResultSink:
-    """Storage for the result of the current call, so that a transport can store it before the SDK parses it.
-
-    Use it as a context manager around the call. Only our own code sets `replacement`, never the server.
-    """
-
-    pipeline: Pipeline
-    call: ToolCall
-    mode: Mode
-    replacement: Result | None = None
-    """The result to send to the client, once the original was stored."""
-    _token: "contextvars.Token[ResultSink | None] | None" = None
-
-    def try_store(
-        self, result: "Result | LazyJSON | BodyResult", size: int | None = None, envelope_bytes: int = 0
-    ) -> bool:
-        """Store a result and set `replacement`; return whether that was done. `size` is its size on the wire."""
-        call = dataclasses.replace(self.call, envelope_bytes=envelope_bytes)
-        if self.pipeline.is_inline(result, self.mode, call, size=size):
-            return False
-        replacement = self.pipeline.store_result(result, call)
-        if replacement is result or isinstance(replacement, LazyJSON):
-            return False
-        self.replacement = replacement
-        return True
-
-    def __enter__(self) -> "ResultSink":
-        self._token = _current_sink.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._token is not None:
-            _current_sink.reset(self._token)
-
-
-def current_sink() -> ResultSink | None:
-    """Return the sink of the call in progress, if it has one."""
-    return _current_sink.get()

@@ -22,11 +22,12 @@ from forebay.outputs.export import ExportRoots
 from forebay.outputs.known_tools import KnownTools, encode_definition
 from forebay.outputs.modes import MODE_META_KEY, Mode, OutputMode, ToolListing, ToolModes
 from forebay.outputs.monitor import CONNECTION_LIMIT_BYTES, Monitor
-from forebay.outputs.pipeline import Pipeline, ToolCall, get_response_budget
+from forebay.outputs.pipeline import Pipeline, get_response_budget
 from forebay.outputs.references.reference import contains_references
 from forebay.outputs.references.resolver import MAX_REFERENCE_BYTES, ReferenceResolver, to_objects
 from forebay.outputs.result import Result, error_result, exceeds_limit
 from forebay.outputs.tasks import TaskCalls
+from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import Caller, OutputTools
 from forebay.store import Options, Store, open_store
 from forebay.store.handles import SHORT_HANDLE_LENGTH, check_handle_length

@@ -14,7 +14,7 @@ from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, Re
 from forebay.outputs.app.resource import EXTENSION_KEY, is_app_uri
 from forebay.outputs.clients import find_client
 from forebay.outputs.modes import MODE_ARGUMENTS, Mode
-from forebay.outputs.pipeline import HAS_RUN_NOTE, ToolCall
+from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import to_lazy
 from forebay.outputs.result import (
@@ -24,6 +24,7 @@ from forebay.outputs.result import (
     set_task_result,
     strip_wrap_result,
 )
+from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, read_resource
 from forebay.proxy.list_pages import ListPage, open_page, parse_tools
 from forebay.proxy.session import PendingRequest, Session

@@ -20,7 +20,8 @@ from forebay.outputs.contract import (
     wrap_response,
 )
 from forebay.outputs.contract.context import ResponseContext
-from forebay.outputs.pipeline import Pipeline, ToolCall
+from forebay.outputs.pipeline import Pipeline
+from forebay.outputs.tool_call import ToolCall
 from mcp import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError

@@ -21,8 +21,8 @@ from forebay.operations.registry import OperationRegistry
 from forebay.operations.spec import Identity, OperationSpec
 from forebay.operations.tool_names import Origin, ToolNames
 from forebay.operations.tools import call_operation, define_tool, describe_unknown_tool
-from forebay.outputs.pipeline import PLACEHOLDER_RESULT, current_sink
 from forebay.outputs.result import BodyResult
+from forebay.outputs.sink import PLACEHOLDER_RESULT, current_sink
 from forebay.store.threads import run_in_pool
 
 __all__ = ["OperationTools", "Origin", "serve_operations"]
