@@ -1,4 +1,4 @@
-"""Checks of a JSON-RPC message that came with HTTP: what kind it is, and whether the headers repeat what it says."""
+"""Classify JSON-RPC messages from HTTP requests, and check that the headers match the message."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ from forebay.wire.protocol import (
 __all__ = ["HEADER_MISMATCH", "find_request_fault", "get_params", "is_notification", "is_request", "is_response"]
 
 HEADER_MISMATCH = -32020
-"""The code of the error for a header that says something else than the message."""
+"""Error code for a header that does not match the message."""
 
 _NAME_PARAMS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that the Mcp-Name header repeats, by method."""
@@ -52,13 +52,13 @@ def _has_method(message: Any) -> bool:
 
 def _is_request_id(request_id: object) -> bool:
     if isinstance(request_id, LazyJSON):
-        # A long text, or a number that Python would change.
+        # A long string, or a number that Python cannot hold exactly.
         return request_id.is_string or request_id.is_number
     return isinstance(request_id, str | int) and not isinstance(request_id, bool)
 
 
 def get_params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the parameters that a transport looks at; others may be missing if the params are large."""
+    """Return the params that a transport reads. If the params are large, the others are missing."""
     params = message.get("params")
     if isinstance(params, LazyJSON):
         try:
@@ -102,7 +102,7 @@ def _decode(value: bytes | None) -> str | None:
 
 
 def _decode_name(value: bytes | None) -> str | None:
-    """Return the text of a header that is in base64 if it cannot be sent as it is; `None` if it is malformed."""
+    """Decode a header value, which may be base64 as in `=?base64?aGk=?=`; return `None` if that is malformed."""
     match = None if value is None else _BASE64_PATTERN.fullmatch(value)
     if match is None:
         return _decode(value)

@@ -50,7 +50,7 @@ def apply_contract(
         fields = response.to_dict()
         if is_error and fields["success"]:
             return False
-        # The tool did not know that its response is sent a second time, as structured content.
+        # The tool measured one copy of its response, but a second one is sent as structured content.
         text_size = escaped_size(response.encode(), 1, is_ascii=call.is_ascii)
         return not is_structured or measure_envelope(fields) + text_size <= limits.max_bytes
 

@@ -1,4 +1,4 @@
-"""Build the tool result that carries a descriptor, and fit it into its limit."""
+"""Build the tool result that carries a descriptor, and shorten it to its limit."""
 
 import dataclasses
 from typing import Any
@@ -49,7 +49,7 @@ class HandleResponse:
 
     @property
     def is_structured(self) -> bool:
-        """Whether the result must have structured content, as one of a tool with an output schema."""
+        """Whether the result must have structured content, because its tool may have an output schema."""
         return "structuredContent" in self.result
 
     def get_descriptor_budget(self) -> int:
@@ -59,7 +59,7 @@ class HandleResponse:
         return MAX_MESSAGE_BYTES - self.call.envelope_bytes - size
 
     def build(self, descriptor: Descriptor | None) -> Result:
-        """Return the result with a descriptor, or with nothing in its places."""
+        """Return the result with a descriptor, or with empty fields in its place to measure the rest."""
         result = text_result(descriptor.to_json() if descriptor else "", is_error=bool(self.result.get("isError")))
         result["content"][0] |= self.block_fields
         if self.has_link:
@@ -81,7 +81,7 @@ def _make_resource_link(descriptor: Descriptor) -> dict[str, Any]:
 
 
 def shorten_server_info(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return `_meta` with `serverInfo` reduced to name and version, or `{}` if it is short already."""
+    """Return a `_meta` field whose `serverInfo` has only name and version; `{}` if `serverInfo` is short already."""
     server_info = (fields.get("_meta") or {}).get(SERVER_INFO_KEY)
     if not isinstance(server_info, dict) or len(encode(server_info)) <= _MAX_SERVER_INFO_BYTES:
         return {}

@@ -43,7 +43,7 @@ __all__ = ["HAS_RUN_NOTE", "Pipeline", "get_response_budget"]
 
 _log = logging.getLogger("forebay")
 
-HAS_RUN_NOTE = "the tool has run, and what it answered is not kept; call it again only if that may be done twice"
+HAS_RUN_NOTE = "the tool has run, but its result is lost; call it again only if it may run twice"
 """Added to storage errors: a model that only reads "make room and retry" would assume that the tool did not run."""
 
 _OUTLINED_ITEMS = 100
@@ -56,7 +56,7 @@ _FAILURE_PREVIEW_BYTES = 2048
 """Maximum bytes, after escaping, of the preview in an error about a result that could not be stored."""
 
 _MAX_META_BYTES = 512
-"""Maximum bytes of the tool's own `_meta` and block fields in the response. Larger ones are stored with the payload."""
+"""Maximum bytes of the tool's `_meta` and block fields in the response. Larger ones are stored with the payload."""
 
 _MAX_IN_MEMORY_BYTES = 40 << 20
 """Spooled payloads above this size are not read into memory for the response contract."""
@@ -94,7 +94,7 @@ class Pipeline:
         """
         limit = mode.output_inline_limit_bytes
         if isinstance(result, BodyResult):
-            # A block with the body is larger than the body, so that a large one need not be read to be measured.
+            # A result is larger than its body, so a large body need not be read to know that the result does not fit.
             may_fit = len(result) <= max(limit, MAX_MESSAGE_BYTES)
             if mode.contract is None and mode.output_mode == "auto" and may_fit:
                 result = result.to_result()
@@ -115,11 +115,11 @@ class Pipeline:
             return False
         if media_bytes > 0 and self._fits(result, limit + media_bytes, is_ascii=call.is_ascii, size=size):
             return True
-        # With redactions, a stored result is one that the client gets without its secrets.
+        # Only stored results are redacted, so with redactions this one is stored even if a handle saves no bytes.
         largest = MAX_MESSAGE_BYTES + media_bytes
         if self._redactions or not self._fits(result, largest, is_ascii=call.is_ascii, size=size):
             return False
-        # `store_result` reports what is wrong with a result.
+        # Store a result that fails here: `store_result` fails as well, and reports why.
         with contextlib.suppress(Exception):
             return not self._saves_bytes(result, call.with_mode(mode), size)
         return False
@@ -163,7 +163,7 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was lost: %s", call.tool, error)
             return {**error_result(error), **_keep_protocol_fields(result, {})}
         except Exception:
-            _log.exception("forebay: the result of %.64s could not be taken apart", call.tool)
+            _log.exception("forebay: the result of %.64s could not be processed", call.tool)
             if self._redactions:
                 failure = RedactionFailed("the result could not be redacted")
                 return {**error_result(failure), **_keep_protocol_fields(result, {})}
@@ -174,10 +174,10 @@ class Pipeline:
         result = parse_result(original_result)
         tool_meta, block_fields = select_tool_meta(result), extract_block_fields(result)
         if call.contract is not None:
-            # A descriptor has the MIME type, but a contract response that shows all of the payload has not.
+            # A descriptor has a field for the MIME type; a contract response that shows the whole payload has none.
             block_fields = add_media_type(block_fields, result)
         if self._redactions:
-            # Before they are measured: a replacement may be longer than the secret.
+            # Redact before measuring, because a replacement may be longer than the secret.
             tool_meta = self._redact(tool_meta)
             block_fields = {key: self._redact(value) for key, value in block_fields.items()}
         if escaped_size(encode([tool_meta, block_fields]), 0, is_ascii=call.is_ascii) <= _MAX_META_BYTES:
@@ -218,7 +218,7 @@ class Pipeline:
             _log.warning("forebay: the result of %.64s was not stored: %s", call.tool, error)
             return {**self._report_failure(error, payload), **protocol_fields}
         if descriptor.item_count:
-            # Imported here, because a gateway starts without it.
+            # Imported here, because a gateway that stores no items never needs it.
             from forebay.query.process import prestart
 
             prestart()
@@ -238,10 +238,10 @@ class Pipeline:
         return select_media(find_media(prepared.result, call.inline_kinds), must_reencode=bool(self._redactions))
 
     def store_error(self, error: Any, call: ToolCall) -> dict[str, Any] | None:
-        """Store a JSON-RPC error, and return one with the same code that names the handle.
+        """Store a JSON-RPC error, and return an error with the same code that names the handle.
 
-        Return `None` if the error is forwarded: if nothing must be redacted, and the error cannot be stored or is no
-        larger than what would replace it.
+        Return `None` if the error must be forwarded as it is: there are no redactions, and the error could not be
+        stored or is no larger than its replacement.
         """
         try:
             return self._replace_error(error, call)
@@ -249,7 +249,7 @@ class Pipeline:
             _log.warning("forebay: the error of %.64s was not stored: %s", call.tool, failure)
             reason = str(failure)
         except Exception:
-            _log.exception("forebay: the error of %.64s could not be taken apart", call.tool)
+            _log.exception("forebay: the error of %.64s could not be processed", call.tool)
             reason = "the error could not be redacted"
         return {"code": _get_error_code(error), "message": reason} if self._redactions else None
 
@@ -282,10 +282,10 @@ class Pipeline:
         return {"code": _get_error_code(error), "message": message, "data": orjson.loads(fitted.to_json())}
 
     def _complete_descriptor(self, descriptor: Descriptor, fetch_with: str) -> Descriptor:
-        """Return a descriptor with what a model needs: our tools as the client names them, and what was not read."""
+        """Add the next calls, the client's name for `output_fetch`, and a note if the outline covers few items."""
         outline = descriptor.outline
         if outline is not None and (descriptor.item_count or 0) > _OUTLINED_ITEMS:
-            # A model takes a field that is not in the outline for one that no item has.
+            # Without the note, a model assumes that a field missing from the outline is in no item.
             outline = f"{outline} (fields of the first {_OUTLINED_ITEMS} items; others may have more)"
         descriptor = dataclasses.replace(descriptor, fetch_with=fetch_with, outline=outline)
         calls = suggest_calls(descriptor, has_query=is_installed(), has_export=self._has_export)
@@ -300,7 +300,7 @@ class Pipeline:
             )
 
     def _redact(self, value: Any) -> Any:
-        """Return a value that is shown beside the descriptor without its secrets."""
+        """Return a value without its secrets. It is shown beside the descriptor."""
         return parse_lazy(apply_redactions(encode(value), self._redactions))
 
     def _report_failure(self, error: ForebayError, payload: ResultPayload) -> Result:
@@ -354,7 +354,7 @@ def _keep_protocol_fields(result: Result | LazyJSON | BodyResult, tool_meta: Map
         kept = {SERVER_INFO_KEY: meta[SERVER_INFO_KEY]} if SERVER_INFO_KEY in meta else {}
         match meta.get(_RELATED_TASK_KEY):
             case {"taskId": str(task_id)} if len(task_id) <= _MAX_TASK_ID_LENGTH:
-                # Other members only from `tool_meta`: there they are short and redacted.
+                # Take the other members from `tool_meta`, where they are short and redacted.
                 members = tool_meta.get(_RELATED_TASK_KEY)
                 kept[_RELATED_TASK_KEY] = {**(members if isinstance(members, dict) else {}), "taskId": task_id}
         fields["_meta"] = {**tool_meta, **kept}
@@ -362,7 +362,7 @@ def _keep_protocol_fields(result: Result | LazyJSON | BodyResult, tool_meta: Map
 
 
 class _PreparedResult(NamedTuple):
-    """A result taken apart: what is stored of it, and what stays in the response."""
+    """The parts of a result: the payload to store, and the fields to keep in the response."""
 
     result: Result
     payload: ResultPayload

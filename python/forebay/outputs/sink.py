@@ -1,4 +1,4 @@
-"""Hand the result of the current call from a transport to the pipeline."""
+"""Let a transport store the result of the current call."""
 
 import contextvars
 import dataclasses
@@ -19,7 +19,7 @@ _current_sink: contextvars.ContextVar["ResultSink | None"] = contextvars.Context
 
 @dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
 class ResultSink:
-    """Storage for the result of the current call, so that a transport can store it before the SDK parses it.
+    """Storage for the result of the current call. A transport can store the result in it before the SDK parses it.
 
     Use it as a context manager around the call. Only our own code sets `replacement`, never the server.
     """
@@ -28,13 +28,16 @@ class ResultSink:
     call: ToolCall
     mode: Mode
     replacement: Result | None = None
-    """The result to send to the client, once the original was stored."""
+    """The result to send to the client; `None` until the original is stored."""
     _token: "contextvars.Token[ResultSink | None] | None" = None
 
     def try_store(
         self, result: "Result | LazyJSON | BodyResult", size: int | None = None, envelope_bytes: int = 0
     ) -> bool:
-        """Store a result and set `replacement`; return whether that was done. `size` is its size on the wire."""
+        """Store a result and set `replacement`, unless the result goes inline; return whether it was stored.
+
+        `size` is its size on the wire.
+        """
         call = dataclasses.replace(self.call, envelope_bytes=envelope_bytes)
         if self.pipeline.is_inline(result, self.mode, call, size=size):
             return False

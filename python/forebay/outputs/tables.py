@@ -1,4 +1,4 @@
-"""Detection of CSV and TSV in the text of a tool result, which has no MIME type."""
+"""Detect CSV and TSV in the text of a tool result: text blocks have no MIME type."""
 
 import csv
 import io
@@ -18,19 +18,19 @@ _MAX_NAME_LENGTH = 64
 _DELIMITERS = {",": "text/csv", "\t": "text/tab-separated-values"}
 
 _NAME = re.compile(r"[^\W\d](?:[\w .:/()%#$€-]*[\w)%#$€])?")
-"""Matches a usual name of a column: it begins with a letter or an underscore, and not with a space."""
+"""Matches a typical column name: it begins with a letter or an underscore, and does not end with a space."""
 
 
 def detect_table(data: str | bytes | ChunkSource) -> str | None:
     """Return the MIME type of a text that clearly is a table with a header; `None` for any other text.
 
-    In the first rows, all must have as many fields as the header. A field of the header has a short name that no other
-    column has, and that does not occur in its own column: otherwise the first row may be data.
+    All rows that are examined must have as many fields as the header. Each name in the header must be short and unique,
+    and must not occur in its own column; otherwise the first row may be data.
     """
     head, is_cut = _read_head(data)
     first_line = head.partition("\n")[0]
     for delimiter, mime_type in _DELIMITERS.items():
-        # Before the rows are read, because most texts are no tables.
+        # Check the first line before all others, because most texts are not tables.
         if delimiter in first_line and _has_names(first_line.rstrip("\r").split(delimiter)):
             rows = _read_rows(head, delimiter, is_cut=is_cut)
             if rows is not None and _is_table(rows):
@@ -47,13 +47,13 @@ def _read_head(data: str | bytes | ChunkSource) -> tuple[str, bool]:
 
 
 def _read_rows(head: str, delimiter: str, *, is_cut: bool) -> list[list[str]] | None:
-    """Return the rows, without the last one if it is cut; `None` if these are not rows."""
+    """Return the rows, without the last one if it may be cut; `None` if this is not a table."""
     rows: list[list[str]] = []
     reader = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, strict=True)
     try:
         rows.extend(reader)
     except csv.Error:
-        # Only the last field may have no closing quotation mark.
+        # Where the text is cut, the last field may lack its closing quotation mark. Any other error means no table.
         if not is_cut or reader.line_num < len(io.StringIO(head, newline="").readlines()):
             return None
         return rows

@@ -1,4 +1,4 @@
-"""The calls that make sense for a text whose first lines look like a log, a document with headings, or prose."""
+"""Suggest calls for a text whose first lines look like a log, a document with headings, or prose."""
 
 import re
 from collections import Counter
@@ -11,15 +11,15 @@ __all__ = ["suggest_text_calls"]
 
 _FETCH, _SEARCH = "output_fetch", "output_search"
 
-_LINES = 50
-_MATCHES = 20
+_LINE_LIMIT = 50
+_MATCH_LIMIT = 20
 _TAIL_BYTES = 4000
-_MAX_LINE_BYTES = 2000
-"""With longer lines on average, a text is read by bytes instead of lines."""
+_MAX_MEAN_LINE_BYTES = 2000
+"""A text whose lines are longer on average is read by bytes instead of lines."""
 
 _MIN_LOG_LINES = 3
 _MIN_LOG_SHARE = 0.2
-"""Below it, a text is no log. Stack traces have many lines without a time."""
+"""Minimum share of lines with a time or a level. It is low because stack traces have many lines without them."""
 
 _LOG_LINE = re.compile(
     r"[\[<(]?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\d{10,13}\b)"
@@ -42,54 +42,54 @@ _COMMON_WORDS = frozenset(
 
 _TextCall = tuple[str, dict[str, Any]]
 
-_ERRORS: Mapping[str, Any] = {
+_ERROR_SEARCH: Mapping[str, Any] = {
     "pattern": r"\b(error|warn(ing)?|fatal|critical|exception)\b",
     "regex": True,
     "ignore_case": True,
-    "limit": _MATCHES,
+    "limit": _MATCH_LIMIT,
 }
-_HEADINGS: Mapping[str, Any] = {"pattern": "(?m)^#{1,4} .*", "regex": True, "context": 0, "limit": _LINES}
+_HEADING_SEARCH: Mapping[str, Any] = {"pattern": "(?m)^#{1,4} .*", "regex": True, "context": 0, "limit": _LINE_LIMIT}
 
 
 def suggest_text_calls(descriptor: Descriptor) -> list[_TextCall]:
-    """Return three calls of tools with their arguments, the most useful one first."""
+    """Return three tool calls with their arguments, the most useful one first."""
     lines = (descriptor.preview or "").splitlines()
-    start, end = _read_start(descriptor), _read_end(descriptor)
+    start, end = _make_start_call(descriptor), _make_end_call(descriptor)
     if _is_log(lines):
-        return [(_SEARCH, dict(_ERRORS)), end, start]
+        return [(_SEARCH, dict(_ERROR_SEARCH)), end, start]
     if any(map(_HEADING.match, lines)):
-        return [(_SEARCH, dict(_HEADINGS)), start, end]
+        return [(_SEARCH, dict(_HEADING_SEARCH)), start, end]
     word = _choose_word(descriptor.preview or "")
     if word is None:
         return [(_SEARCH, {"pattern": "error", "ignore_case": True, "count_only": True}), end, start]
-    return [start, (_SEARCH, {"pattern": word, "ignore_case": True, "limit": _MATCHES}), end]
+    return [start, (_SEARCH, {"pattern": word, "ignore_case": True, "limit": _MATCH_LIMIT}), end]
 
 
-def _read_start(descriptor: Descriptor) -> _TextCall:
+def _make_start_call(descriptor: Descriptor) -> _TextCall:
     if _has_long_lines(descriptor):
         return _FETCH, {"format": "text", "offset": 0}
-    return _FETCH, {"format": "lines", "offset": 0, "limit": _LINES}
+    return _FETCH, {"format": "lines", "offset": 0, "limit": _LINE_LIMIT}
 
 
-def _read_end(descriptor: Descriptor) -> _TextCall:
+def _make_end_call(descriptor: Descriptor) -> _TextCall:
     if _has_long_lines(descriptor) and descriptor.decoded_from is None:
         return _FETCH, {"format": "text", "offset": max(descriptor.size_bytes - _TAIL_BYTES, 0)}
-    return _FETCH, {"format": "lines", "offset": max((descriptor.line_count or 0) - _LINES, 0)}
+    return _FETCH, {"format": "lines", "offset": max((descriptor.line_count or 0) - _LINE_LIMIT, 0)}
 
 
 def _has_long_lines(descriptor: Descriptor) -> bool:
-    return descriptor.size_bytes > _MAX_LINE_BYTES * (descriptor.line_count or 1)
+    return descriptor.size_bytes > _MAX_MEAN_LINE_BYTES * (descriptor.line_count or 1)
 
 
 def _is_log(lines: Sequence[str]) -> bool:
-    """Return whether most of these lines have a time or a level. The rest may be stack traces."""
-    written = [line for line in lines if line.strip()]
-    count = sum(1 for line in written if _LOG_LINE.match(line))
-    return count >= _MIN_LOG_LINES and count >= _MIN_LOG_SHARE * len(written)
+    """Return whether enough of these lines have a time or a level. The others may be stack traces."""
+    text_lines = [line for line in lines if line.strip()]
+    count = sum(1 for line in text_lines if _LOG_LINE.match(line))
+    return count >= _MIN_LOG_LINES and count >= _MIN_LOG_SHARE * len(text_lines)
 
 
 def _choose_word(text: str) -> str | None:
-    """Return a word that occurs more than once, and says something about the text; `None` if there is none."""
+    """Return the most frequent word that is characteristic of the text; `None` if no such word is repeated."""
     counts = Counter(word for word in _WORD.findall(text) if word.lower() not in _COMMON_WORDS)
     repeated = [word for word, count in counts.items() if count > 1]
     return max(repeated, key=lambda word: (counts[word], len(word)), default=None)

@@ -1,4 +1,4 @@
-"""What the response to a `tools/call` request depends on."""
+"""The parts of a `tools/call` request that its response depends on."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ __all__ = ["ToolCall"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The properties of a `tools/call` request that its response depends on."""
+    """A `tools/call` request, without its arguments."""
 
     tool: str
     principal: str | None = None
@@ -25,14 +25,14 @@ class ToolCall:
     contract_responses: Sequence[str] = ()
     """Contract responses that the tool built itself; they are not wrapped again."""
     envelope_bytes: int = 0
-    """The size of message fields around the result, beyond those of every JSON-RPC response."""
+    """Bytes of the message around the result, in addition to the fields that every JSON-RPC response has."""
     fetch_with: str | None = None
     """The client's name for `output_fetch`, if it differs from the server's."""
     inline_kinds: frozenset[str] = frozenset()
-    """Types of blocks, such as `image`, that go inline beside the descriptor."""
+    """Types of content blocks, such as `image`, that go inline beside the descriptor."""
     is_mounted: bool = False
     """Whether this server is mounted in another one, which does not serve our resource URIs."""
 
     def with_mode(self, mode: Mode) -> "ToolCall":
-        """Return the call with what its mode says of the response."""
+        """Return a copy with the settings of a mode that affect the response."""
         return dataclasses.replace(self, contract=mode.contract, inline_kinds=mode.list_kinds("inline"))

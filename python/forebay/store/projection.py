@@ -1,4 +1,4 @@
-"""Some fields of items: as objects, or as the columns of a table."""
+"""Select fields of items: as objects, or as the columns of a table."""
 
 import re
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ class Projection:
     def __init__(self, fields: Sequence[str], names: Sequence[str]) -> None:
         if not fields:
             raise InvalidArgument("fields is empty; name some, such as id,user.name, or leave it out")
-        # The first of two equal fields counts.
+        # Of fields with the same name, the first one counts.
         self.names = list(dict.fromkeys(names))
-        """The columns of the fields, in the given order."""
+        """The names of the columns, in the given order."""
         self.fields = [fields[names.index(name)] for name in self.names]
         self._paths = [_split_field(field) for field in self.fields]
-        # Reports what is wrong with a field.
+        # Raise the error of an invalid field now, not at the first item.
         self.select(b"[]")
 
     def select(self, content: bytes) -> bytes:
@@ -34,9 +34,9 @@ class Projection:
         return project(content, self.fields)
 
     def flatten(self, content: bytes) -> bytes:
-        """Return the objects of a JSON array with one member for each field, by its name. A missing field is null.
+        """Return the objects of a JSON array with one member per field, under its column name. A missing field is null.
 
-        A field inside of a list is that list, whose objects have this field only.
+        For a field of objects in a list, the value is the list, in which the objects have only this field.
         """
         rows = [self._make_row(content[start:end]) for start, end in items((content, 0, len(content)), UNLIMITED)]
         return name_rows(b"[" + b",".join(rows) + b"]", self.names, UNLIMITED)
@@ -50,14 +50,17 @@ class Projection:
         return b"[" + b",".join(found) + b"]"
 
     def _find_nested(self, item: bytes, number: int) -> bytes:
-        """Return the value of a field that is in another field, or in a list; `null` if there is none."""
+        """Return the value of a field that its path alone did not find: the list that it is in, or a key with slashes.
+
+        `null` if there is none.
+        """
         path = self._paths[number]
         selected = project(b"[" + item + b"]", [self.fields[number]])[1:-1]
         for length in range(len(path), 0, -1):
             for _, start, end in values_at((selected, 0, len(selected)), [path[:length]]):
                 value = selected[start:end]
                 return value if length == len(path) or value.startswith(b"[") else _NULL
-        # A field such as `/user/name` may also be a single key.
+        # A field such as `/user/name` may also be the name of one key.
         single = values_at((selected, 0, len(selected)), [[self.fields[number]]])
         return selected[single[0][1] : single[0][2]] if single else _NULL
 
