@@ -5,10 +5,10 @@
 #   tools/aarch64.sh wheel            build the wheel, and run its smoke test and the tests of the functions on bytes
 #   tools/aarch64.sh instructions     count the instructions that routines execute, with NEON and without it
 #
-# The emulator and the cross compiler are installed as Debian packages. Everything else is in target/aarch64, also an
-# aarch64 CPython from Debian packages, which apt checks and downloads into a folder of its own. Programs that the tests
-# start are emulated, too, where a user namespace can have its own binfmt_misc (Linux 6.7 or newer); elsewhere only the
-# functions on bytes are tested.
+# The emulator and the cross compiler are installed as Debian packages. Everything else is in target/aarch64, including
+# an aarch64 CPython from Debian packages, which apt verifies and downloads into a folder of its own. Programs that the
+# tests start are emulated, too, where a user namespace can have its own binfmt_misc (Linux 6.7 or newer); elsewhere only
+# the functions on bytes are tested.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=aarch64-unknown-linux-gnu
@@ -35,7 +35,7 @@ test_core() {
     cargo clippy -p forebay-core --all-targets --target "$target" -- -D warnings
 }
 
-# Unpacks an aarch64 CPython into a folder, without a change of the machine's packages.
+# Unpacks an aarch64 CPython into a folder, without changing the packages of this machine.
 install_python() {
     say "an aarch64 CPython"
     local apt=$folder/apt
@@ -65,11 +65,11 @@ END
 build_wheel() {
     say "the wheel"
     rm -rf "$folder/dist"
-    # The interpreter of this machine is of the wrong architecture.
+    # PYO3_PYTHON may name an interpreter of this machine, which has the wrong architecture.
     env -u PYO3_PYTHON .venv/bin/maturin build --release --target "$target" --out "$folder/dist"
 }
 
-# Runs a command in which aarch64 programs can be started.
+# Runs a command that is an aarch64 program, or starts some.
 emulate() {
     # shellcheck disable=SC2016
     QEMU_LD_PREFIX=$folder/root unshare --user --map-root-user --mount --pid --fork --mount-proc sh -ec '
@@ -86,10 +86,10 @@ test_wheel() {
     local emulated=$folder/root/usr/bin/python3 site=$folder/site-packages
     say "the smoke test of the wheel"
     if emulate "$emulated" -c ''; then
-        # Emulated servers are slow at their start, so they get more time before they are ended.
+        # Emulated servers start slowly, so they get more time before they are killed.
         FOREBAY_SHUTDOWN_GRACE_SECONDS=60 PYTHON=$emulated emulate .ci/smoke "$folder/dist"
     else
-        echo "aarch64: PROCESSES CANNOT BE EMULATED HERE: of the smoke test, only the functions on bytes run"
+        echo "aarch64: CHILD PROCESSES CANNOT BE EMULATED HERE: of the smoke test, only the functions on bytes run"
         emulate() { QEMU_LD_PREFIX=$folder/root qemu-aarch64 "$@"; }
     fi
     say "the tests of the functions on bytes"
@@ -122,8 +122,8 @@ count_instructions() {
 }
 
 install_compiler
-for what in "$@"; do
-    case $what in
+for part in "$@"; do
+    case $part in
         core) test_core ;;
         wheel)
             [ -e "$folder/root/.complete" ] || install_python
@@ -132,7 +132,7 @@ for what in "$@"; do
             ;;
         instructions) count_instructions ;;
         *)
-            echo "there is no part $what: the parts are core, wheel and instructions" >&2
+            echo "unknown part: $part; use core, wheel or instructions" >&2
             exit 2
             ;;
     esac

@@ -1,6 +1,6 @@
 //! Calls one routine on a file: `instructions ROUTINE FILE TIMES`, and prints what it returned.
 //!
-//! `run.py` counts the instructions of two runs. Their difference is the cost of the calls alone.
+//! `compare.py` counts the instructions of two runs that differ by one call. The difference is the cost of that call.
 
 #![allow(clippy::print_stdout)]
 

@@ -3,8 +3,8 @@
     python benches/instructions/compare.py NEON_PROGRAM SCALAR_PROGRAM PLUGIN
 
 Both programs are `call.rs`, and the plugin is `count.c`; `make instructions` builds them. QEMU executes the programs,
-so the counts are exact and the same on every machine. They are no times: processors execute some instructions faster
-than others. The result of each routine is checked before its instructions are counted.
+so the counts are exact and the same on every machine. They do not predict times, because some instructions take longer
+than others. The result of each routine is checked before its count is reported.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def main() -> int:
     for name in ("neon", "scalar", "plugin"):
         parser.add_argument(name, type=Path)
     arguments = parser.parse_args()
-    print("| Routine | Payload | NEON, instructions a byte | without | ratio |\n|---|---|--:|--:|--:|")
+    print("| Routine | Payload | Instructions per byte with NEON | without | ratio |\n|---|---|--:|--:|--:|")
     for case in CASES:
         for corpus in case.corpora:
             data = BY_NAME[corpus](MB)
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def measure(program: Path, plugin: Path, case: Case, data: bytes) -> int:
-    """Return how many instructions one call executes: the difference between a run with two calls and with one."""
+    """Return how many instructions one call executes: the difference between a run with two calls and one with one."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()

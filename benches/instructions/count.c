@@ -1,6 +1,7 @@
-/* A plugin of QEMU that counts the instructions that a program executes, and prints their number at its end.
+/* A QEMU plugin that counts the instructions that a program executes, and prints the count when the program exits.
  *
- * QEMU's header is in few packages, so what is needed of it is declared here. API_VERSION is 1 before QEMU 9, else 2.
+ * Few distributions package QEMU's header, so the declarations that we need are here. API_VERSION is 1 before QEMU 9,
+ * else 2.
  */
 
 #include <inttypes.h>
@@ -20,30 +21,30 @@ size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 
 EXPORTED int qemu_plugin_version = API_VERSION;
 
-/* The programs that are measured have one thread. */
-static uint64_t executed;
+/* Not atomic: the measured programs have one thread. */
+static uint64_t instruction_count;
 
-static void on_execution(unsigned cpu, void *instructions) {
+static void on_block_executed(unsigned cpu, void *block_instruction_count) {
     (void)cpu;
-    executed += (uintptr_t)instructions;
+    instruction_count += (uintptr_t)block_instruction_count;
 }
 
-static void on_translation(plugin_id id, struct qemu_plugin_tb *block) {
+static void on_block_translated(plugin_id id, struct qemu_plugin_tb *block) {
     (void)id;
-    qemu_plugin_register_vcpu_tb_exec_cb(block, on_execution, 0, (void *)qemu_plugin_tb_n_insns(block));
+    qemu_plugin_register_vcpu_tb_exec_cb(block, on_block_executed, 0, (void *)qemu_plugin_tb_n_insns(block));
 }
 
 static void on_exit(plugin_id id, void *data) {
     (void)id;
     (void)data;
-    fprintf(stderr, "%" PRIu64 "\n", executed);
+    fprintf(stderr, "%" PRIu64 "\n", instruction_count);
 }
 
 EXPORTED int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv) {
     (void)info;
     (void)argc;
     (void)argv;
-    qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, on_block_translated);
     qemu_plugin_register_atexit_cb(id, on_exit, NULL);
     return 0;
 }

@@ -1,7 +1,7 @@
 //! x86-64 with AVX-512 that includes VBMI2: Intel servers since 2019, AMD since 2022.
 //!
-//! A block is one register, and a comparison makes the mask of its 64 bytes at once: a third of the instructions
-//! of AVX2. Earlier machines with AVX-512 slow down when they use it, so they stay with AVX2.
+//! A block is one register, and one comparison yields the mask of its 64 bytes: a third of the instructions that AVX2
+//! needs. Older machines with AVX-512 slow down when they use it, so they use AVX2.
 
 use std::arch::x86_64::{
     __m512i, _mm_loadu_si128, _mm512_alignr_epi8, _mm512_alignr_epi64, _mm512_and_si512,
@@ -38,7 +38,7 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 impl Block for Avx512 {
     #[inline(always)]
     fn load(bytes: &[u8; WIDTH]) -> Self {
-        // SAFETY: the load is of these 64 bytes, and needs no alignment; the rest as above.
+        // SAFETY: called inside `run` only; the load is of these 64 bytes, and needs no alignment.
         unsafe { Self(_mm512_loadu_si512(bytes.as_ptr().cast())) }
     }
 

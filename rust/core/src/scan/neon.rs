@@ -1,6 +1,7 @@
 //! Any aarch64 machine: NEON is part of the architecture, so no detection is needed.
 //!
-//! No instruction makes a mask of a comparison. Of vectors that were loaded interleaved, five make one.
+//! NEON has no instruction that turns a comparison into a bit mask. Five instructions do it if the vectors were loaded
+//! interleaved.
 
 use std::arch::aarch64::{
     uint8x16_t, uint8x16x4_t, vceqq_u8, vcleq_u8, vdupq_n_u8, vget_lane_u64, vgetq_lane_u64, vld4q_u8,
@@ -35,8 +36,8 @@ impl Neon {
 
     /// Returns the mask of four comparisons.
     ///
-    /// Each comparison gives two bits of every byte, which then has the same four bits of the mask twice. It is
-    /// assembly because the compiler would replace the three instructions by seven.
+    /// Each comparison contributes two bits to every byte, which then holds its four bits of the mask twice. This is
+    /// assembly because the compiler would use seven instructions in place of these three.
     #[inline(always)]
     fn mask(self) -> u64 {
         let [mut bits, b, c, d] = self.0;
@@ -111,7 +112,7 @@ impl Block for Neon {
 
     #[inline(always)]
     fn has_pair(self, first: u8, second: u8, before: &[u8; WIDTH]) -> bool {
-        // Another load would cost more than a mask.
+        // Loading `before` would cost more than a second mask.
         let after_first = self.eq(first) << 1 | u64::from(before[0] == first);
         self.eq(second) & after_first != 0
     }

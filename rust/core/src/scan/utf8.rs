@@ -1,14 +1,14 @@
 //! Tests whether bytes are UTF-8.
 //!
-//! Text in several languages has characters of one byte and of several in an order that no machine can predict. So
-//! every block gets the whole test, without a branch; only long runs of ASCII are skipped.
+//! Text in several languages mixes characters of one byte and of several in an order that no branch predictor learns.
+//! So every block gets the whole test, without a branch; only long runs of ASCII are skipped.
 
 use super::{Block, Isa, Kernel, WIDTH};
 
-/// Fewer bytes than this are not worth the preparation.
+/// Inputs shorter than this are not worth the setup of our test.
 const MIN_BYTES: usize = 2 * WIDTH;
 
-/// Blocks that are skipped together if all their bytes are ASCII.
+/// How many blocks are skipped together if all their bytes are ASCII.
 const GROUP_BLOCKS: usize = 8;
 
 /// Whether all of `bytes` is UTF-8, and no character is cut at its end.
@@ -30,7 +30,7 @@ impl Kernel for IsUtf8<'_> {
             return simdutf8::basic::from_utf8(self.0).is_ok();
         }
         let (blocks, rest) = self.0.as_chunks::<WIDTH>();
-        // White space before the first byte and after the last shows characters that are cut there.
+        // Spaces before the first byte and after the last, so that a character that is cut there breaks a rule.
         let mut before = B::load(&[b' '; WIDTH]);
         let (mut is_bad, mut is_ascii) = (false, true);
         for group in blocks.chunks(GROUP_BLOCKS) {
@@ -42,6 +42,7 @@ impl Kernel for IsUtf8<'_> {
             }
             is_ascii &= ascii == !0;
             if is_ascii {
+                // `before` may stay as it is: the next block only needs to know that it was ASCII.
                 continue;
             }
             for block in group {
@@ -61,34 +62,35 @@ impl Kernel for IsUtf8<'_> {
 #[cfg(target_arch = "x86_64")]
 pub(super) use rules::{CONTINUED, TABLES};
 
-/// The rules of UTF-8 as tables of half bytes, for instruction sets that look up sixteen bytes at once.
+/// The rules of UTF-8 as tables over nibbles (half bytes), for instruction sets that look up sixteen bytes at once.
 #[cfg(target_arch = "x86_64")]
 mod rules {
-    /// Bit of the rule that a continuation byte follows a continuation byte, which longer characters need.
+    /// The bit of the rule against two continuation bytes in a row. At the third and fourth byte of a character, exactly
+    /// this bit must be set.
     pub(in crate::scan) const CONTINUED: u8 = 1;
 
-    /// What must not stand beside each other, as sets of half bytes: of the high and the low half of one byte, and of the
-    /// high half of the next.
+    /// Invalid pairs of bytes, each as three sets of nibbles: the high and the low nibble of the first byte, and the high
+    /// nibble of the second.
     const RULES: [(u16, u16, u16); 8] = [
-        // A continuation after a continuation: the rule `CONTINUED`, which is turned around in longer characters.
+        // A continuation after a continuation: the rule `CONTINUED`.
         (0x0f00, 0xffff, 0x0f00),
         // A continuation after ASCII.
         (0x00ff, 0xffff, 0x0f00),
-        // No continuation after the first byte of a longer character.
+        // No continuation after the first byte of a character of several bytes.
         (0xf000, 0xffff, 0xf0ff),
-        // A character of two bytes that fits into one.
+        // Overlong: a character of two bytes that fits into one.
         (0x1000, 0x0003, 0x0f00),
-        // A character of three bytes that fits into two.
+        // Overlong: a character of three bytes that fits into two.
         (0x4000, 0x0001, 0x0300),
         // Half of a surrogate pair.
         (0x4000, 0x2000, 0x0c00),
-        // A character of four bytes that fits into three, or is too large.
+        // Overlong: a character of four bytes that fits into three; or a character above U+10FFFF.
         (0x8000, 0xffe1, 0x0100),
-        // A character that is too large.
+        // A character above U+10FFFF.
         (0x8000, 0xfff0, 0x0e00),
     ];
 
-    /// For each half byte the rules that it may break. A pair of bytes breaks those that all three tables agree on.
+    /// For each nibble, the rules that it may break. A pair of bytes breaks a rule if all three tables have its bit.
     pub(in crate::scan) const TABLES: [[u8; 16]; 3] = {
         let mut tables = [[0; 16]; 3];
         let mut rule = 0;
