@@ -1,4 +1,4 @@
-"""Access control lists of Windows, on every system."""
+"""Access control lists of Windows; the tests run on every system."""
 
 import struct
 
@@ -19,7 +19,7 @@ INHERITED, INHERIT_ONLY = 0x10, 0x8
 
 
 def make_list(*entries: tuple[int, int, int, bytes]) -> bytes:
-    """Return a list of entries: type, flags, rights, identifier."""
+    """Return an access control list, as bytes. An entry is its type, flags, rights and identifier."""
     data = b"".join(
         struct.pack("<BBHI", kind, flags, 8 + len(sid), rights) + sid for kind, flags, rights, sid in entries
     )
@@ -40,12 +40,12 @@ def test_an_identifier_is_encoded() -> None:
         ([(ALLOW, INHERITED, MODIFY, EVERYBODY)], [EVERYBODY], [EVERYBODY]),
         ([(ALLOW, 0, 0x10000000, USERS)], [USERS], [USERS]),
         ([(ALLOW, 0, 0x80000, USERS)], [USERS], []),
-        # It holds for what will be in the folder only, and that gets a list of its own.
+        # It applies only to files created in the folder, and these get a list of their own.
         ([(ALLOW, INHERIT_ONLY, ALL, EVERYBODY)], [], []),
         ([(DENY, 0, ALL, EVERYBODY)], [], []),
     ],
 )
-def test_others_are_found(
+def test_other_users_with_access_are_found(
     entries: list[tuple[int, int, int, bytes]], writers: list[bytes], readers: list[bytes]
 ) -> None:
     access_list = make_list(*entries)
@@ -57,5 +57,5 @@ def test_without_a_list_everybody_may_do_everything() -> None:
     assert find_others(None, [ANN], WRITE_RIGHTS) == [EVERYBODY]
 
 
-def test_an_entry_for_an_object_counts() -> None:
+def test_an_object_entry_counts_as_access_of_another_user() -> None:
     assert find_others(make_list((ALLOW_OBJECT, 0, ALL, ANN)), [ANN], WRITE_RIGHTS) != []

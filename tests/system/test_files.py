@@ -1,4 +1,4 @@
-"""Files by descriptors: the same on all systems."""
+"""Files and folders by descriptors behave the same on all systems."""
 
 import errno
 import importlib.util
@@ -39,13 +39,13 @@ def read(name: str, folder: int) -> bytes:
         os.close(fd)
 
 
-def test_bytes_are_written_and_read_as_they_are(folder: int) -> None:
+def test_bytes_are_written_and_read_unchanged(folder: int) -> None:
     data = bytes(range(256)) + b"\r\n\x1a\n"
     write("file", data, folder)
     assert read("file", folder) == data
 
 
-def test_positions_do_not_depend_on_each_other(folder: int) -> None:
+def test_each_read_and_write_has_its_own_position(folder: int) -> None:
     fd = files.open_file("file", NEW, folder)
     assert files.write_at(fd, b"abc", 4) == 3
     assert files.read_at(fd, 10, 4) == b"abc"
@@ -55,7 +55,7 @@ def test_positions_do_not_depend_on_each_other(folder: int) -> None:
     os.close(fd)
 
 
-def test_a_name_is_created_once(folder: int) -> None:
+def test_an_existing_name_is_not_created_again(folder: int) -> None:
     write("file", b"one", folder)
     with pytest.raises(FileExistsError):
         files.open_file("file", NEW, folder)
@@ -63,7 +63,7 @@ def test_a_name_is_created_once(folder: int) -> None:
         files.make_private_folder("file", folder)
 
 
-def test_what_is_missing_is_not_found(folder: int, tmp_path: Path) -> None:
+def test_missing_files_and_folders_are_not_found(folder: int, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.open_file("file", READ, folder)
     with pytest.raises(FileNotFoundError):
@@ -74,7 +74,7 @@ def test_what_is_missing_is_not_found(folder: int, tmp_path: Path) -> None:
         files.open_folder(tmp_path / "missing")
 
 
-def test_a_file_is_no_folder(folder: int, tmp_path: Path) -> None:
+def test_a_file_is_not_opened_as_a_folder(folder: int, tmp_path: Path) -> None:
     write("file", b"one", folder)
     with pytest.raises(NotADirectoryError):
         files.open_subfolder("file", folder)
@@ -106,7 +106,7 @@ def test_an_open_file_is_removed_and_its_name_is_free(folder: int) -> None:
     assert read("file", folder) == b"new"
 
 
-def test_a_new_name_never_replaces(folder: int) -> None:
+def test_rename_new_never_replaces_a_file(folder: int) -> None:
     write("one", b"1", folder)
     write("two", b"2", folder)
     with pytest.raises(FileExistsError):
@@ -121,7 +121,7 @@ def test_files_move_between_folders(folder: int) -> None:
     write("file", b"1", folder)
     files.rename("file", folder, "moved", sub)
     assert read("moved", sub) == b"1"
-    with pytest.raises(OSError):  # noqa: PT011 - each system has its own
+    with pytest.raises(OSError):  # noqa: PT011 - each system has its own error
         files.remove_folder("sub", folder)
     files.remove_file("moved", sub)
     os.close(sub)
@@ -163,7 +163,7 @@ def test_a_lock_excludes_other_descriptors_and_not_readers(folder: int) -> None:
     write("file", b"data", folder)
     one, two = (files.open_file("file", os.O_RDWR | files.SAFE_OPEN_FLAGS, folder) for _ in range(2))
     files.lock(one)
-    # A second time does nothing.
+    # Locking a second time does nothing.
     files.lock(one)
     with pytest.raises(BlockingIOError):
         files.lock(two, wait=False)
@@ -209,7 +209,7 @@ def test_a_system_without_nameless_files_has_temporary_files(tmp_path: Path, mon
 
 @pytest.mark.posix
 def test_folders_are_entered_without_o_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """macOS has no such flag: there, folders of a path need permission to read."""
+    """macOS has no such flag. There, entering a folder needs permission to read it."""
     from forebay.system import posix_files
 
     monkeypatch.delattr(os, "O_PATH", raising=False)
@@ -228,7 +228,7 @@ def test_folders_are_entered_without_o_path(tmp_path: Path, monkeypatch: pytest.
 
 
 class FakeFcntl(ModuleType):
-    """The module of macOS, which has a call that writes through the cache of the disk."""
+    """The module `fcntl` of macOS, which has an operation that flushes the cache of the disk."""
 
     F_FULLFSYNC = 51
 
@@ -244,9 +244,9 @@ class FakeFcntl(ModuleType):
 
 
 @pytest.mark.posix
-@pytest.mark.parametrize(("error_number", "synced"), [(0, 0), (errno.ENOTSUP, 1), (errno.EINVAL, 1)])
+@pytest.mark.parametrize(("error_number", "fsync_count"), [(0, 0), (errno.ENOTSUP, 1), (errno.EINVAL, 1)])
 def test_macos_is_asked_to_write_through(
-    error_number: int, synced: int, folder: int, monkeypatch: pytest.MonkeyPatch
+    error_number: int, fsync_count: int, folder: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from forebay.system import posix_files
 
@@ -254,11 +254,11 @@ def test_macos_is_asked_to_write_through(
     monkeypatch.setattr(posix_files, "fcntl", fake)
     monkeypatch.setattr(os, "fsync", fsyncs.append)
     files.sync(folder)
-    assert (fake.calls, len(fsyncs)) == ([51], synced)
+    assert (fake.calls, len(fsyncs)) == ([51], fsync_count)
 
 
 @pytest.mark.posix
-def test_a_failure_to_write_through_is_no_matter_of_support(folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_is_not_taken_for_missing_support(folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from forebay.system import posix_files
 
     monkeypatch.setattr(posix_files, "fcntl", FakeFcntl(errno.EIO))
@@ -268,7 +268,7 @@ def test_a_failure_to_write_through_is_no_matter_of_support(folder: int, monkeyp
 
 @pytest.mark.skipif(sys.platform != "win32", reason="needs Windows")
 @pytest.mark.parametrize("name", ["NUL", "a:b", "a/b", r"a\b", "..", "x" * 300])
-def test_a_special_name_of_windows_leads_nowhere(name: str, folder: int) -> None:
+def test_a_special_name_of_windows_opens_nothing(name: str, folder: int) -> None:
     with pytest.raises(OSError):  # noqa: PT011 - not found, too long or not valid
         files.open_file(name, READ, folder)
 

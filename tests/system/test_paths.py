@@ -1,4 +1,4 @@
-"""Paths of Windows, on every system."""
+"""Paths of Windows; the tests run on every system."""
 
 import pytest
 from forebay.system.paths import check_windows_name, parse_file_url
@@ -13,7 +13,7 @@ from forebay.system.paths import check_windows_name, parse_file_url
         ("", "/C:/a/../b", r"C:\a\..\b"),
         ("server", "/share/folder/x", r"\\server\share\folder\x"),
         ("server-1.example", "/share/folder", r"\\server-1.example\share\folder"),
-        # Neither a drive nor a share.
+        # Neither an absolute path on a drive nor one in a share.
         ("", "/var/store", None),
         ("", "C:/x", None),
         ("", "/C:x", None),
@@ -49,17 +49,17 @@ def test_a_file_url_on_posix(host: str, path: str, expected: str | None) -> None
     "name",
     ["NUL", "nul", "Nul.txt", "nul .txt", "COM1", "com9.log", "LPT3", "COM\u00b9", "AUX", "con", "PRN.json", "CONIN$"],
 )
-def test_a_device_is_no_name(name: str) -> None:
+def test_names_of_devices_are_refused(name: str) -> None:
     assert check_windows_name(name) == "is the name of a device on Windows"
 
 
 @pytest.mark.parametrize("name", ["a:b", "file.txt::$DATA", "a?", "a*", 'a"b', "a<b", "a|b", "a\x1f", "a\\b"])
-def test_characters_that_windows_does_not_allow(name: str) -> None:
+def test_names_with_forbidden_characters_are_refused(name: str) -> None:
     assert check_windows_name(name) == "has characters that Windows does not allow in names"
 
 
 @pytest.mark.parametrize("name", ["a.", "a ", "a. ", "..."])
-def test_ends_that_windows_ignores(name: str) -> None:
+def test_names_with_an_end_that_windows_ignores_are_refused(name: str) -> None:
     assert check_windows_name(name) == "ends with a space or a dot, which Windows ignores"
 
 

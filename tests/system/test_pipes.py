@@ -1,4 +1,4 @@
-"""Pipes: the same on all systems."""
+"""Pipes behave the same on all systems."""
 
 import os
 import threading
@@ -29,14 +29,14 @@ def read(pipe_input: PipeInput, size: int = 100) -> bytes:
     return bytes(buffer[: pipe_input.read_into(buffer)])
 
 
-def test_bytes_arrive_as_they_are(pipe: tuple[int, int]) -> None:
+def test_bytes_arrive_unchanged(pipe: tuple[int, int]) -> None:
     data = bytes(range(256)) + b"\r\n\x1a\n"
     assert write_some(pipe[1], (data[:10], data[10:])) == len(data)
     assert count_available(pipe[0]) == len(data)
     assert read(PipeInput(pipe[0]), 1000) == data
 
 
-def test_a_closed_pipe_ends() -> None:
+def test_a_closed_pipe_has_an_end() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"last")
     os.close(writing)
@@ -56,14 +56,14 @@ def test_a_signal_ends_a_read_although_the_pipe_is_open(pipe: tuple[int, int], e
     assert results == [b"first", b""]
 
 
-def test_what_is_in_the_pipe_is_read_after_the_signal(pipe: tuple[int, int], end: EndSignal) -> None:
+def test_bytes_already_in_the_pipe_are_read_after_the_signal(pipe: tuple[int, int], end: EndSignal) -> None:
     pipe_input = PipeInput(pipe[0], end)
     os.write(pipe[1], b"abcdef")
     end.set()
     assert [read(pipe_input, 4), read(pipe_input, 4), read(pipe_input, 4)] == [b"abcd", b"ef", b""]
 
 
-def test_what_does_not_fit_is_written_when_there_is_room(pipe: tuple[int, int]) -> None:
+def test_data_larger_than_the_pipe_is_written_as_room_becomes_free(pipe: tuple[int, int]) -> None:
     output, data, received = PipeOutput(pipe[1]), os.urandom(3 << 20), bytearray()
     view = memoryview(data)[output.try_write((data, b"")) :]
 

@@ -1,4 +1,4 @@
-"""Servers end with the gateway, also if it is killed."""
+"""Servers end with the gateway, even if it is killed."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-# Locks a file while it runs, and so does its child.
+# The server and its child each lock a file for as long as they run.
 SERVER = """
 import os, subprocess, sys, time
 from pathlib import Path
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Iterator[int]:
 
 
 def is_running(name: str, folder: int) -> bool:
-    """Return whether a process holds its lock."""
+    """Return whether the process with this name still holds its lock."""
     fd = files.open_file(name, os.O_RDWR | files.SAFE_OPEN_FLAGS, folder)
     try:
         files.lock(fd, wait=False)

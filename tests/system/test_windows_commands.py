@@ -1,4 +1,4 @@
-"""Command lines of batch files: no argument means anything to the shell of Windows."""
+"""Command lines of batch files: the shell of Windows interprets no argument."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from forebay.system.windows_commands import is_batch_file, make_batch_command
     ("path", "expected"),
     [("npx.cmd", True), (r"C:\x\NPX.CMD", True), ("a.bat", True), ("a.bat. .", True), ("a.exe", False), ("cmd", False)],
 )
-def test_batch_files_are_told_by_their_names(path: str, expected: bool) -> None:
+def test_batch_files_are_recognized_by_name(path: str, expected: bool) -> None:
     assert is_batch_file(path) is expected
 
 
@@ -27,13 +27,13 @@ def test_an_argument_is_escaped_twice_and_the_path_is_quoted() -> None:
 
 
 @pytest.mark.parametrize("argument", ["a\nb", "a\rb", "a\0b"])
-def test_a_line_break_is_refused(argument: str) -> None:
+def test_an_argument_with_a_line_break_is_refused(argument: str) -> None:
     with pytest.raises(ValueError, match="line break"):
         make_batch_command("cmd.exe", "a.cmd", [argument])
 
 
 @pytest.mark.skipif(sys.platform != "win32", reason="needs the shell of Windows")
-def test_the_arguments_arrive(tmp_path: Path) -> None:
+def test_the_arguments_arrive_unchanged(tmp_path: Path) -> None:
     script = tmp_path / "show.py"
     script.write_text("import json, sys; print(json.dumps(sys.argv[1:]))")
     batch = tmp_path / "show it.cmd"
