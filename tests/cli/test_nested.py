@@ -48,6 +48,13 @@ def test_numbers_keep_their_digits() -> None:
     assert digits in NestedCell(f'{{"n": {digits}, "more": "{"x" * 90}"}}').summarize(50)
 
 
+@pytest.mark.parametrize("text", ["a " * 203, "a, " * 203])
+def test_a_long_text_ends_with_an_ellipsis(text: str) -> None:
+    summary = summarize({"note": text}, 260)
+    assert summary.rstrip('"}').endswith("…")
+    assert text[:200] in summary
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=12),
     lambda inner: st.lists(inner, max_size=9) | st.dictionaries(st.text(max_size=6), inner, max_size=9),

@@ -61,7 +61,7 @@ def _summarize(value: Any, width: int, ellipsis: str) -> str:
     opening, closing = "{}" if is_object else "[]"
     count = len(value)
     members = _order_members(value) if is_object else [(None, item) for item in value[:_MAX_MEMBERS]]
-    texts = [_format_member(name, member) for name, member in members]
+    texts = [_format_member(name, member, ellipsis) for name, member in members]
     if not is_object and texts and isinstance(value[0], dict):
         # The first object shows what the others are like.
         rest = f"{_format_rest(count - 1)}{closing}"
@@ -100,20 +100,21 @@ def _format_rest(count: int) -> str:
     return f", {count:,} more" if count > 0 else ""
 
 
-def _format_member(name: str | None, value: Any) -> str:
-    text = _format_size(value) if isinstance(value, dict | list) else _format_scalar(value)
-    return text if name is None else f"{_format_text(name)}: {text}"
+def _format_member(name: str | None, value: Any, ellipsis: str) -> str:
+    text = _format_size(value) if isinstance(value, dict | list) else _format_scalar(value, ellipsis)
+    return text if name is None else f"{_format_text(name, ellipsis)}: {text}"
 
 
-def _format_scalar(value: Any) -> str:
+def _format_scalar(value: Any, ellipsis: str) -> str:
     if isinstance(value, _Number):
         return str(value)
-    return _format_text(value) if isinstance(value, str) else json.dumps(value)
+    return _format_text(value, ellipsis) if isinstance(value, str) else json.dumps(value)
 
 
-def _format_text(text: str) -> str:
+def _format_text(text: str, ellipsis: str) -> str:
+    shown = text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + ellipsis
     is_plain = _PLAIN_TEXT.fullmatch(text) and text not in _LITERALS and text.strip() == text
-    return text if is_plain else json.dumps(text[:_MAX_TEXT_CHARS], ensure_ascii=False)
+    return shown if is_plain else json.dumps(shown, ensure_ascii=False)
 
 
 def _format_size(value: Any) -> str:
