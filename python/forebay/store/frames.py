@@ -453,11 +453,12 @@ def write_frames(
         return progress, survey.finish(), parts
     compress = compress and _is_compressible(memoryview(first)[:FRAME_BYTES])
 
-    window: collections.deque[tuple[Future[list[Frame]], Future[None]]] = collections.deque()
+    window: collections.deque[tuple[Buffer, Future[list[Frame]] | None, Future[None]]] = collections.deque()
 
     def write_next() -> None:
-        framed, surveyed = window.popleft()
-        upload.write(progress.add_frames(framed.result()))
+        chunk, framed, surveyed = window.popleft()
+        frames = _build_frames(chunk, False) if framed is None else framed.result()
+        upload.write(progress.add_frames(frames))
         surveyed.result()
         on_progress(progress)
 
@@ -465,14 +466,17 @@ def write_frames(
     with ThreadPoolExecutor(1, "forebay-survey") as surveyor:
         try:
             for chunk in itertools.chain([first], chunks):
-                window.append((get_pool().submit(_build_frames, chunk, compress), surveyor.submit(survey.feed, chunk)))
+                # Without compression a frame costs only its checksum, less than waiting for another thread.
+                framed = get_pool().submit(_build_frames, chunk, True) if compress else None
+                window.append((chunk, framed, surveyor.submit(survey.feed, chunk)))
                 if len(window) > _MAX_CHUNKS_IN_FLIGHT:
                     write_next()
             while window:
                 write_next()
         finally:
-            for framed, surveyed in window:
-                framed.cancel()
+            for _, framed, surveyed in window:
+                if framed is not None:
+                    framed.cancel()
                 surveyed.cancel()
     return progress, survey.finish(), []
 
