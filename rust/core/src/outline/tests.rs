@@ -163,7 +163,7 @@ fn items_are_not_read_beyond_the_sample() {
     let changed: Vec<u8> =
         changed.map(|(i, byte)| if (1000..1900).contains(&i) { b'!' } else { byte }).collect();
     assert_eq!(outline_indexed(&changed, 512, &items).unwrap(), full(&valid));
-    assert!(run(&changed, 512).is_err());
+    assert_ne!(run(&changed, 512).unwrap(), full(&valid));
 }
 
 #[test]
