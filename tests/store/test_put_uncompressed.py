@@ -88,4 +88,5 @@ def test_only_a_payload_of_several_frames_starts_a_thread(store: Store, monkeypa
     store.put(RECORDS[:FRAME_BYTES])
     assert started == []
     store.put(RECORDS)
-    assert len(started) == 1 and started[0].startswith("forebay-survey")
+    assert len(started) == 1
+    assert started[0].startswith("forebay-survey")
