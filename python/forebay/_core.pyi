@@ -483,9 +483,7 @@ def truncate_lines(data: Buffer | str, head: int = 10, tail: int = 10, *, max_by
     are left out from the middle. A budget under 64 is rejected.
     """
 
-def outline(
-    data: Buffer | str, max_bytes: int = 512, *, items: ItemIndex | tuple[int, int] | None = None
-) -> str:
+def outline(data: Buffer | str, max_bytes: int = 512, *, items: ItemIndex | tuple[int, int] | None = None) -> str:
     """Return the shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`.
 
     `int`, `float`, `str`, `bool` and `null` are joined by `|` where several occur; integers among floats are floats.
