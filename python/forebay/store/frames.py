@@ -453,11 +453,11 @@ def write_frames(
         return progress, survey.finish(), parts
     compress = compress and _is_compressible(memoryview(first)[:FRAME_BYTES])
 
-    window: collections.deque[tuple[Buffer, Future[list[Frame]] | None, Future[None]]] = collections.deque()
+    window: collections.deque[tuple[Future[list[Frame]] | Buffer, Future[None]]] = collections.deque()
 
     def write_next() -> None:
-        chunk, framed, surveyed = window.popleft()
-        frames = _build_frames(chunk, False) if framed is None else framed.result()
+        framed, surveyed = window.popleft()
+        frames = framed.result() if isinstance(framed, Future) else _build_frames(framed, False)
         upload.write(progress.add_frames(frames))
         surveyed.result()
         on_progress(progress)
@@ -467,15 +467,15 @@ def write_frames(
         try:
             for chunk in itertools.chain([first], chunks):
                 # Without compression a frame costs only its checksum, less than waiting for another thread.
-                framed = get_pool().submit(_build_frames, chunk, True) if compress else None
-                window.append((chunk, framed, surveyor.submit(survey.feed, chunk)))
+                framed = get_pool().submit(_build_frames, chunk, True) if compress else chunk
+                window.append((framed, surveyor.submit(survey.feed, chunk)))
                 if len(window) > _MAX_CHUNKS_IN_FLIGHT:
                     write_next()
             while window:
                 write_next()
         finally:
-            for _, framed, surveyed in window:
-                if framed is not None:
+            for framed, surveyed in window:
+                if isinstance(framed, Future):
                     framed.cancel()
                 surveyed.cancel()
     return progress, survey.finish(), []
