@@ -483,7 +483,7 @@ def truncate_lines(data: Buffer | str, head: int = 10, tail: int = 10, *, max_by
     are left out from the middle. A budget under 64 is rejected.
     """
 
-def outline(data: Buffer | str, max_bytes: int = 512, *, items: tuple[int, int] | None = None) -> str:
+def outline(data: Buffer | str, max_bytes: int = 512, *, items: ItemIndex | tuple[int, int] | None = None) -> str:
     """Return the shape of a JSON document in one line, e.g. `{statuses: [{id: int, place?: {…}}] ×100}`.
 
     `int`, `float`, `str`, `bool` and `null` are joined by `|` where several occur; integers among floats are floats.
@@ -497,7 +497,8 @@ def outline(data: Buffer | str, max_bytes: int = 512, *, items: tuple[int, int] 
     least 8): keys are added level by level and in turns among siblings, and a larger budget never shows less. Values
     deeper than 32 levels are shown as `{…}` or `[…]`.
 
-    `items` is the start of an array and its number of items, if `data` has only the first of them.
+    With `items`, the index of valid `data`, the other indexed items are not even read, and `data` may start with a byte
+    order mark. If `data` has only the first items of an array or map, `items` is its start and its number of items.
 
     Only the values that are merged are validated.
     """

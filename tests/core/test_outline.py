@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from forebay import InvalidArgument, InvalidJSON, outline
+from forebay import InvalidArgument, InvalidJSON, index_items, outline
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,6 +108,18 @@ def shown_paths(text: str) -> Counter[tuple[str, ...]]:
 @given(values | maps | st.lists(maps, max_size=3))
 def test_outlines_like_plain_python(value: Any) -> None:
     assert outline(json.dumps(value), UNLIMITED) == describe([value])
+
+
+@given(st.lists(values, min_size=1, max_size=3), st.integers(1, 150), st.sampled_from(["", "\ufeff"]))
+def test_an_index_changes_nothing(values: list[Any], count: int, mark: str) -> None:
+    items = values * count
+    lines = "\n".join(map(json.dumps, items))
+    for data in (json.dumps(items), json.dumps({"before": values, "items": items, "after": 1}), lines):
+        if data is lines and len(items) == 1:
+            continue
+        # The offsets in an index count the mark, in place of which its builder gets white space.
+        index = index_items(" " * len(mark.encode()) + data)
+        assert outline(mark + data, UNLIMITED, items=index) == outline(data, UNLIMITED)
 
 
 @pytest.mark.slow

@@ -453,11 +453,12 @@ def write_frames(
         return progress, survey.finish(), parts
     compress = compress and _is_compressible(memoryview(first)[:FRAME_BYTES])
 
-    window: collections.deque[tuple[Future[list[Frame]], Future[None]]] = collections.deque()
+    window: collections.deque[tuple[Future[list[Frame]] | Buffer, Future[None]]] = collections.deque()
 
     def write_next() -> None:
         framed, surveyed = window.popleft()
-        upload.write(progress.add_frames(framed.result()))
+        frames = framed.result() if isinstance(framed, Future) else _build_frames(framed, False)
+        upload.write(progress.add_frames(frames))
         surveyed.result()
         on_progress(progress)
 
@@ -465,14 +466,17 @@ def write_frames(
     with ThreadPoolExecutor(1, "forebay-survey") as surveyor:
         try:
             for chunk in itertools.chain([first], chunks):
-                window.append((get_pool().submit(_build_frames, chunk, compress), surveyor.submit(survey.feed, chunk)))
+                # Without compression a frame costs only its checksum, less than waiting for another thread.
+                framed = get_pool().submit(_build_frames, chunk, True) if compress else chunk
+                window.append((framed, surveyor.submit(survey.feed, chunk)))
                 if len(window) > _MAX_CHUNKS_IN_FLIGHT:
                     write_next()
             while window:
                 write_next()
         finally:
             for framed, surveyed in window:
-                framed.cancel()
+                if isinstance(framed, Future):
+                    framed.cancel()
                 surveyed.cancel()
     return progress, survey.finish(), []
 

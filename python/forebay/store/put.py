@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from typing_extensions import Buffer
@@ -50,7 +50,6 @@ from forebay.store.payload import (
     outline_first_items,
     rechunk,
     sanitize_mime_type,
-    skip_bom,
     to_buffer,
 )
 from forebay.store.previews import MAX_PREVIEW_BYTES, PreviewSource, make_preview_source
@@ -187,7 +186,6 @@ class PayloadWriter:
                 request.progress(progress.payload_bytes)
 
         upload = create(handle)
-        outline_future = self._start_outline(data)
         write = functools.partial(
             write_frames, upload=upload, compress=self._options.compression == "zstd", get_pool=self._get_pool
         )
@@ -228,7 +226,7 @@ class PayloadWriter:
                 "nature": findings.nature,
                 "item_count": None if items is None else len(items),
                 "items_path": None if items is None else items.path,
-                "outline": _finish_outline(outline_future, data, written, findings, source),
+                "outline": _make_outline(data, written, findings, source),
                 "created_at": created_at,
                 "expires_at": expires_at,
                 "principal": request.principal,
@@ -287,12 +285,6 @@ class PayloadWriter:
         if not is_valid_time(expires_at):
             raise InvalidArgument("this payload would expire after the year 9999; pass a shorter ttl")
         return created_at, expires_at
-
-    def _start_outline(self, data: Buffer | None) -> Future[str] | None:
-        """Start to outline a large payload that looks like JSON, in parallel to writing it."""
-        if data is None or len(view := skip_bom(data)) <= CHUNK_BYTES or view[0] not in b"[{":
-            return None
-        return self._get_pool().submit(outline, view, _MAX_OUTLINE_BYTES)
 
     def _check_quota(self, principal: str | None, size: int) -> None:
         """Raise `StoreFull` early if a payload will not fit. Other payloads are evicted only after it is written."""
@@ -427,23 +419,17 @@ def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
     return mime_type
 
 
-def _finish_outline(
-    outline_future: Future[str] | None,
-    data: Buffer | None,
-    progress: WriteProgress,
-    findings: Findings,
-    source: PreviewSource | None,
+def _make_outline(
+    data: Buffer | None, progress: WriteProgress, findings: Findings, source: PreviewSource | None
 ) -> str | None:
     # A payload that fits into the preview needs no outline.
     if progress.payload_bytes <= MAX_PREVIEW_BYTES:
         return None
     if findings.nature not in ("json", "ndjson"):
         return outline_first_items(progress.first_chunk, findings.items, _MAX_OUTLINE_BYTES)
-    if outline_future is not None:
-        return outline_future.result()
     if data is None and progress.payload_bytes == len(memoryview(progress.first_chunk)):
         data = progress.first_chunk
     if data is not None:
-        return outline(skip_bom(data), _MAX_OUTLINE_BYTES)
+        return outline(data, _MAX_OUTLINE_BYTES, items=findings.items)
     shape = None if source is None else source.outline(findings.items, _MAX_OUTLINE_BYTES)
     return shape or outline_first_items(progress.first_chunk, findings.items, _MAX_OUTLINE_BYTES)

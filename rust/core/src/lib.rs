@@ -74,7 +74,7 @@ pub use filter::Filter;
 pub use index::{ItemIndex, ItemIndexer, index_items, index_lines};
 pub use items::{ItemPage, read_items};
 pub use lines::{LinePage, read_lines};
-pub use outline::{outline, outline_sample};
+pub use outline::{outline, outline_indexed, outline_sample};
 pub use page::Cut;
 pub use patch::patch;
 pub use pointer::{Pointer, locate};

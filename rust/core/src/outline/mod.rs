@@ -19,7 +19,10 @@ mod shape;
 mod tests;
 
 use crate::error::{Error, Result};
+use crate::index::ItemIndex;
 use crate::scan::Isa;
+use crate::survey::BYTE_ORDER_MARK;
+use read::KnownItems;
 
 /// Items of an array, or values of NDJSON, that are merged. The rest is only counted.
 pub const SAMPLE_ITEMS: u64 = 100;
@@ -37,10 +40,27 @@ pub fn outline(data: &[u8], max_bytes: usize) -> Result<String> {
 /// Returns the shape of a document of which only the first items are known: the array or object at byte
 /// `items_start` has `item_count` items.
 pub fn outline_sample(data: &[u8], max_bytes: usize, items_start: u64, item_count: u64) -> Result<String> {
-    outline_with(Isa::detect(), data, max_bytes, Some((items_start, item_count)))
+    let known = KnownItems { start: usize::try_from(items_start).ok(), count: item_count, end: None };
+    outline_with(Isa::detect(), data, max_bytes, Some(known))
 }
 
-fn outline_with(isa: Isa, data: &[u8], max_bytes: usize, known: Option<(u64, u64)>) -> Result<String> {
+/// Returns the shape of a valid document, like [`outline`], without reading the items that it only counts.
+///
+/// `items` is the index of `data`, which may start with a byte order mark.
+pub fn outline_indexed(data: &[u8], max_bytes: usize, items: &ItemIndex) -> Result<String> {
+    outline_indexed_with(Isa::detect(), data, max_bytes, items)
+}
+
+fn outline_indexed_with(isa: Isa, data: &[u8], max_bytes: usize, items: &ItemIndex) -> Result<String> {
+    let document = data.strip_prefix(BYTE_ORDER_MARK).unwrap_or(data);
+    let mark = data.len() - document.len();
+    let locate = |offset: u64| usize::try_from(offset).ok()?.checked_sub(mark);
+    let start = if items.is_container() { locate(items.start()) } else { None };
+    let known = KnownItems { start, count: items.len(), end: locate(items.end()) };
+    outline_with(isa, document, max_bytes, (start.is_some() || items.is_ndjson()).then_some(known))
+}
+
+fn outline_with(isa: Isa, data: &[u8], max_bytes: usize, known: Option<KnownItems>) -> Result<String> {
     if max_bytes < MIN_BYTES {
         return Err(Error::argument(format!(
             "an outline needs at least {MIN_BYTES} bytes, e.g. max_bytes=512"

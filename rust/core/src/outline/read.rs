@@ -27,15 +27,25 @@ pub(super) struct Document<'a> {
     pub(super) is_ndjson: bool,
 }
 
-/// Reads a document. `known` is the start of an array or object and its number of items, if not all of them are in `data`.
-pub(super) fn read(isa: Isa, data: &[u8], known: Option<(u64, u64)>) -> Result<Document<'_>> {
+/// An array or object, or the lines of NDJSON, whose number of items is known.
+#[derive(Clone, Copy)]
+pub(super) struct KnownItems {
+    /// Offset of the opening bracket; `None` for NDJSON.
+    pub(super) start: Option<usize>,
+    pub(super) count: u64,
+    /// Offset after the last item's bracket or line; `None` if the data has only the first items.
+    pub(super) end: Option<usize>,
+}
+
+/// Reads a document.
+pub(super) fn read(isa: Isa, data: &[u8], known: Option<KnownItems>) -> Result<Document<'_>> {
     let mut reader = Reader::new(data, isa);
     let mut shape = Shape::default();
-    Merger { known, ..Merger::new(data) }.merge_value(&mut reader, &mut shape, 0)?;
+    Merger::new(data, known).merge_value(&mut reader, &mut shape, 0)?;
     let is_ndjson = is_first_line(&mut reader, data, isa)?;
     if is_ndjson {
         shape = Shape::default();
-        Merger::new(data).merge_lines(isa, &mut shape)?;
+        Merger::new(data, known).merge_lines(isa, &mut shape)?;
     }
     Ok(Document { shape, is_ndjson })
 }
@@ -46,13 +56,17 @@ struct Merger<'a> {
     values: usize,
     /// How many fields there are in the whole tree.
     fields: usize,
-    /// Start and number of items of the array or object that has more items than the data.
-    known: Option<(u64, u64)>,
+    known: Option<KnownItems>,
 }
 
 impl<'a> Merger<'a> {
-    fn new(data: &'a [u8]) -> Self {
-        Self { data, values: 0, fields: 0, known: None }
+    fn new(data: &'a [u8], known: Option<KnownItems>) -> Self {
+        Self { data, values: 0, fields: 0, known }
+    }
+
+    /// Returns what is known of the items of the container at the reader's position.
+    fn known_at(&self, reader: &Reader<'_>) -> Option<KnownItems> {
+        self.known.filter(|known| known.start == Some(reader.pos()))
     }
 
     fn merge_lines(&mut self, isa: Isa, shape: &mut Shape<'a>) -> Result<()> {
@@ -68,7 +82,8 @@ impl<'a> Merger<'a> {
             expect_end(&mut reader)?;
             len += 1;
         }
-        array.len.add(len + lines.count() as u64);
+        let known = self.known.filter(|known| known.start.is_none());
+        array.len.add(known.map_or_else(|| len + lines.count() as u64, |known| known.count));
         Ok(())
     }
 
@@ -77,28 +92,28 @@ impl<'a> Merger<'a> {
         let may_enter = depth < MAX_DEPTH && self.values < MAX_VALUES;
         match reader.kind()? {
             Kind::Object => {
-                let known = self.known.filter(|(start, _)| *start == reader.pos() as u64);
+                let known = self.known_at(reader);
                 reader.open();
                 let object = shape.object.get_or_insert_default();
                 object.count += 1;
                 let keys = if may_enter {
-                    self.merge_object(reader, object, depth)?
+                    self.merge_object(reader, object, depth, known)?
                 } else {
                     count_children(reader, b'}')?
                 };
                 object.is_cut |= !may_enter && keys > 0;
-                object.keys.add(known.map_or(keys, |(_, count)| count));
+                object.keys.add(known.map_or(keys, |known| known.count));
             }
             Kind::Array => {
-                let known = self.known.filter(|(start, _)| *start == reader.pos() as u64);
+                let known = self.known_at(reader);
                 reader.open();
                 let array = shape.array.get_or_insert_default();
                 let len = if may_enter {
-                    self.merge_array(reader, &mut array.item, depth)?
+                    self.merge_array(reader, &mut array.item, depth, known)?
                 } else {
                     count_children(reader, b']')?
                 };
-                array.len.add(known.map_or(len, |(_, count)| count));
+                array.len.add(known.map_or(len, |known| known.count));
             }
             // An outline shows no string contents, so they are not read.
             Kind::String => {
@@ -122,14 +137,20 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    fn merge_array(&mut self, reader: &mut Reader<'_>, item: &mut Shape<'a>, depth: usize) -> Result<u64> {
+    fn merge_array(
+        &mut self,
+        reader: &mut Reader<'_>,
+        item: &mut Shape<'a>,
+        depth: usize,
+        known: Option<KnownItems>,
+    ) -> Result<u64> {
         let before = self.values;
         let mut len = 0;
         while reader.next_item(len == 0)? {
             self.merge_value(reader, item, depth + 1)?;
             len += 1;
             if len == SAMPLE_ITEMS || self.values - before >= MAX_ARRAY_VALUES {
-                return Ok(len + reader.skip_rest()?);
+                return skip_rest(reader, len, known);
             }
         }
         Ok(len)
@@ -140,6 +161,7 @@ impl<'a> Merger<'a> {
         reader: &mut Reader<'_>,
         object: &mut Object<'a>,
         depth: usize,
+        known: Option<KnownItems>,
     ) -> Result<u64> {
         let (mut keys, mut guess) = (0, 0);
         while let Some(key) = reader.next_key(keys == 0)? {
@@ -158,13 +180,24 @@ impl<'a> Merger<'a> {
                 reader.skip()?;
             }
             if keys == MAX_KEYS as u64 {
-                let rest = reader.skip_rest()?;
-                object.is_cut |= rest > 0;
-                return Ok(keys + rest);
+                let all_keys = skip_rest(reader, keys, known)?;
+                object.is_cut |= all_keys > keys;
+                return Ok(all_keys);
             }
         }
         Ok(keys)
     }
+}
+
+/// Skips the rest of a container, of which `read` children were read, and returns the number of all children.
+fn skip_rest(reader: &mut Reader<'_>, read: u64, known: Option<KnownItems>) -> Result<u64> {
+    if let Some(KnownItems { count, end: Some(end), .. }) = known
+        && end >= reader.pos()
+    {
+        reader.jump(end);
+        return Ok(count);
+    }
+    Ok(read + reader.skip_rest()?)
 }
 
 /// Skips a container from right after its opening bracket, and counts its direct children.

@@ -120,6 +120,62 @@ fn a_sample_has_the_count_of_all_items() {
     assert_eq!(outline_sample(b"[1]", 512, 0, 7).unwrap(), "[int] \u{d7}7");
 }
 
+/// Asserts that the outline of an indexed document is that of the document.
+fn assert_index_changes_nothing(data: &str) {
+    for mark in ["", "\u{feff}"] {
+        let marked = [mark, data].concat();
+        let mut survey = crate::Survey::new(Some(true), None);
+        survey.feed(marked.as_bytes());
+        let items = survey.finish().items.unwrap();
+        for max_bytes in [40, 10_000] {
+            let whole = run(data.as_bytes(), max_bytes).unwrap();
+            for isa in Isa::available() {
+                let indexed = outline_indexed_with(isa, marked.as_bytes(), max_bytes, &items).unwrap();
+                assert_eq!(indexed, whole, "{data:.200}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_index_of_a_large_document_changes_nothing() {
+    let items = |count: usize| -> Vec<String> {
+        (0..count).map(|i| format!(r#"{{"id": {i}, "k{}": [{i}]}}"#, i % 300)).collect()
+    };
+    for count in [99, 100, 101, 5000] {
+        let array = format!(" [{}] ", items(count).join(" ,\n"));
+        assert_index_changes_nothing(&array);
+        assert_index_changes_nothing(&format!(r#"{{"a": [1, 2], "rows": {array}, "b": {{"c": [[], 7]}}}}"#));
+        assert_index_changes_nothing(&items(count).join("\n\n"));
+        assert_index_changes_nothing(&format!("[{}]\n[]\n", "1,".repeat(count) + "1"));
+        assert_index_changes_nothing(&object(count, |i| format!(r#""{i}": {{"a": {i}}}"#)));
+        assert_index_changes_nothing(&object(count, |i| format!(r#""key {i}": "some text""#)));
+    }
+    let wide = format!("[{}]", "1,".repeat(30_000) + "1");
+    assert_index_changes_nothing(&format!("[{wide}, {wide}, {wide}]"));
+}
+
+#[test]
+fn items_are_not_read_beyond_the_sample() {
+    let valid = format!("[{}]", vec!["[1]"; 500].join(","));
+    let items = crate::index_items(valid.as_bytes(), None, true).unwrap();
+    let changed = valid.clone().into_bytes().into_iter().enumerate();
+    let changed: Vec<u8> =
+        changed.map(|(i, byte)| if (1000..1900).contains(&i) { b'!' } else { byte }).collect();
+    assert_eq!(outline_indexed(&changed, 512, &items).unwrap(), full(&valid));
+    assert_ne!(run(&changed, 512).unwrap(), full(&valid));
+}
+
+#[test]
+fn the_index_of_other_data_does_not_panic() {
+    let many = format!("[{}]", vec!["[1]"; 500].join(","));
+    let few = format!("[{}]", vec!["1"; 150].join(","));
+    for (data, other) in [(&many, &few), (&few, &many)] {
+        let items = crate::index_items(other.as_bytes(), None, true).unwrap();
+        let _ = outline_indexed(data.as_bytes(), 512, &items);
+    }
+}
+
 #[test]
 fn a_large_array_leaves_a_share_to_later_fields() {
     let hundred = |item: &str| format!("[{}]", vec![item; 100].join(","));
@@ -183,6 +239,19 @@ proptest! {
         let texts: Vec<String> = (0..=steps.len()).map(|shown| layout.render(&steps[..shown])).collect();
         prop_assert_eq!(layout.sizes(&steps), texts.iter().map(String::len).collect::<Vec<_>>());
         prop_assert!(!texts[steps.len()].contains('…'), "{}", texts[steps.len()]);
+    }
+
+    #[test]
+    fn an_index_changes_nothing(
+        value in documents(), lines in prop::collection::vec(documents(), 2..4), count in 1..300_usize,
+    ) {
+        assert_index_changes_nothing(&value.to_string());
+        assert_index_changes_nothing(&lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"));
+        let (value, others) = (value.to_string(), lines[0].to_string());
+        let array = format!("[{}]", vec![value.as_str(); count].join(","));
+        assert_index_changes_nothing(&array);
+        assert_index_changes_nothing(&format!(r#"{{"a": {others}, "items": {array}, "b": {others}}}"#));
+        assert_index_changes_nothing(&object(count, |i| format!(r#""{i}": {value}"#)));
     }
 
     #[test]
