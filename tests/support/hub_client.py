@@ -96,7 +96,7 @@ def read_record(folder: Path, name: str = "one") -> list[dict[str, Any]]:
 @contextlib.asynccontextmanager
 async def running_hub(folder: Path, upstreams: dict[str, dict[str, Any]], **settings: Any) -> AsyncIterator[Hub]:
     configs = {
-        name: UpstreamConfig(name=name, command=upstream["command"], args=tuple(upstream["args"]))
+        name: UpstreamConfig(name=name, **{**upstream, "args": tuple(upstream.get("args", ()))})
         for name, upstream in upstreams.items()
     }
     hub = Hub(Settings(store=(folder / "store").as_uri(), sweep_interval=0, upstreams=configs, **settings))
