@@ -1,10 +1,10 @@
 """A server on stdio without an SDK, whose tool takes the steps in its arguments.
 
 `python stepping_server.py ERA RECORD [OPTIONS]`: it records each line that it reads in the file RECORD. OPTIONS is
-JSON: the methods that it never answers (`deaf`), refuses (`refused`) or answers with an error of their own (`failing`,
-codes by method) or the first of which ends it (`fatal`), its prompts and capabilities, more members of its tool
-(`definition`), whether it asks before any call (`asks_at_start`), and whether it ignores SIGTERM and the end of its input
-(`stubborn`).
+JSON: the methods that it never answers (`deaf`), refuses (`refused`), answers with an error of this code (`failing`), or
+that end it when the first of its starts is asked for them (`fatal`); its capabilities, prompts, and further members of
+its tool (`definition`); whether it asks before any call (`asks_at_start`), and whether it ignores SIGTERM and the end of
+its input (`stubborn`).
 """
 
 import itertools
@@ -25,9 +25,9 @@ options: dict[str, Any] = json.loads(sys.argv[3]) if len(sys.argv) > 3 else {}
 
 _writing = threading.Lock()
 _numbers = itertools.count(1)
-_earlier_methods = {json.loads(line).get("method") for line in Path(record).read_bytes().splitlines()} if Path(record).exists() else set()
-"""What earlier starts of this server were asked for."""
 _answers: dict[Any, Any] = {}
+_earlier_methods: set[str] = set()
+"""What earlier starts were asked for."""
 _has_answer = threading.Condition()
 
 
@@ -88,7 +88,8 @@ def take_steps(number: Any, params: dict[str, Any]) -> None:
 
 
 def answer(number: Any, method: str, params: dict[str, Any]) -> None:
-    info = {"capabilities": options.get("capabilities", CAPABILITIES), "serverInfo": {"name": "stepping server (tests)", "version": "1"}}
+    capabilities = options.get("capabilities", CAPABILITIES)
+    info = {"capabilities": capabilities, "serverInfo": {"name": "stepping server (tests)", "version": "1"}}
     match method:
         case _ if method in options.get("deaf", ()):
             pass
@@ -131,6 +132,8 @@ def answer(number: Any, method: str, params: dict[str, Any]) -> None:
 def main() -> None:
     if options.get("stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if Path(record).exists():
+        _earlier_methods.update(json.loads(line).get("method", "") for line in Path(record).read_bytes().splitlines())
     with Path(record).open("ab", buffering=0) as file:
         for line in sys.stdin.buffer:
             file.write(line)

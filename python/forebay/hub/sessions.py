@@ -207,7 +207,8 @@ class ClientSession(Tenant):
         if not isinstance(requests, Mapping) or not all(map(_is_input_request, requests.values())):
             name = routed.connection.name
             raise UpstreamFailed(
-                f"{name} sent an input request without a method; report it to the authors of the server"
+                f"{name} sent an input request without a method, or with params that cannot be read; report it to the "
+                "authors of the server"
             )
         params: dict[str, Any] = {}
         if requests:
@@ -295,4 +296,8 @@ class ClientSession(Tenant):
 
 
 def _is_input_request(value: object) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("method"), str)
+    return (
+        isinstance(value, Mapping)
+        and isinstance(value.get("method"), str)
+        and isinstance(value.get("params"), Mapping | None)
+    )
