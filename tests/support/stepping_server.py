@@ -1,10 +1,10 @@
 """A server on stdio without an SDK, whose tool takes the steps in its arguments.
 
 `python stepping_server.py ERA RECORD [OPTIONS]`: it records each line that it reads in the file RECORD. OPTIONS is
-JSON: the methods that it never answers (`deaf`), refuses (`refused`), answers with an error of this code (`failing`), or
-that end it when the first of its starts is asked for them (`fatal`); its capabilities, prompts, and further members of
-its tool (`definition`); whether it asks before any call (`asks_at_start`), and whether it ignores SIGTERM and the end of
-its input (`stubborn`).
+JSON: the methods that it never answers (`deaf`), refuses (`refused`), answers with an error of this code (`failing`),
+or that end it when the first of its starts is asked for them (`fatal`); its capabilities, prompts, and further members
+of its tool (`definition`); whether it asks before any call (`asks_at_start`), and whether it ignores SIGTERM and the
+end of its input (`stubborn`).
 """
 
 import itertools
@@ -82,6 +82,8 @@ def take_steps(number: Any, params: dict[str, Any]) -> None:
                 fields = {"inputRequests": requests, "requestState": "some state"}
                 send(id=number, result={"resultType": "input_required", **fields})
                 return
+            case {"die": code}:
+                os._exit(code)
             case "never":
                 return
     send_result(number, {"content": [{"type": "text", "text": json.dumps(value)}]})
