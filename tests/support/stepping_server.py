@@ -134,6 +134,7 @@ def answer(number: Any, method: str, params: dict[str, Any]) -> None:
 def main() -> None:
     if options.get("stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.setrecursionlimit(10_000)
     if Path(record).exists():
         _earlier_methods.update(json.loads(line).get("method", "") for line in Path(record).read_bytes().splitlines())
     with Path(record).open("ab", buffering=0) as file:
