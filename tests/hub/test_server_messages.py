@@ -245,9 +245,13 @@ def test_a_large_result_of_a_cancelled_call_is_not_stored(tmp_path: Path) -> Non
         async with running_hub(tmp_path, {"one": stepping_server(tmp_path)}) as hub:
             client = await _connect(hub)
             may_go_on = threading.Event()
+
+            def wait() -> None:
+                may_go_on.wait()
+
             # The threads that store responses are busy.
             for _ in range(4):
-                hub.servers.workers.submit(may_go_on.wait)
+                hub.servers.workers.submit(wait)
             text = {"content": [{"type": "text", "text": "x" * 200_000}]}
             call = client.start_call({"result": text}, number=7)
             await wait_until_async(lambda: hub.servers.workers._unfinished == 5)
