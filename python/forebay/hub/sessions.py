@@ -68,10 +68,8 @@ class ClientSession(Tenant):
         """The URIs to which the client is subscribed at each server of 2026-07-28, and what ends the subscription."""
         self._listening_lock = asyncio.Lock()
 
-    async def handle(self, message: Any, raw: Message, reply: Reply) -> Message | None:
+    async def handle(self, message: dict[str, Any], raw: Message, reply: Reply) -> Message | None:
         """Handle a message of the client; return the response if it is a request."""
-        if not isinstance(message, dict):
-            return None
         if "method" not in message:
             self._on_answer(message)
             return None
