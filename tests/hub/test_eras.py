@@ -116,6 +116,22 @@ def test_params_and_results_of_any_size_are_translated(
     asyncio.run(run())
 
 
+def test_very_many_params_are_translated(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running_hub(tmp_path, {"one": stepping_server(tmp_path, era="modern")}) as hub:
+            client = await _connect(hub)
+            fields = {f"field {number}": "v" * 100 for number in range(4000)}
+            for method, params in (("resources/list", fields), (CALL, {**make_call(), "_meta": fields})):
+                assert "result" in await client.request(method, params)
+                sent = read_record(tmp_path)[-1]
+                assert sent["method"] == method
+                meta = sent["params"]["_meta"]
+                assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+                assert fields.items() <= {**sent["params"], **meta}.items()
+
+    asyncio.run(run())
+
+
 def test_a_client_without_session_cannot_be_asked(tmp_path: Path) -> None:
     async def run() -> None:
         upstream = stepping_server(tmp_path, era="modern", capabilities={"tools": {}, "resources": 5})

@@ -12,6 +12,7 @@ import pytest
 from forebay.config.upstreams import UpstreamConfig
 from forebay.errors import UpstreamFailed
 from forebay.hub.exchanges import Exchanges
+from forebay.hub.health import list_upstreams
 from forebay.hub.hub import Hub
 from forebay.hub.stateless import TenantPool
 from forebay.wire.framing import Spool
@@ -114,6 +115,8 @@ def test_invalid_params_are_errors(tmp_path: Path) -> None:
             assert await client.send({"method": "tools/call", "params": make_call()}) is None
             result = (await client.request(CALL, {"name": "double", "arguments": {"x": 4}}))["result"]
             assert get_value({"result": result}) == 8
+            states = {upstream.name: upstream.state for upstream in list_upstreams(hub, None)}
+            assert states == {"one": "connected", "two": "connected", "more": "loaded"}
 
     asyncio.run(run())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_server import faulty_server
 from forebay.errors import StoreFull
 from forebay.hub.paused_calls import PausableCall
 from forebay.wire.framing import HeadTail, LostMessage
@@ -282,17 +283,23 @@ def test_an_error_of_what_handles_a_response_is_that_of_the_request(tmp_path: Pa
     asyncio.run(run())
 
 
-def test_a_large_answer_to_a_request_of_the_hub_itself(tmp_path: Path) -> None:
-    """What stands beside a list may be too large to be parsed."""
-    script = """
+@pytest.mark.parametrize("is_error", [False, True])
+def test_a_large_answer_to_a_request_of_the_hub_itself(
+    is_error: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What stands beside a list, or in an error, may be too large to be parsed."""
+    script = f"""
 import json, sys
 for line in sys.stdin:
     message = json.loads(line)
-    result = {"protocolVersion": "2025-11-25", "capabilities": {"resources": {}}, "tools": []}
+    answer = {{"result": {{"protocolVersion": "2025-11-25", "capabilities": {{"resources": {{}}}}, "tools": []}}}}
     if message["method"] == "resources/list":
-        result = {"resources": [{"uri": f"x://{number}", "name": "x" * 1000} for number in range(400)]}
+        many = {{f"member {{number}}": "x" * 100 for number in range(4000)}}
+        answer = {{"result": {{"resources": [{{"uri": "x://0", "name": "0"}}], **many}}}}
+        if {is_error}:
+            answer = {{"error": {{"code": -32000, "message": "not now", **many}}}}
     if "id" in message:
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+        print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], **answer}}), flush=True)
 """
 
     async def run() -> None:
@@ -300,6 +307,52 @@ for line in sys.stdin:
         async with running_hub(tmp_path, upstreams) as hub:
             client = await _connect(hub)
             listed = (await client.request("resources/list"))["result"]["resources"]
-            assert [resource["uri"] for resource in listed] == [*(f"x://{number}" for number in range(400)), "x://1"]
+            assert [resource["uri"] for resource in listed] == [*([] if is_error else ["x://0"]), "x://1"]
+
+    asyncio.run(run())
+    assert ("many does not answer resources/list: not now" in caplog.text) == is_error
+
+
+def test_a_client_that_refuses_an_input_request_fails_its_call(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running_hub(tmp_path, {"one": stepping_server(tmp_path, era="modern")}) as hub:
+            client, channel = await _connect(hub, ELICITATION), Channel()
+            required = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}
+            call = client.start_call({"require": {"who": required}}, channel=channel)
+            question = await channel.next()
+            await client.send({"id": question["id"], "error": {"code": -7, "message": "not today"}})
+            assert (await call)["error"] == {"code": -7, "message": "not today"}
+
+    asyncio.run(run())
+
+
+def test_a_question_of_a_forgotten_session_is_cancelled(tmp_path: Path) -> None:
+    async def run(url: str) -> None:
+        async with running_hub(tmp_path, {"one": {"url": url}}) as hub:
+            client, channel = await _connect(hub, ELICITATION), Channel()
+            forgets = {"name": "asks_and_forgets", "arguments": {}}
+            assert "result" in await client.request(CALL, forgets, channel)
+            question = (await channel.next())["id"]
+            assert "result" in await client.request(CALL, {"name": "plain", "arguments": {}})
+            cancellation = await channel.next()
+            assert (cancellation["method"], cancellation["params"]["requestId"]) == (
+                "notifications/cancelled",
+                question,
+            )
+
+    with faulty_server() as server:
+        asyncio.run(run(server.url))
+
+
+def test_tools_that_are_shown_are_announced(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running_hub(tmp_path, {"one": stepping_server(tmp_path)}, hidden_tools=["steps"]) as hub:
+            client = await _connect(hub)
+            expand = {"name": "expand_tools", "arguments": {"capability": "one"}}
+            assert "steps" in json.dumps(await client.request(CALL, expand))
+            methods = [message["method"] for message in client.outbox.messages]
+            assert "notifications/tools/list_changed" in methods
+            listed = (await client.request("tools/list"))["result"]["tools"]
+            assert "steps" in [tool["name"] for tool in listed]
 
     asyncio.run(run())

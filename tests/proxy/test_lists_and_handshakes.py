@@ -26,6 +26,7 @@ def _answer(gateway: Gateway, method: str, raw_result: str, **params: Any) -> di
     """Return the result that the client gets for a request that the server answers with these bytes."""
     gateway.receive_from_client(id=1, method=method, params=params)
     gateway.relay.receive_from_server(f'{{"jsonrpc":"2.0","id":1,"result":{raw_result}}}'.encode())
+    assert gateway.relay.wait_idle(60)
     return dict(gateway.client.received[-1])
 
 
@@ -95,6 +96,14 @@ def test_instructions_of_any_length_get_the_note(instructions: Any, gateway: Gat
     else:
         own, note, _ = result["instructions"].partition("A result that is too large is stored")
         assert (own.rstrip("\n"), bool(note)) == (instructions or "", True)
+
+
+def test_a_handshake_with_very_many_members_is_extended(gateway: Gateway) -> None:
+    many = {f"member {number}": "x" * 100 for number in range(4000)}
+    fields = {"protocolVersion": "2025-11-25", "capabilities": {}, **many}
+    result = _answer(gateway, "initialize", json.dumps(fields), **CLIENT, capabilities={})["result"]
+    assert "output_handle" in result.pop("instructions")
+    assert result == {**fields, "capabilities": {"tools": {}, "resources": {}}}
 
 
 def test_a_client_that_shows_apps_is_told_of_them(gateway: Gateway) -> None:

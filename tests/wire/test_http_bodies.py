@@ -35,6 +35,13 @@ def test_a_body_is_read_wherever_its_chunks_end(
     assert _inflate(coding, compress(text), step) == text
 
 
+@pytest.mark.parametrize("more", [1, 5, 100, 257, 258])
+def test_the_last_bytes_may_come_after_all_compressed_ones(more: int) -> None:
+    """A body without a checksum may be read to its end before all of its text fits into a chunk."""
+    text = bytes((1 << 20) + more)
+    assert _inflate("deflate", _deflate_raw(text), 1 << 20) == text
+
+
 @pytest.mark.parametrize("step", [1, 1 << 20])
 def test_gzip_may_have_several_members_and_padding(step: int) -> None:
     body = gzip.compress(TEXT) + bytes(10) + gzip.compress(b"more") + bytes(1000)

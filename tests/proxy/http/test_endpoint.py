@@ -15,7 +15,7 @@ from forebay.proxy.http.connection import Endpoint
 from forebay.proxy.http.headers import make_message_headers
 from forebay.proxy.http.streams import redact_errors
 from forebay.proxy.http.urls import URL
-from forebay.wire.messages import dump
+from forebay.wire.messages import dump, parse
 from gateway_harness import gateway_to
 from waiting import wait_until_async
 
@@ -119,11 +119,19 @@ def test_arguments_are_repeated_in_headers(arguments: Any, schema: Any, headers:
     assert {name: value for name, value in made.items() if name.startswith("mcp-param-")} == headers
 
 
+def test_a_number_with_too_many_digits_is_in_no_header() -> None:
+    schema = {"properties": {"region": {"type": "integer", "x-mcp-header": "Region"}}}
+    params = b'"name":"t","arguments":{"region":%s},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}'
+    for digits, is_repeated in ((100, True), (5000, False)):
+        raw = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%s}}' % (params % (b"1" * digits))
+        assert ("mcp-param-Region" in make_message_headers(parse(raw), raw, lambda _: schema)) == is_repeated
+
+
 def test_a_large_tool_error_is_redacted() -> None:
     """A result that is too large to be parsed is an error if it says so."""
     endpoint = Endpoint("http://localhost/mcp", [("X-Key", "s3cr3t")])
-    values = b",".join([b'"x"'] * 100_000)
-    error = b'{"jsonrpc":"2.0","id":1,"result":{"content":[%s,"s3cr3t"],"isError":%s}}'
+    values = b",".join(b'"member %d":"x"' % number for number in range(30_000))
+    error = b'{"jsonrpc":"2.0","id":1,"result":{%s,"x":"s3cr3t","isError":%s}}'
     assert redact_errors(error % (values, b"false"), endpoint) == error % (values, b"false")
     assert b"s3cr3t" not in bytes(redact_errors(error % (values, b"true"), endpoint))  # type: ignore[arg-type]
 
