@@ -25,6 +25,12 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+if "COVERAGE_PROCESS_CONFIG" in os.environ:
+    # The client of the SDK passes few variables on, so that the servers that it starts would not be measured.
+    from mcp.client import stdio
+
+    stdio.DEFAULT_INHERITED_ENV_VARS += ["COVERAGE_PROCESS_CONFIG", "LLVM_PROFILE_FILE", "PYTHONPATH"]
+
 _posix_tests: dict[Path, int] = {}
 """On Windows, how many tests of each file are left out because they need POSIX. Of a whole file, functions count."""
 

@@ -31,8 +31,8 @@ PACKAGE = ROOT / "python" / "forebay"
 LINKED = OUTPUT / "python"
 CARGO = OUTPUT / "cargo"
 
-LONG_TESTS = ("backends", "versions")
-"""Folders of tests that need servers or environments of their own."""
+LONG_TESTS = ("versions",)
+"""Folders of tests that need environments of their own."""
 
 NOT_MEASURED = r"/registry/|/rustc/|/rust/core/(src/.*tests\.rs|tests/.*)$"
 

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from forebay.config.options import Settings
 from forebay.config.upstreams import UpstreamConfig
 from forebay.errors import UpstreamFailed
 from forebay.hub.connection import ServerConnection
@@ -17,6 +16,7 @@ from forebay.proxy.process_group import Grace
 from forebay.proxy.stdio import Process, StdioUpstream
 from forebay.proxy.workers import ResponseWorkers
 from forebay.wire.framing import LineReader, Spool
+from hub_client import make_settings
 from serve_http_harness import is_running
 from waiting import wait_until_async
 
@@ -53,7 +53,7 @@ def test_a_server_ends_whose_connection_is_closed_while_it_starts(tmp_path: Path
 
 def _make_hub(folder: Path, script: str) -> Hub:
     config = UpstreamConfig(name="one", command=sys.executable, args=("-c", script))
-    return Hub(Settings(store=(folder / "store").as_uri(), sweep_interval=0, upstreams={"one": config}))
+    return Hub(make_settings(folder, {"one": config}))
 
 
 class NoReply:

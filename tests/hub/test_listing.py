@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forebay.config.options import Settings
 from forebay.config.upstreams import UpstreamConfig
 from forebay.hub.hub import Hub
 from forebay.hub.routes import Routes
 from forebay.operations.spec import OperationSpec
 from forebay.wire.messages import parse
+from hub_client import make_settings
 from wires import MODERN_META
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ class NoReply:
 
 def _list_tools(folder: Path, target: UpstreamConfig) -> list[str]:
     async def list_names() -> list[str]:
-        hub = Hub(Settings(store=(folder / "store").as_uri(), upstreams={target.name: target}))
+        hub = Hub(make_settings(folder, {target.name: target}))
         await hub.start()
         try:
             message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": MODERN_META}}

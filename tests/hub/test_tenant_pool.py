@@ -66,7 +66,7 @@ def test_the_pool_equals_the_naive_pool(store: str, steps: list[tuple[Client, bo
 
 
 async def _compare(store: str, steps: list[tuple[Client, bool]], max_tenants: int) -> None:
-    hub = Hub(Settings(store=store, sweep_interval=0))
+    hub = Hub(Settings(store=store, sweep_interval=0, sources={"store": "test", "sweep_interval": "test"}))
     created: list[StatelessTenant] = []
 
     def make(principal: str | None, capabilities: dict[str, object]) -> StatelessTenant:

@@ -1,6 +1,5 @@
 """What a client or a server can make the gateway keep is limited."""
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,38 +8,8 @@ from typing import Any
 import pytest
 from forebay.errors import UpstreamFailed
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy.relay import Relay
 from forebay.proxy.stdio import Outbox
-from forebay.wire.framing import Message
-
-
-class Peer:
-    """Keeps the messages that the relay sends."""
-
-    def __init__(self) -> None:
-        self.received: list[dict[str, Any]] = []
-
-    def send(self, raw: Message) -> None:
-        assert isinstance(raw, bytes | bytearray)
-        self.received.append(json.loads(raw))
-
-
-class Gateway:
-    """A relay between two peers."""
-
-    def __init__(self, policy: OutputPolicy) -> None:
-        self.client, self.server = Peer(), Peer()
-        self.wait_count = 0
-        self.relay = Relay(policy, self.client, self.server, wait_ready=self._wait_ready)
-
-    def _wait_ready(self) -> None:
-        self.wait_count += 1
-
-    def receive_from_client(self, **message: Any) -> None:
-        self.relay.receive_from_client(json.dumps({"jsonrpc": "2.0", **message}).encode())
-
-    def receive_from_server(self, **message: Any) -> None:
-        self.relay.receive_from_server(json.dumps({"jsonrpc": "2.0", **message}).encode())
+from relay_peers import Gateway
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Lines that are read in the event loop: all of them, in order, however they are cut and whichever thread gets them."""
 
 import asyncio
+import errno
 import itertools
 import os
 import tempfile
@@ -39,7 +40,7 @@ class Reading:
         self.may_handle = threading.Event()
         self.may_handle.set()
         self._loop_thread = threading.get_ident()
-        reader = LoopReader(
+        self.reader = LoopReader(
             self.fd,
             end=self.end,
             loop=asyncio.get_running_loop(),
@@ -48,7 +49,7 @@ class Reading:
             spool_above_bytes=SPOOL_ABOVE_BYTES,
             make_spool=lambda: Spool(tempfile.gettempdir()),
         )
-        self.thread = threading.Thread(target=self._run, args=(reader,))
+        self.thread = threading.Thread(target=self._run, args=(self.reader,))
         self.thread.start()
 
     def _receive(self, line: Line) -> None:
@@ -180,3 +181,42 @@ def test_the_thread_ends_with_the_loop() -> None:
     reading.end.close()
     for fd in (reading.fd, reading.writing_fd):
         os.close(fd)
+
+
+def test_a_pipe_that_another_reader_has_emptied_is_waited_for() -> None:
+    async def test() -> None:
+        reading = Reading()
+        os.write(reading.writing_fd, b"1\n")
+        await wait_until_async(lambda: reading.lines == [b"1"])
+        # As if it had been woken for bytes that are gone.
+        reading.reader._on_readable()
+        os.write(reading.writing_fd, b"2\n")
+        await wait_until_async(lambda: reading.lines == [b"1", b"2"])
+        reading.reader._has_exited, reading.reader._last_bytes = True, 5
+        reading.reader._on_readable()
+        await reading.join()
+        os.close(reading.writing_fd)
+        reading.end.set()
+
+    run(test, 1000)
+
+
+def test_output_that_cannot_be_read_ends_the_reader(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(fd: int, buffers: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), f"{fd} {buffers}")
+
+    async def test() -> None:
+        reading = Reading()
+        os.write(reading.writing_fd, b"1\n")
+        await wait_until_async(lambda: reading.lines == [b"1"])
+        monkeypatch.setattr(os, "readv", fail)
+        os.write(reading.writing_fd, b"2\n")
+        await reading.join()
+        assert reading.lines == [b"1"]
+        os.close(reading.writing_fd)
+        reading.end.set()
+
+    run(test, 1000)
+    assert "the output of a server cannot be read" in caplog.text

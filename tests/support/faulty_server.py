@@ -45,6 +45,8 @@ class Server(ThreadingHTTPServer):
         """Method of notifications that get an error whose body never ends."""
         self.is_legacy = False
         """Whether it only has the transport of 2024-11-05."""
+        self.legacy_endpoint: bytes | None = b"/messages?session=1"
+        """Where this transport says that messages are posted to; `None` if its stream does not open."""
         self.legacy_events: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.caller_left = threading.Event()
         self.has_response = threading.Event()
@@ -127,8 +129,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def legacy_stream(self) -> None:
         """Send all responses as events until an empty one."""
+        if self.server.legacy_endpoint is None:
+            self.reply(404)
+            return
         self.begin_events()
-        self.wfile.write(b"event: endpoint\ndata: /messages?session=1\n\n")
+        self.wfile.write(b"event: endpoint\ndata: " + self.server.legacy_endpoint + b"\n\n")
         while body := self.server.legacy_events.get():
             self.event(body)
 

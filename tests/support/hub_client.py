@@ -93,13 +93,21 @@ def read_record(folder: Path, name: str = "one") -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
 
+def make_settings(folder: Path, upstreams: dict[str, UpstreamConfig], **options: Any) -> Settings:
+    """Return settings with a store in a folder."""
+    options = {"store": (folder / "store").as_uri(), "sweep_interval": 0, "upstreams": upstreams, **options}
+    # An option without a source would not reach the output policy: the store would be that of the user.
+    return Settings(**options, sources=dict.fromkeys(options, "test"))
+
+
 @contextlib.asynccontextmanager
 async def running_hub(folder: Path, upstreams: dict[str, dict[str, Any]], **settings: Any) -> AsyncIterator[Hub]:
     configs = {
-        name: UpstreamConfig(name=name, command=upstream["command"], args=tuple(upstream["args"]))
+        name: UpstreamConfig(name=name, **{**upstream, "args": tuple(upstream.get("args", ()))})
         for name, upstream in upstreams.items()
     }
-    hub = Hub(Settings(store=(folder / "store").as_uri(), sweep_interval=0, upstreams=configs, **settings))
+    hub = Hub(make_settings(folder, configs, **settings))
+    assert hub.policy.store.folder == folder / "store"
     try:
         yield hub
     finally:

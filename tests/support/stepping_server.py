@@ -1,8 +1,10 @@
 """A server on stdio without an SDK, whose tool takes the steps in its arguments.
 
 `python stepping_server.py ERA RECORD [OPTIONS]`: it records each line that it reads in the file RECORD. OPTIONS is
-JSON: the methods that it never answers (`deaf`) or refuses (`refused`), its prompts, whether it asks before any call
-(`asks_at_start`), and whether it ignores SIGTERM and the end of its input (`stubborn`).
+JSON: the methods that it never answers (`deaf`), refuses (`refused`), answers with an error of this code (`failing`),
+or that end it when the first of its starts is asked for them (`fatal`); its capabilities, prompts, and further members
+of its tool (`definition`); whether it asks before any call (`asks_at_start`), and whether it ignores SIGTERM and the
+end of its input (`stubborn`).
 """
 
 import itertools
@@ -24,6 +26,8 @@ options: dict[str, Any] = json.loads(sys.argv[3]) if len(sys.argv) > 3 else {}
 _writing = threading.Lock()
 _numbers = itertools.count(1)
 _answers: dict[Any, Any] = {}
+_earlier_methods: set[str] = set()
+"""What earlier starts were asked for."""
 _has_answer = threading.Condition()
 
 
@@ -60,6 +64,11 @@ def take_steps(number: Any, params: dict[str, Any]) -> None:
             case {"notify": method, "count": count}:
                 lines = [{"jsonrpc": "2.0", "method": method, "params": {"uri": f"x://{at}"}} for at in range(count)]
                 write("".join(f"{json.dumps(line)}\n" for line in lines))
+            case {"write": text}:
+                write(text.replace("ID", json.dumps(number)) + "\n")
+            case {"result": result}:
+                send_result(number, result)
+                return
             case {"progress": progress}:
                 send(method="notifications/progress", params={"progressToken": token, "progress": progress})
             case {"ask_without_waiting": question}:
@@ -73,18 +82,25 @@ def take_steps(number: Any, params: dict[str, Any]) -> None:
                 fields = {"inputRequests": requests, "requestState": "some state"}
                 send(id=number, result={"resultType": "input_required", **fields})
                 return
+            case {"die": code}:
+                os._exit(code)
             case "never":
                 return
     send_result(number, {"content": [{"type": "text", "text": json.dumps(value)}]})
 
 
 def answer(number: Any, method: str, params: dict[str, Any]) -> None:
-    info = {"capabilities": CAPABILITIES, "serverInfo": {"name": "stepping server (tests)", "version": "1"}}
+    capabilities = options.get("capabilities", CAPABILITIES)
+    info = {"capabilities": capabilities, "serverInfo": {"name": "stepping server (tests)", "version": "1"}}
     match method:
         case _ if method in options.get("deaf", ()):
             pass
         case _ if method in options.get("refused", ()):
             send(id=number, error={"code": -32601, "message": "refused"})
+        case _ if method in options.get("failing", {}):
+            send(id=number, error={"code": options["failing"][method], "message": "failed"})
+        case _ if method in options.get("fatal", ()) and method not in _earlier_methods:
+            os._exit(3)
         case "resources/subscribe" if params["uri"].startswith("refused:"):
             send(id=number, error={"code": -32002, "message": "no such resource"})
         case "subscriptions/listen":
@@ -98,7 +114,8 @@ def answer(number: Any, method: str, params: dict[str, Any]) -> None:
         case "server/discover" if era == "modern":
             send_result(number, {"supportedVersions": ["2026-07-28"], **info})
         case "tools/list":
-            send_result(number, {"tools": [{"name": "steps", "inputSchema": {"type": "object"}}]})
+            tool = {"name": "steps", "inputSchema": {"type": "object"}, **options.get("definition", {})}
+            send_result(number, {"tools": [tool]})
         case "tools/call":
             threading.Thread(target=take_steps, args=(number, params), daemon=True).start()
         case "resources/list":
@@ -108,7 +125,7 @@ def answer(number: Any, method: str, params: dict[str, Any]) -> None:
         case "prompts/get":
             text = f"{options['name']}: {params['name']}"
             send_result(number, {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
-        case "resources/subscribe" | "resources/unsubscribe" | "ping":
+        case "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel" | "ping":
             send_result(number, {})
         case _:
             send(id=number, error={"code": -32601, "message": f"no {method}"})
@@ -117,6 +134,9 @@ def answer(number: Any, method: str, params: dict[str, Any]) -> None:
 def main() -> None:
     if options.get("stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.setrecursionlimit(10_000)
+    if Path(record).exists():
+        _earlier_methods.update(json.loads(line).get("method", "") for line in Path(record).read_bytes().splitlines())
     with Path(record).open("ab", buffering=0) as file:
         for line in sys.stdin.buffer:
             file.write(line)

@@ -3,7 +3,16 @@
 from typing import Any
 
 import pytest
-from forebay.wire.protocol import LEGACY_VERSION, MODERN_VERSION, PageCursors, add_result_fields, is_modern
+from forebay.wire.protocol import (
+    LEGACY_VERSION,
+    MAX_LIST_PAGES,
+    MODERN_VERSION,
+    PageCursors,
+    PageLinks,
+    add_result_fields,
+    find_envelope_fault,
+    is_modern,
+)
 
 INFO = {"name": "forebay", "version": "1"}
 
@@ -58,3 +67,38 @@ def test_results_get_the_fields_of_their_version() -> None:
     }
     assert "ttlMs" not in add_result_fields("tools/call", {}, MODERN_VERSION, INFO)
     assert not is_modern(LEGACY_VERSION)
+
+
+def test_the_links_of_many_pages_are_forgotten() -> None:
+    links = PageLinks()
+    assert not links.follow(None, b"0")
+    for number in range(2 * MAX_LIST_PAGES):
+        assert not links.follow(b"%d" % number, b"%d" % (number + 1))
+    # The way from the first page to this one is not known any more.
+    assert not links.follow(b"%d" % (2 * MAX_LIST_PAGES), b"0")
+    assert len(links._next_pages) == MAX_LIST_PAGES
+
+
+def test_a_page_behind_a_loop_is_not_the_last_one() -> None:
+    links = PageLinks()
+    assert not links.follow(None, b"a")
+    assert links.follow(b"a", b"a")
+    assert not links.follow(b"b", b"c")
+
+
+@pytest.mark.parametrize(
+    ("meta", "code"),
+    [
+        ({}, -32602),
+        ({"io.modelcontextprotocol/protocolVersion": MODERN_VERSION}, -32602),
+        ({"io.modelcontextprotocol/protocolVersion": 5, "io.modelcontextprotocol/clientCapabilities": {}}, -32602),
+        (
+            {"io.modelcontextprotocol/protocolVersion": "2099-01-01", "io.modelcontextprotocol/clientCapabilities": {}},
+            -32022,
+        ),
+    ],
+)
+def test_a_request_without_a_valid_version_is_refused(meta: dict[str, Any], code: int) -> None:
+    fault = find_envelope_fault(meta)
+    assert fault is not None
+    assert fault[0] == code

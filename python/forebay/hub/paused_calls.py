@@ -99,6 +99,8 @@ class PausableCall:
         if self._task.done():
             raise RequestFailed(METHOD_NOT_FOUND, "Method not found", message["method"])
         params = open_container(message.get("params"))
+        if not isinstance(params, dict | None):
+            raise RequestFailed(INVALID_PARAMS, "params must be an object if present, and its names valid text")
         check_input_request(message["method"], params or {})
         key = f"question-{next(self._numbers)}"
         request = {"method": message["method"]} if params is None else {"method": message["method"], "params": params}

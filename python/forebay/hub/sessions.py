@@ -68,10 +68,8 @@ class ClientSession(Tenant):
         """The URIs to which the client is subscribed at each server of 2026-07-28, and what ends the subscription."""
         self._listening_lock = asyncio.Lock()
 
-    async def handle(self, message: Any, raw: Message, reply: Reply) -> Message | None:
+    async def handle(self, message: dict[str, Any], raw: Message, reply: Reply) -> Message | None:
         """Handle a message of the client; return the response if it is a request."""
-        if not isinstance(message, dict):
-            return None
         if "method" not in message:
             self._on_answer(message)
             return None
@@ -207,7 +205,8 @@ class ClientSession(Tenant):
         if not isinstance(requests, Mapping) or not all(map(_is_input_request, requests.values())):
             name = routed.connection.name
             raise UpstreamFailed(
-                f"{name} sent an input request without a method; report it to the authors of the server"
+                f"{name} sent an input request without a method, or with params that cannot be read; report it to the "
+                "authors of the server"
             )
         params: dict[str, Any] = {}
         if requests:
@@ -295,4 +294,8 @@ class ClientSession(Tenant):
 
 
 def _is_input_request(value: object) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("method"), str)
+    return (
+        isinstance(value, Mapping)
+        and isinstance(value.get("method"), str)
+        and isinstance(value.get("params"), Mapping | None)
+    )

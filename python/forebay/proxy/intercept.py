@@ -523,15 +523,15 @@ class ResponseHandler:
     def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> Message | None:
         """Announce tools and resources, even if the server has none, and say what a handle is."""
         result = message.get("result")
-        if isinstance(result, LazyJSON):
-            result = result.parse()
+        if isinstance(result, LazyJSON) and result.is_object:
+            result = result.open_object()
         if not isinstance(result, dict):
             return None
         if pending.method == "initialize":
             self._session.is_negotiated = True
             version = result.get("protocolVersion")
             self._session.version = version if isinstance(version, str) else self._session.version
-        capabilities = result.get("capabilities")
+        capabilities = open_container(result.get("capabilities"))
         if not isinstance(capabilities, dict):
             return None
         extended = {**capabilities, **{name: {} for name in ("tools", "resources") if name not in capabilities}}

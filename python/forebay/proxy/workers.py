@@ -1,5 +1,6 @@
 """Worker threads for slow work, and a queue that keeps calls in order."""
 
+import contextlib
 import logging
 import os
 import threading
@@ -93,18 +94,23 @@ class WorkerPool:
         self._thread_count = 0
 
     def submit(self, *steps: Callable[[], None]) -> None:
-        """Run the steps one after another in a worker thread."""
-        with self._changed:
-            self._unfinished += 1
-            if self._thread_count < min(self._unfinished, self._max_workers):
-                self._thread_count += 1
-                threading.Thread(target=self._run, name="forebay-work", daemon=True).start()
+        """Run the steps one after another in a worker thread, or in this one if the system has no thread left."""
 
         def job() -> None:
             for step in steps:
                 step()
 
-        self._jobs.put(job)
+        with self._changed:
+            self._unfinished += 1
+            if self._thread_count < min(self._unfinished, self._max_workers):
+                with contextlib.suppress(RuntimeError):
+                    threading.Thread(target=self._run, name="forebay-work", daemon=True).start()
+                    self._thread_count += 1
+            has_thread = self._thread_count > 0
+        if has_thread:
+            self._jobs.put(job)
+        else:
+            self._run_job(job)
 
     def _run(self) -> None:
         while True:
@@ -114,15 +120,18 @@ class WorkerPool:
                 if self._retire():
                     return
                 continue
-            try:
-                job()
-            except Exception:
-                _log.exception("forebay: a message could not be answered")
+            self._run_job(job)
             # Free the job and its message now, not only when the next job arrives.
             del job
-            with self._changed:
-                self._unfinished -= 1
-                self._changed.notify_all()
+
+    def _run_job(self, job: Callable[[], None]) -> None:
+        try:
+            job()
+        except Exception:
+            _log.exception("forebay: a message could not be answered")
+        with self._changed:
+            self._unfinished -= 1
+            self._changed.notify_all()
 
     def _retire(self) -> bool:
         """Unregister the calling thread. Return `False` if it must stay, because there are as many jobs as threads."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from forebay.wire.messages import INTERNAL_ERROR, LazyJSON, make_error_message
+from forebay.wire.messages import INTERNAL_ERROR, LazyJSON, make_error_message, to_text
 
 __all__ = ["RequestFailed"]
 
@@ -20,12 +20,12 @@ class RequestFailed(Exception):
     def from_response(cls, message: Mapping[str, Any]) -> "RequestFailed":
         """Return the error of a response."""
         error = message.get("error")
-        if isinstance(error, LazyJSON):
-            error = error.parse()
+        if isinstance(error, LazyJSON) and error.is_object:
+            error = error.open_object()
         error = error if isinstance(error, dict) else {}
-        code, text = error.get("code"), error.get("message")
+        code = error.get("code")
         code = code if isinstance(code, int) else INTERNAL_ERROR
-        return cls(code, text if isinstance(text, str) else "", error.get("data"))
+        return cls(code, to_text(error.get("message")) or "", error.get("data"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as the member `error` of a response."""

@@ -1,7 +1,9 @@
 """An HTTP upstream in the event loop of its receiver, without threads between them."""
 
 import asyncio
+import errno
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +11,12 @@ from typing import Any
 
 import pytest
 from faulty_server import Server
-from forebay.errors import UpstreamFailed
+from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.proxy.http import upstream as upstream_module
 from forebay.proxy.http.upstream import HttpUpstream
 from forebay.wire.framing import Line, LostMessage, Message, Spool
 from waiting import wait_until_async
-from wires import MODERN, make_request
+from wires import LEGACY, MODERN, make_request
 
 pytestmark = pytest.mark.slow
 
@@ -130,3 +132,78 @@ def test_an_upstream_that_is_closed_before_its_start_ends_at_once(server: Server
     upstream.close()
     assert upstream.run(Receiver()) == 0
     assert server.requests == []
+
+
+def test_the_number_of_subscriptions_is_limited(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_module, "_MAX_LISTENERS", 0)
+
+    async def test() -> None:
+        receiver, upstream = Receiver(), make_upstream(server, tmp_path)
+        serving = asyncio.create_task(upstream.serve(receiver))
+        response = receiver.add(1)
+        upstream.send(json.dumps(make_request(1, "subscriptions/listen", {}, MODERN)).encode())
+        with pytest.raises(UpstreamFailed, match="there are 0 subscriptions, and no more at once"):
+            await response
+        upstream.close()
+        await serving
+
+    asyncio.run(test())
+
+
+def test_a_message_that_the_disk_lost_fails_alone(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(path: str) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    async def test() -> None:
+        receiver, upstream = Receiver(), make_upstream(server, tmp_path)
+        serving = asyncio.create_task(upstream.serve(receiver))
+        with Spool(tmp_path) as request, Spool(tmp_path) as notification:
+            request.write(call(1, "plain"))
+            notification.write(b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}')
+            lost = receiver.add(1)
+            with monkeypatch.context() as patch:
+                patch.setattr("forebay.system.files.open_shared", fail)
+                upstream.send(request)
+                upstream.send(notification)
+                with pytest.raises(UpstreamFailed, match="could not be sent, for a fault of the gateway"):
+                    await lost
+                await wait_until_async(lambda: "a message could not be sent" in caplog.text)
+            response = receiver.add(2)
+            upstream.send(call(2, "plain"))
+            assert (await response)["id"] == 2
+        upstream.close()
+        await serving
+
+    asyncio.run(test())
+
+
+def test_a_session_that_cannot_be_renewed_in_time_is_an_error(server: Server, tmp_path: Path) -> None:
+    class SlowReceiver(Receiver):
+        negotiated_version = "2025-06-18"
+
+        def replay_session(self, send: Callable[[Message], None]) -> None:
+            raise UpstreamTimeout(f"the server did not answer {send.__name__} in time")
+
+        def cancel_server_requests(self, reason: str) -> None:
+            assert reason == "the server has forgotten the session"
+
+    async def test() -> None:
+        receiver, upstream = SlowReceiver(), make_upstream(server, tmp_path)
+        serving = asyncio.create_task(upstream.serve(receiver))
+        first = receiver.add(1)
+        upstream.send(json.dumps(make_request(1, "initialize", {}, LEGACY)).encode())
+        await first
+        # The server forgets the session.
+        server.sessions += 1
+        response = receiver.add(2)
+        upstream.send(json.dumps(make_request(2, "tools/call", {"name": "plain"}, LEGACY)).encode())
+        with pytest.raises(UpstreamFailed, match="the server did not answer resend in time"):
+            await response
+        upstream.close()
+        await serving
+
+    asyncio.run(test())
