@@ -17,16 +17,17 @@ use crate::error::Result;
 use crate::scan::nesting::{Nesting, Stop};
 use crate::scan::{Isa, closing_quote};
 
-/// Smaller payloads are read in the time that it takes to start a thread, or not much more.
+/// Smaller payloads take one thread a few milliseconds, of which a second one would save little.
 const MIN_PARALLEL_BYTES: usize = 8_000_000;
 
-/// Part of the payload that is read before the second thread starts. What is before the items is usually smaller.
+/// Divisor: the part of the payload that is read before the second thread starts. What comes before the items is
+/// usually smaller.
 const LEAD_PART: usize = 64;
 
-/// Part of the payload that is read before the second thread starts at the latest.
+/// Divisor: the largest such part. It is reached if no item is found before.
 const MAX_LEAD_PART: usize = 8;
 
-/// Part of the payload in which the second thread looks for the end of an item.
+/// Divisor: the part of the payload in which the second thread looks for the end of an item.
 const WINDOW_PART: usize = 128;
 const MAX_WINDOW_BYTES: usize = 1 << 20;
 
@@ -41,7 +42,7 @@ const CHECK_BYTES: usize = 4 * PIECE_BYTES;
 pub(super) struct Division {
     /// Bytes that are read before the second thread starts.
     pub(super) lead: usize,
-    /// The same if no item was found before: until one is, but no more than this.
+    /// If there is no item yet after `lead`, more is read until there is one, up to here.
     pub(super) max_lead: usize,
     /// Where the second thread looks for the end of an item. It begins there.
     pub(super) window: Range<usize>,
