@@ -53,8 +53,15 @@ def keyed_sample(values: Any, load: Callable[[Any], Any]) -> Sample:
     return len(keys), first, last
 
 
+def index_in_one_thread(data: bytes, validate: bool = True) -> forebay.ItemIndex:
+    """Index like `index_items`, which validates large payloads in two threads: the peers have one."""
+    indexer = forebay.ItemIndexer(validate=validate)
+    indexer.feed(data)
+    return indexer.finish()
+
+
 def forebay_index(validate: bool) -> Contender:
-    return Contender(lambda data: forebay.index_items(data, validate=validate), forebay_sample)
+    return Contender(lambda data: index_in_one_thread(data, validate), forebay_sample)
 
 
 def msgspec_raw(name: str) -> Contender:
@@ -142,6 +149,15 @@ def bench_validated(measure: Measure, name: str, size: str, who: str) -> None:
 def bench_validated_rows(measure: Measure, who: str) -> None:
     """pysimdjson reads one document only."""
     run(measure, "index, validated", "ndjson", "100 MB", who, validate=True)
+
+
+@pytest.mark.parametrize("who", ["forebay", "1 thread"])
+@pytest.mark.parametrize("name", [*DOCUMENTS, "ndjson"])
+def bench_validated_in_two_threads(measure: Measure, name: str, who: str) -> None:
+    data = corpus.load(name, "100 MB")
+    assert forebay.index_items(data) == index_in_one_thread(data)
+    works: dict[str, Callable[[bytes], Any]] = {"forebay": forebay.index_items, "1 thread": index_in_one_thread}
+    measure("index, validated, 2 threads", f"{name} 100 MB", who, len(data), works[who], data)
 
 
 @pytest.mark.parametrize("who", ["forebay", "memcpy", "splitlines"])

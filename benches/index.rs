@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use forebay_core::index::index_items;
+use forebay_core::index::ItemIndexer;
 use rsonpath::engine::{Compiler, Engine, RsonpathEngine};
 use rsonpath::input::BorrowedBytes;
 
@@ -35,9 +35,12 @@ impl Corpus {
     }
 }
 
+/// Indexes in one thread, like the others.
 fn forebay(data: &[u8], key: Option<&str>, validate: bool) -> usize {
     let path = key.map(|key| format!("/{key}"));
-    let index = index_items(data, path.as_deref(), validate).expect("the corpus is JSON");
+    let mut indexer = ItemIndexer::new(path.as_deref(), validate).expect("the path is a pointer");
+    indexer.feed(data).expect("the corpus is JSON");
+    let index = indexer.finish().expect("the corpus is JSON");
     usize::try_from(index.len()).expect("items fit in memory")
 }
 

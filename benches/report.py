@@ -42,6 +42,7 @@ BARS = [
     Bar("index, validated", "tiny_ints 100 MB", "memcpy", 0.05),
     Bar("index, validated", "* 100 MB", "memcpy", 0.2, stretch=0.4),
     Bar("index, validated", "* 100 MB", "pysimdjson", 1.5),
+    Bar("index, validated, 2 threads", "*", "1 thread", 1.7),
     Bar("index in Rust, trusted", "*", "sonic-rs", 1.5),
     Bar("index in Rust, trusted", "*", "rsonpath", 1.5),
     Bar("truncate to 10 KB", "* 100 MB", "orjson", 50),
@@ -109,6 +110,7 @@ BARS = [
 
 # Rows that compare forebay with itself or with nothing: they are in the table but not in the chart.
 WITHOUT_PEER = {"20 pages at the end", "20 stored pages", "start and import", "truncate in 2 threads"}
+WITHOUT_PEER |= {"index, validated, 2 threads"}
 WITHOUT_PEER |= {"result to a handle", "output_fetch by a client", "execute an operation"}
 WITHOUT_PEER |= {f"many handles, {act}" for act in ("put", "page", "refuse", "list 20", "list one")}
 WITHOUT_PEER |= {f"many handles, {act}" for act in ("first sweep one", "sweep one", "sweep expired")}

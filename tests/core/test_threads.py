@@ -119,6 +119,28 @@ def test_pieces_fed_after_the_end_are_refused() -> None:
     assert indexes == [forebay.index_items(ROWS * taken)]
 
 
+def index_in_pieces(data: bytes) -> forebay.ItemIndex:
+    indexer = forebay.ItemIndexer()
+    for start in range(0, len(data), 1_000_000):
+        indexer.feed(data[start : start + 1_000_000])
+    return indexer.finish()
+
+
+def test_a_large_payload_has_the_same_index_as_its_pieces() -> None:
+    items = json.dumps(RECORDS, ensure_ascii=False).encode()[1:-1]
+    data = b'{"statuses": [' + b", ".join([items] * 60) + b'], "count": 180000}'
+    # Two threads validate it, if there are two processors.
+    assert len(data) > 8 << 20
+    index = forebay.index_items(data)
+    assert (index, len(index)) == (index_in_pieces(data), 180_000)
+    for at in (1_000, len(data) // 2, len(data) - 1):
+        broken = data[:at] + b"\xff" + data[at + 1 :]
+        for find in (forebay.index_items, index_in_pieces):
+            with pytest.raises(forebay.InvalidJSON) as caught:
+                find(broken)
+            assert caught.value.index == at
+
+
 @pytest.fixture
 def no_forced_switches() -> Iterator[None]:
     """Let other threads run only when the running one releases the interpreter itself."""

@@ -2,7 +2,7 @@
 //! with a choice of the main collection that reads every value.
 
 use forebay_core::Isa;
-use forebay_core::index::{ItemIndex, ItemIndexer, index_items, index_lines};
+use forebay_core::index::{ItemIndex, ItemIndexer, index_items, index_items_in_two, index_lines};
 use serde_json::Value;
 
 use crate::{Input, collections, oracle};
@@ -15,6 +15,7 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
         assert_eq!(in_pieces(isa, data, false, step), trusted, "trusted, {isa:?}, in pieces of {step}");
         assert_eq!(in_pieces(isa, data, true, step), validated, "validated, {isa:?}, in pieces of {step}");
     }
+    check_threads(knobs, data);
     if let Ok(index) = validated {
         assert_eq!(trusted.as_ref(), Ok(&index), "trusted and validated differ on a valid payload");
         check_round_trip(&index);
@@ -32,6 +33,24 @@ fn in_pieces(isa: Isa, data: &[u8], validate: bool, step: usize) -> forebay_core
         indexer.feed(piece)?;
     }
     indexer.finish()
+}
+
+/// Compares two threads with one, on a document that has `data` again and again: as items, rows, or part of them.
+fn check_threads(knobs: [u8; 4], data: &[u8]) {
+    let (open, separator, close) = match knobs[1] % 4 {
+        0 => ("[", ",", "]"),
+        1 => ("{\"a\":[1],\"b\":[", ",\n", "],\"c\":{}}"),
+        2 => ("", "\n", "\n"),
+        _ => ("", "", ""),
+    };
+    let copies = vec![data; usize::from(knobs[2] % 16) + 1].join(separator.as_bytes());
+    let document = [open.as_bytes(), &copies, close.as_bytes()].concat();
+    let cut = (usize::from(knobs[3]) + 1) * document.len() / 256;
+    for isa in Isa::available() {
+        let expected = in_pieces(isa, &document, true, document.len().max(1));
+        let found = index_items_in_two(&document, None, isa, cut);
+        assert_eq!(found, expected, "{isa:?}, two threads from {cut} of {}", document.len());
+    }
 }
 
 fn check_round_trip(index: &ItemIndex) {

@@ -7,7 +7,7 @@ use crate::scan::rows::Rows;
 use crate::validate::Counted;
 
 /// Counts items, and records an entry for the first item of each block.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct IndexBuilder {
     count: u64,
     entries: Vec<Entry>,
@@ -19,12 +19,18 @@ impl IndexBuilder {
     /// Removes all items but keeps the memory.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
-        self.count = 0;
+        (self.count, self.next_block) = (0, 0);
+    }
+
+    /// Takes the items that begin before `pos`, where the payload is cut. From there on it counts from 0 again.
+    pub(super) fn take_before(&mut self, pos: u64) -> Self {
+        let next_block = self.next_block.max(pos);
+        std::mem::replace(self, Self { next_block, ..Self::default() })
     }
 
     /// Counts an item that begins at `offset`, and records it if it is the first of its block.
     pub(super) fn push(&mut self, offset: u64) {
-        if self.entries.is_empty() || offset >= self.next_block {
+        if offset >= self.next_block {
             self.entries.push(Entry { offset, number: self.count });
             self.next_block = (offset / BLOCK_BYTES + 1) * BLOCK_BYTES;
         }
@@ -108,5 +114,13 @@ impl IndexBuilder {
     pub(super) fn into_index(self, kind: Kind, path: Option<String>, start: u64, end: u64) -> ItemIndex {
         let header = Vec::new();
         ItemIndex { kind: Some(kind), path, start, end, count: self.count, entries: self.entries, header }
+    }
+
+    /// Adds these items ahead of those of an index of the same collection.
+    pub(super) fn prepend_to(self, index: &mut ItemIndex) {
+        let mut entries = self.entries;
+        let later = std::mem::take(&mut index.entries).into_iter();
+        entries.extend(later.map(|entry| Entry { number: entry.number + self.count, ..entry }));
+        (index.count, index.entries) = (index.count + self.count, entries);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::builder::IndexBuilder;
 use super::locator::Locator;
+use super::parallel::{self, Division};
 use super::{BLOCK_BYTES, ItemIndex, Kind};
 use crate::csv::RowSplitter;
 use crate::error::Result;
@@ -11,13 +12,13 @@ use crate::scan::rows::Rows;
 use crate::validate::Validator;
 
 /// Bytes that are validated and located in turn.
-const PIECE_BYTES: usize = BLOCK_BYTES as usize;
+pub(super) const PIECE_BYTES: usize = BLOCK_BYTES as usize;
 
 /// Indexes a payload that arrives in pieces. The result does not depend on where it is cut.
 #[derive(Debug, Clone)]
 pub struct ItemIndexer {
-    validator: Option<Validator>,
-    locator: Locator,
+    pub(super) validator: Option<Validator>,
+    pub(super) locator: Locator,
 }
 
 impl ItemIndexer {
@@ -78,20 +79,28 @@ impl ItemIndexer {
     /// # Errors
     /// `InvalidJson` if the payload ends too early, `NoItems` if there is no array or object at the path.
     pub fn finish(self) -> Result<ItemIndex> {
+        self.finish_validation()?.finish()
+    }
+
+    /// Checks that the payload is complete, if it is validated.
+    pub(super) fn finish_validation(self) -> Result<Locator> {
         if let Some(validator) = self.validator {
             validator.finish()?;
         }
-        self.locator.finish()
+        Ok(self.locator)
     }
 }
 
 /// Indexes the items of a top-level array, of the array or object at `path`, of NDJSON, or of the main collection of
-/// a document: its largest array or map of like values.
+/// a document: its largest array or map of like values. Validates a large payload in two threads if it can.
 ///
 /// # Errors
 /// Those of [`ItemIndexer`].
 pub fn index_items(data: &[u8], path: Option<&str>, validate: bool) -> Result<ItemIndex> {
     let mut indexer = ItemIndexer::new(path, validate)?;
+    if let Some(division) = Division::new(data.len()).filter(|_| validate) {
+        return parallel::index(indexer, data, division).0;
+    }
     indexer.feed(data)?;
     indexer.finish()
 }

@@ -23,7 +23,7 @@ use crate::validate::Counted;
 /// Maximum number of object keys on the path of the main collection.
 const MAX_MAIN_DEPTH: usize = 4;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Locator {
     isa: Isa,
     pos: u64,
@@ -121,6 +121,54 @@ impl Locator {
             State::Items(_) | State::SkipValue(_) => self.objects.depth() as u64 + self.arrays + 1,
             _ => 0,
         }
+    }
+
+    /// Returns how many containers are open between two items, two entries, or two parts of a value that is skipped.
+    /// `None` in any other state.
+    pub(super) fn separator_depth(&self) -> Option<u64> {
+        let depth = self.objects.depth() as u64 + self.arrays;
+        match self.state {
+            State::Items(_) | State::SkipValue(_) => Some(depth + 1),
+            State::Entries(_) => Some(depth),
+            State::Rows(_) => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Returns the state that this locator will have at `pos` if that is after a comma or newline at
+    /// [`Locator::separator_depth`] in the same collection. Its items are those of this one.
+    pub(super) fn after_separator(&self, pos: u64) -> Self {
+        let mut after = self.clone();
+        after.pos = pos;
+        match &mut after.state {
+            State::Items(nesting) | State::SkipValue(nesting) => *nesting = Nesting::inside(),
+            State::Entries(nesting) => {
+                *nesting = Nesting::inside();
+                after.tail.restart();
+            }
+            State::Rows(rows) => *rows = Rows::before_line(true),
+            _ => {}
+        }
+        after
+    }
+
+    /// Returns the collection whose items are being counted, by its kind and start; no two are the same in both.
+    pub(super) fn open_collection(&mut self) -> Option<(Kind, u64)> {
+        match self.state {
+            State::Items(_) => Some((self.kind, self.start)),
+            State::Entries(_) => self.objects.last_mut().map(|object| (Kind::Map, object.start)),
+            State::Rows(_) => self.root.map(|root| (Kind::Ndjson, root)),
+            _ => None,
+        }
+    }
+
+    /// Takes the items of that collection that were counted so far.
+    pub(super) fn take_items(&mut self) -> IndexBuilder {
+        let items = match (self.state, self.objects.last_mut()) {
+            (State::Entries(_), Some(object)) => &mut object.entries,
+            _ => &mut self.items,
+        };
+        items.take_before(self.pos)
     }
 
     /// Consumes bytes that the validator has counted. Returns whether it could: otherwise they have to be read.

@@ -52,7 +52,7 @@ impl Kind {
 /// It is a map if, nulls aside, the first 8 values are objects whose average number of keys is at least a quarter of
 /// the number of distinct keys, or the first 32 are arrays, or the first 100 are scalars of one type. Of each value the
 /// first 32 keys are compared, as they are written. Later values do not change the result, so the caller can skip them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct MapDetector {
     is_map: Option<bool>,
     kind: Option<Kind>,

@@ -9,6 +9,7 @@ mod indexer;
 mod locator;
 mod map_detector;
 mod objects;
+mod parallel;
 mod tail;
 
 use crate::csv::Columns;
@@ -20,6 +21,7 @@ pub(crate) use finder::ItemFinder;
 pub(crate) use indexer::RowIndexer;
 pub use indexer::{ItemIndexer, LineIndexer, index_items, index_lines};
 pub(crate) use map_detector::{MIN_MAP_OBJECTS, MIN_MAP_SCALARS};
+pub use parallel::index_items_in_two;
 
 /// Bytes of the payload per entry.
 pub(crate) const BLOCK_BYTES: u64 = 64 * 1024;

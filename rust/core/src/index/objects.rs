@@ -8,7 +8,7 @@ use crate::pointer::push_token;
 const MAX_KEY_BYTES: usize = 4096;
 
 /// An object that is being read.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct OpenObject {
     /// Its current key, as it is written.
     key: Vec<u8>,
@@ -38,6 +38,12 @@ impl OpenObject {
 pub(super) struct OpenObjects {
     objects: Vec<OpenObject>,
     depth: usize,
+}
+
+impl PartialEq for OpenObjects {
+    fn eq(&self, other: &Self) -> bool {
+        self.objects[..self.depth] == other.objects[..other.depth]
+    }
 }
 
 impl OpenObjects {

@@ -14,7 +14,7 @@ pub(super) const MIN_MAP_BYTES: u64 = 256 * 1024;
 const MAX_SKIPPED_BYTES: usize = 128 * 1024;
 
 /// Bytes of a map, and what is needed to read them again.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Part {
     bytes: Vec<u8>,
     /// The state before the first byte.
@@ -35,7 +35,7 @@ impl Part {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tail {
     /// The segments from the last one with a comma of the map on.
     whole: Part,

@@ -6,7 +6,7 @@ use super::{Block, Isa, Kernel, StringState, WIDTH};
 ///
 /// Brackets are not validated: any closing bracket ends the container, and inside a nested value only
 /// brackets of its own kind are counted. The others come in pairs between them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Nesting {
     strings: StringState,
     /// 1 directly inside, more inside nested values, 0 after the end.
@@ -14,6 +14,17 @@ pub(crate) struct Nesting {
     /// Whether the nested value is an object; at depth 1, whether the last one was.
     is_object: bool,
 }
+
+impl PartialEq for Nesting {
+    fn eq(&self, other: &Self) -> bool {
+        // At depth 1, the kind of the last nested value changes no result.
+        self.strings == other.strings
+            && self.depth == other.depth
+            && (self.depth == 1 || self.is_object == other.is_object)
+    }
+}
+
+impl Eq for Nesting {}
 
 /// Blocks that are scanned before the choice of `STRAIGHT` is made again.
 const BATCH_BLOCKS: usize = 32;

@@ -26,6 +26,11 @@ impl Rows {
         Self { pending: 0, skips_blank }
     }
 
+    /// Returns the state at the start of a line that is not yet counted.
+    pub(crate) fn before_line(skips_blank: bool) -> Self {
+        Self { pending: 1, skips_blank }
+    }
+
     /// Scans all of `bytes` and counts the lines that start in them.
     #[inline]
     pub(crate) fn count(&mut self, isa: Isa, bytes: &[u8]) -> u64 {

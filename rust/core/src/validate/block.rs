@@ -6,7 +6,7 @@ use crate::scan::{Block, StringState, WIDTH};
 
 /// State that a block needs from all the bytes before it. Fields without a description are 1 if a token at
 /// the end of the last block affects the first token of this one, else 0.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct State {
     pub(super) strings: StringState,
     pub(super) scalars: Scalars,
@@ -20,8 +20,8 @@ pub(super) struct State {
     pub(super) value: u64,
     pub(super) key_end: u64,
     pub(super) newline: u64,
-    /// Union of the masks of value starts of all blocks so far.
-    values: u64,
+    /// Whether a value has started.
+    has_value: bool,
     /// Whether there is more than one top-level value.
     pub(super) is_rows: bool,
     /// Whether there is a newline inside the first value.
@@ -90,13 +90,32 @@ pub(super) fn next_from<const WHITE: bool>(following: u64, last: u64, carry: &mu
 }
 
 impl State {
+    /// Returns the state after a comma directly inside the container that is open at `depth` now, or at the start of a
+    /// row if `depth` is 0. `None` if fewer containers are open.
+    pub(super) fn after_separator(&self, depth: u64) -> Option<Self> {
+        let mut stack = self.stack.clone();
+        while stack.depth > depth {
+            stack.pop();
+        }
+        let Self { has_value, is_rows, is_multiline, .. } = *self;
+        let comma = u64::from(depth > 0);
+        (stack.depth == depth).then(|| Self {
+            stack,
+            comma,
+            has_value,
+            is_rows,
+            is_multiline,
+            ..Self::default()
+        })
+    }
+
     /// Whether nothing but white space was read.
     pub(super) fn is_empty(&self) -> bool {
-        self.values == 0
+        !self.has_value
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.stack.depth == 0 && !self.strings.is_inside() && self.values != 0
+        self.stack.depth == 0 && !self.strings.is_inside() && self.has_value
     }
 
     #[inline(always)]
@@ -157,7 +176,7 @@ impl State {
         let opening = quotes & inside;
         let closing = quotes & !inside;
         let value = opening | runs.starts | open;
-        self.values |= value;
+        self.has_value |= value != 0;
         let first = next::<WHITE>(open, &mut self.open, white);
         let item = next::<WHITE>(comma, &mut self.comma, white);
         let ends = closing | close;

@@ -132,6 +132,29 @@ impl Validator {
         Some(Counted { commas: self.count.commas, nesting })
     }
 
+    /// Returns the state that this validator will have at `pos` if that is after a comma directly inside the container
+    /// that is open at `depth` now, or at the start of a row if `depth` is 0. `None` if fewer containers are open.
+    pub(crate) fn after_separator(&self, depth: u64, pos: u64) -> Option<Self> {
+        let tail_len = (pos % WIDTH as u64) as usize;
+        Some(Self {
+            isa: self.isa,
+            state: self.state.after_separator(depth)?,
+            text: self.text.as_ref().map(|_| Utf8Validator::starting_at(pos)),
+            checked: pos - tail_len as u64,
+            // White space changes nothing there, so it stands for what comes before.
+            tail: [b' '; WIDTH],
+            tail_len,
+            count: CommaCount::default(),
+        })
+    }
+
+    /// Whether both give the same result for any further bytes. It may miss that they do.
+    pub(crate) fn is_interchangeable(&self, other: &Self) -> bool {
+        let Self { isa: _, state, text, checked, tail, tail_len, count: _ } = self;
+        (state, text, checked) == (&other.state, &other.text, &other.checked)
+            && tail[..*tail_len] == other.tail[..other.tail_len]
+    }
+
     fn fed(&self) -> u64 {
         self.checked + self.tail_len as u64
     }

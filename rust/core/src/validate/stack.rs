@@ -6,7 +6,7 @@ use crate::scan::Block;
 /// Maximum nesting depth. Bounds the memory that a hostile payload can take to 128 KiB.
 pub(super) const MAX_DEPTH: u64 = 1 << 20;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Stack {
     /// The innermost up to 64 containers, the innermost highest: 1 for an object.
     innermost: u64,

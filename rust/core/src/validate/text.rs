@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::utf8::text_error;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Utf8Validator {
     /// Offset of the next piece.
     pos: u64,
@@ -13,6 +13,11 @@ pub(crate) struct Utf8Validator {
 }
 
 impl Utf8Validator {
+    /// Creates a validator for the bytes from `pos` on, where a character begins.
+    pub(crate) fn starting_at(pos: u64) -> Self {
+        Self { pos, ..Self::default() }
+    }
+
     /// Returns an error at the first byte that is not UTF-8, if this piece shows that there is one.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Option<Error> {
         let start = self.pos;
@@ -23,7 +28,7 @@ impl Utf8Validator {
             self.partial_len += 1;
             at += 1;
             match str::from_utf8(&self.partial[..self.partial_len]) {
-                Ok(_) => self.partial_len = 0,
+                Ok(_) => *self = Self::starting_at(self.pos),
                 Err(error) if error.error_len().is_none() => {}
                 Err(_) => return Some(not_text(start + at as u64 - self.partial_len as u64)),
             }
