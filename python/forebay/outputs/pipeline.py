@@ -110,13 +110,15 @@ class Pipeline:
             return False
         if self._fits(result, limit, is_ascii=call.is_ascii, size=size):
             return True
-        media_bytes = measure_media(find_media(result, mode.list_kinds("inline")))
+        media = find_media(result, mode.list_kinds("inline"))
+        media_bytes = measure_media(media)
         if media_bytes > MAX_MEDIA_BYTES:
             return False
         if media_bytes > 0 and self._fits(result, limit + media_bytes, is_ascii=call.is_ascii, size=size):
             return True
+        # Whole blocks, because the response repeats them with their other fields.
+        largest = MAX_MESSAGE_BYTES + (_measure(media, is_ascii=call.is_ascii) if media else 0)
         # With redactions, a stored result is one that the client gets without its secrets.
-        largest = MAX_MESSAGE_BYTES + media_bytes
         if self._redactions or not self._fits(result, largest, is_ascii=call.is_ascii, size=size):
             return False
         # `store_result` reports what is wrong with a result.
