@@ -1,7 +1,8 @@
 """What the response to a `tools/call` request depends on."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.modes import Mode
@@ -26,6 +27,8 @@ class ToolCall:
     """Contract responses that the tool built itself; they are not wrapped again."""
     envelope_bytes: int = 0
     """The size of message fields around the result, beyond those of every JSON-RPC response."""
+    server_info: Mapping[str, Any] | None = None
+    """What takes the place of the server's `serverInfo` in the response; `None` to keep it."""
     fetch_with: str | None = None
     """The client's name for `output_fetch`, if it differs from the server's."""
     inline_kinds: frozenset[str] = frozenset()
