@@ -61,7 +61,7 @@ def _summarize(value: Any, width: int, ellipsis: str) -> str:
     opening, closing = "{}" if is_object else "[]"
     count = len(value)
     members = _order_members(value) if is_object else [(None, item) for item in value[:_MAX_MEMBERS]]
-    texts = [_write_member(name, member) for name, member in members]
+    texts = [_write_member(name, member, ellipsis) for name, member in members]
     if not is_object and texts and isinstance(value[0], dict):
         # The first of many objects says what they are.
         rest = f"{_count_rest(count - 1)}{closing}"
@@ -100,20 +100,22 @@ def _count_rest(count: int) -> str:
     return f", {count:,} more" if count > 0 else ""
 
 
-def _write_member(name: str | None, value: Any) -> str:
-    text = _write_size(value) if isinstance(value, dict | list) else _write_scalar(value)
-    return text if name is None else f"{_write_text(name)}: {text}"
+def _write_member(name: str | None, value: Any, ellipsis: str) -> str:
+    text = _write_size(value) if isinstance(value, dict | list) else _write_scalar(value, ellipsis)
+    return text if name is None else f"{_write_text(name, ellipsis)}: {text}"
 
 
-def _write_scalar(value: Any) -> str:
+def _write_scalar(value: Any, ellipsis: str) -> str:
     if isinstance(value, _Number):
         return str(value)
-    return _write_text(value) if isinstance(value, str) else json.dumps(value)
+    return _write_text(value, ellipsis) if isinstance(value, str) else json.dumps(value)
 
 
-def _write_text(text: str) -> str:
-    is_plain = _PLAIN_TEXT.fullmatch(text) and text not in _NAMES_LIKE_LITERALS and text.strip() == text
-    return text if is_plain else json.dumps(text[:_MAX_TEXT_CHARS], ensure_ascii=False)
+def _write_text(text: str, ellipsis: str) -> str:
+    if _PLAIN_TEXT.fullmatch(text) and text not in _NAMES_LIKE_LITERALS and text.strip() == text:
+        return text
+    quoted = json.dumps(text[:_MAX_TEXT_CHARS], ensure_ascii=False)
+    return quoted if len(text) <= _MAX_TEXT_CHARS else quoted[:-1] + ellipsis
 
 
 def _write_size(value: Any) -> str:
