@@ -8,10 +8,11 @@ further questions about the stored rows with `output_query`, without another que
 
 Statements can only read: the file is opened read-only, and everything but SELECT is denied, ATTACH included. Their
 results have at most `MAX_RESULT_BYTES`. SQLite cannot interrupt one call of a function, such as `trim(a, b)`, so each
-statement runs in a process of its own, which the system ends after `MAX_SECONDS`.
+statement runs in a process of its own, which the system ends after `MAX_SECONDS`, and whose temporary files are small.
 """
 
 import argparse
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -26,6 +27,8 @@ MAX_SECONDS = 30.0
 MAX_VALUE_BYTES = 256 << 10
 MAX_PATTERN_BYTES = 1000
 MAX_RESULT_BYTES = 128 << 20
+MAX_TEMPORARY_BYTES = 512 << 20
+"""Maximum bytes of a temporary file. A recursive statement would fill the disk before its time ends."""
 
 READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 """The actions that a statement may use."""
@@ -43,9 +46,11 @@ def connect(file: Path) -> sqlite3.Connection:
     return database
 
 
-def answer_statement(file: Path, seconds: float, max_bytes: int) -> None:
+def answer_statement(file: Path, seconds: float, max_bytes: int, max_temporary_bytes: int) -> None:
     """Write the rows of the statement on standard input as a JSON array of objects, or end after a time."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Python ignores the signal, so that SQLite reports a write above the limit as an error.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_temporary_bytes, max_temporary_bytes))
     rows = bytearray()
     try:
         with closing(connect(file)) as database:
@@ -69,12 +74,14 @@ def select(file: Path, sql: str) -> str:
     except UnicodeEncodeError as error:
         text = f"character {error.start} of the statement is half of a surrogate pair; write the whole character"
         raise ToolError(text) from None
-    command = [sys.executable, __file__, str(file), "--answer", str(MAX_SECONDS), str(MAX_RESULT_BYTES)]
+    limits = MAX_SECONDS, MAX_RESULT_BYTES, MAX_TEMPORARY_BYTES
+    command = [sys.executable, __file__, str(file), "--answer", *map(str, limits)]
     done = subprocess.run(command, input=statement, capture_output=True, check=False)  # noqa: S603 - this file
     if done.returncode != 0:
         reason = "interrupted" if done.returncode == -signal.SIGALRM else done.stderr.decode(errors="replace").strip()
-        limits = f"for at most {MAX_SECONDS:g} s, on rows of at most {MAX_VALUE_BYTES:,} bytes"
-        raise ToolError(f"{reason}; this server runs one SELECT at a time, {limits}")
+        scope = f"for at most {MAX_SECONDS:g} s, on rows of at most {MAX_VALUE_BYTES:,} bytes"
+        scope += f", with temporary files of at most {MAX_TEMPORARY_BYTES:,} bytes"
+        raise ToolError(f"{reason}; this server runs one SELECT at a time, {scope}")
     return done.stdout.decode()
 
 
@@ -112,12 +119,12 @@ def make_server(file: Path) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description="An MCP server that answers SQL over an SQLite file, read-only.")
     parser.add_argument("file", type=Path, help="the database")
-    parser.add_argument("--answer", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--answer", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.file.is_file():
         parser.error(f"{arguments.file} is not a file; give the path of an SQLite database")
     if arguments.answer:
-        answer_statement(arguments.file, float(arguments.answer[0]), int(arguments.answer[1]))
+        answer_statement(arguments.file, float(arguments.answer[0]), *map(int, arguments.answer[1:]))
     else:
         from forebay.adapters.mcp import Forebay
 

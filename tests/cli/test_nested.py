@@ -43,6 +43,12 @@ def test_the_first_scalars_and_the_number_of_the_rest(value: Any, width: int, su
     assert summarize(value, width) == summary
 
 
+def test_a_long_text_does_not_look_whole_on_a_wide_terminal() -> None:
+    value = {"a": "! " * 150, "b": [1, 2, 3], "c": "z" * 300}
+    assert summarize(value, 250) == '{a: "' + "! " * 100 + "…, 2 more}"
+    assert NestedCell(write(value)).summarize(250, "~") == '{a: "' + "! " * 100 + "~, 2 more}"
+
+
 def test_numbers_keep_their_digits() -> None:
     digits = "12345678901234567890.10"
     assert digits in NestedCell(f'{{"n": {digits}, "more": "{"x" * 90}"}}').summarize(50)

@@ -32,6 +32,19 @@ def test_a_table_on_a_terminal(handle: str) -> None:
     assert re.search(rb"1 +2 +3", twice.out)
 
 
+@pytest.mark.posix
+def test_names_and_values_send_no_controls_to_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "items.json"
+    name, value = "a\x1b[31m\x9b\u202e\nb\x07", "l\x1b[32m\nm\tx"
+    path.write_text(json.dumps([{name: value, "id": 7}, {name: "", "id": 8}]))
+    shown = run_on_terminal("query", str(path), "SELECT * FROM items")
+    assert {*"\x9b\u202e\x07"}.isdisjoint(shown.out.decode())
+    assert b"\x1b[31m" not in shown.out
+    heading, first, _ = plain(shown.out).splitlines()
+    assert heading.split() == ["a␛[31m\ufffd\ufffd␊b␇", "id"]
+    assert first.split() == ["l␛[32m␊m␉x", "7"]
+
+
 @pytest.mark.parametrize("name", ["orders.json", "-"])
 def test_csv_of_a_file(tmp_path: Path, name: str) -> None:
     text = json.dumps({"orders": ORDERS}).encode()

@@ -264,6 +264,19 @@ def test_fields_are_shown_as_a_table(home: Path) -> None:
 
 
 @pytest.mark.posix
+def test_a_table_of_fields_has_the_values_as_they_are_written(home: Path) -> None:
+    document = r"""[{"a.b": 0.12345678901234567890123, "/x": {"n": [1.50, 1e400]}, "a": {"b": 1e400}, "e\\f": 1}]"""
+    with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
+        rows = store.put("id,Total.Amount,/sum\n1,2.50,7\n", mime_type="text/csv").output_handle
+        items = store.put(document.encode()).output_handle
+    lines = show_terminal("fetch", rows, "--fields", "id,Total.Amount,/sum").splitlines()
+    assert [line.split() for line in lines[:2]] == [["id", "Total.Amount", "/sum"], ["1", "2.50", "7"]]
+    lines = show_terminal("fetch", items, "--fields", r"a\.b,a.b,/x,/~1x/n,e\\f").splitlines()
+    assert lines[0].split() == [r"a\.b", "a.b", "/x", "/~1x/n", r"e\\f"]
+    assert lines[1].split() == ["0.12345678901234567890123", "1e400", '{"n":[1.50,1e400]}', "[1.50,1e400]", "1"]
+
+
+@pytest.mark.posix
 def test_items_that_are_no_objects_are_no_table(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
         handle = store.put([{"id": 1}, [2], 3]).output_handle

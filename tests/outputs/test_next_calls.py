@@ -41,6 +41,10 @@ RESULTS: dict[str, tuple[Any, str | None]] = {
     "headings": (HANDBOOK, "text/markdown"),
     "prose": (PROSE, None),
     "one line": (PROSE.replace("\n", " é "), "text/plain"),
+    "cut texts": ([{f"f{n}": "abcdefghij klm " * 20 for n in range(30)}] * 50, None),
+    "cut lists": ([[*range(5000)]] * 5, None),
+    "cut row": ("txt,name\n" + f"{'l' * 2032},name of a man\n" * 90, "text/csv"),
+    "repeated names": ("name,name\n" + "".join(f"a{n},{n}\n" for n in range(900)), "text/csv"),
     "document": ({"a": "x" * 9000, "b": {"c": 1}}, None),
 }
 

@@ -46,13 +46,18 @@ def make_blocks(size: int) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": "x" * (size // 8)}] * 6, "isError": True}
 
 
+def make_media(size: int) -> dict[str, Any]:
+    image = {"type": "image", "data": "AAAA" * 25, "mimeType": "image/png", "annotations": {"title": "t" * 400}}
+    return {"content": [{"type": "text", "text": "x" * size}, *([image] * 4)]}
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(tmp_path / "store", sweep_interval=0) as store:
         yield store
 
 
-@pytest.mark.parametrize("make", [make_text, make_items, make_csv, make_gzip, make_blocks])
+@pytest.mark.parametrize("make", [make_text, make_items, make_csv, make_gzip, make_blocks, make_media])
 @pytest.mark.parametrize("is_lazy", [False, True])
 def test_a_response_with_a_handle_is_smaller_than_its_result(store: Store, make: Any, is_lazy: bool) -> None:
     pipeline = Pipeline(store, "output_fetch")
@@ -63,7 +68,7 @@ def test_a_response_with_a_handle_is_smaller_than_its_result(store: Store, make:
         given: Any = parse_lazy(encode(result)) if is_lazy else result
         is_inline = pipeline.is_inline(given, LOW, CALL)
         assert [*store.list()] == []
-        response = encode(pipeline.store_result(given, CALL))
+        response = encode(pipeline.store_result(given, CALL.with_mode(LOW)))
         (entry,) = store.list()
         store.delete(entry.output_handle)
         # What was predicted is what happens.

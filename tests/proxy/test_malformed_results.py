@@ -2,14 +2,20 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forebay.outputs.modes import Mode
 from forebay.outputs.policy import OutputPolicy
+from forebay.proxy.intercept import ResponseHandler
 from forebay.proxy.relay import Relay
+from forebay.proxy.session import PendingRequest, Session
 from forebay.store import Store
 from forebay.wire.framing import Message
+from forebay.wire.messages import dump, parse
+from forebay.wire.protocol import SERVER_INFO_KEY
 from stores import store_at
 
 LIMIT = 1000
@@ -28,6 +34,15 @@ class Peer:
         assert isinstance(raw, bytes | bytearray)
         self.lines.append(bytes(raw))
         self.received.append(json.loads(raw))
+
+
+SERVER_INFO = {"name": "forebay", "version": "0.1.0"}
+
+
+@pytest.fixture
+def policy(store: Store) -> Iterator[OutputPolicy]:
+    with closing(OutputPolicy(store)) as policy:
+        yield policy
 
 
 @pytest.fixture
@@ -184,6 +199,40 @@ def test_a_small_unknown_member_stays_beside_a_stored_result(store: Store) -> No
     received, _ = answer(store, {"result": TOOL_OUTPUT, "stray": 1})
     assert received["stray"] == 1
     assert "output_handle" in received["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("body", ["result", "error"])
+@pytest.mark.parametrize("size", [0, 1, 100, 250, 300, 900, 3000])
+def test_no_response_with_unknown_members_is_too_large(
+    policy: OutputPolicy, size: int, body: str, version: str
+) -> None:
+    """A response of forebay takes at most 4,096 bytes with them, and less than the server's."""
+    for length in (0, 400, 900, 2000, 3800, 4000, 9000):
+        content = {"content": [{"type": "text", "text": "x" * length}]}
+        error = {"code": 1, "message": "x" * length}
+        raw = dump({"jsonrpc": "2.0", "id": 7, body: content if body == "result" else error, "stray": "s" * size})
+        pending = PendingRequest("tools/call", 7, version, tool="read", mode=Mode("auto", 100))
+        replacement = ResponseHandler(policy, Session(), SERVER_INFO)(pending, parse(raw), raw)
+        assert isinstance(replacement, bytes | None)
+        sent = raw if replacement is None else replacement
+        assert len(sent) <= 4096
+        assert replacement is None or len(replacement) < len(raw)
+
+
+@pytest.mark.parametrize("info", [{}, None, {"name": "db", "version": "1.0"}, {"name": "n" * 900}])
+@pytest.mark.parametrize("method", ["tools/call", "tasks/get"])
+def test_the_server_info_of_forebay_is_counted(policy: OutputPolicy, info: Any, method: str) -> None:
+    meta = {"_meta": {SERVER_INFO_KEY: info}}
+    for letter in ("x", "é", '"', "one\n"):
+        result = {"content": [{"type": "text", "text": letter * 9000}], **meta}
+        task = {"resultType": "task", "taskId": "t", "status": "completed", "result": result, **meta}
+        raw = dump({"jsonrpc": "2.0", "id": 7, "result": result if method == "tools/call" else task})
+        pending = PendingRequest(method, 7, "2026-07-28", tool="read", mode=Mode("auto", 100))
+        replacement = ResponseHandler(policy, Session(), SERVER_INFO)(pending, parse(raw), raw)
+        assert isinstance(replacement, bytes)
+        assert len(replacement) <= 4096
+        assert dump(SERVER_INFO) in replacement
 
 
 def test_an_unknown_member_is_forwarded_in_inline_mode(store: Store) -> None:

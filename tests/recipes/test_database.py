@@ -141,6 +141,15 @@ def test_a_result_has_a_limit(shop: Path, monkeypatch: pytest.MonkeyPatch) -> No
         database.select(shop, "SELECT * FROM orders")
 
 
+def test_a_temporary_file_has_a_limit(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of a recursive statement are kept to find those that repeat: gigabytes before its time ends."""
+    monkeypatch.setattr(database, "MAX_TEMPORARY_BYTES", 1 << 20)
+    values = "SELECT 1 AS i, x'00' AS v UNION SELECT i + 1, randomblob(100000) FROM n WHERE i < {}"
+    with pytest.raises(ToolError, match=r"disk.* temporary files of at most 1,048,576 bytes"):
+        database.select(shop, f"WITH RECURSIVE n AS ({values.format(300)}) SELECT count(*) FROM n")
+    assert json.loads(database.select(shop, f"WITH RECURSIVE n AS ({values.format(5)}) SELECT count(*) AS n FROM n"))
+
+
 def test_no_column_is_lost(shop: Path) -> None:
     sql = "SELECT o.id, c.id, 1 AS id_2, c.id FROM orders o JOIN countries c ON c.id = o.country WHERE o.id = 7"
     assert json.loads(database.select(shop, sql)) == [{"id": 7, "id_2": "FR", "id_2_2": 1, "id_3": "FR"}]

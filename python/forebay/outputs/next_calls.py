@@ -25,6 +25,9 @@ _SIMPLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
 _NDJSON_MIME_TYPE = re.compile("ndjson|jsonl|json-seq")
 
+_CUT_LIST_KEYS = {"items", "totalCount", "showing"}
+"""Keys of the object that stands for a list that is cut."""
+
 _MAX_FIELDS = 4
 _LIMIT = 50
 """Number of items in a suggested call."""
@@ -42,7 +45,7 @@ def suggest_calls(descriptor: Descriptor, *, has_query: bool, has_export: bool) 
     search = make_call("output_search", pattern="error", ignore_case=True, count_only=True)
     if descriptor.item_count:
         items = _read_items(descriptor)
-        scalars = _find_scalars(items[0]) if items else {}
+        scalars = _find_scalars(items[0], is_cut=descriptor.preview_items == 0) if items else {}
         calls = [make_call(_FETCH_TOOL, where={name: value}) for name, value in [*scalars.items()][:1]]
         if has_query:
             calls.append(make_call("output_query", sql=_write_sql(scalars, items)))
@@ -65,7 +68,10 @@ def _read_items(descriptor: Descriptor) -> list[Any]:
     if row_format is not None:
         rows = csv.reader(io.StringIO(preview, newline=""), delimiter="," if row_format == "csv" else "\t")
         header, *others = [row for row in rows if row] or [[]]
-        return [dict(zip(header, row, strict=False)) for row in others]
+        # A repeated name gets a number, and the last cell may be cut.
+        names = [name if header.index(name) == number else "" for number, name in enumerate(header)]
+        others[-1:] = [row[:-1] for row in others[-1:]]
+        return [dict(zip(names, row, strict=False)) for row in others]
     first_line, _, other_lines = preview.strip().partition("\n")
     # A single line of NDJSON looks like an object.
     is_ndjson = bool(_NDJSON_MIME_TYPE.search(descriptor.mime_type))
@@ -99,9 +105,9 @@ def _make_entry(key: str, entry: Any) -> dict[str, Any]:
     return {"_key": key, **(entry if has_members else {"_value": entry})}
 
 
-def _find_scalars(item: Any) -> dict[str, Any]:
-    """Return the fields of an item that are short scalars, with their values."""
-    if not isinstance(item, Mapping):
+def _find_scalars(item: Any, *, is_cut: bool) -> dict[str, Any]:
+    """Return the fields of an item that are short scalars, with their values, except texts that may be cut."""
+    if not isinstance(item, Mapping) or (is_cut and item.keys() == _CUT_LIST_KEYS):
         return {}
     return {
         name: value
@@ -111,6 +117,7 @@ def _find_scalars(item: Any) -> dict[str, Any]:
         and isinstance(value, str | int)
         and value != ""
         and len(str(value)) <= _MAX_VALUE_LENGTH
+        and not (is_cut and isinstance(value, str) and value.endswith("..."))
     }
 
 

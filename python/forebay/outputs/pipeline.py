@@ -110,13 +110,15 @@ class Pipeline:
             return False
         if self._fits(result, limit, is_ascii=call.is_ascii, size=size):
             return True
-        media_bytes = measure_media(find_media(result, mode.list_kinds("inline")))
+        media = find_media(result, mode.list_kinds("inline"))
+        media_bytes = measure_media(media)
         if media_bytes > MAX_MEDIA_BYTES:
             return False
         if media_bytes > 0 and self._fits(result, limit + media_bytes, is_ascii=call.is_ascii, size=size):
             return True
+        # Whole blocks, because the response repeats them with their other fields.
+        largest = MAX_MESSAGE_BYTES + (_measure(media, is_ascii=call.is_ascii) if media else 0)
         # Only stored results are redacted, so with redactions this one is stored even if a handle saves no bytes.
-        largest = MAX_MESSAGE_BYTES + media_bytes
         if self._redactions or not self._fits(result, largest, is_ascii=call.is_ascii, size=size):
             return False
         # Store a result that fails here: `store_result` fails as well, and reports why.
@@ -161,12 +163,12 @@ class Pipeline:
         except StoreUnavailable as error:
             # The spool with the result is lost, so there is nothing else to send.
             _log.warning("forebay: the result of %.64s was lost: %s", call.tool, error)
-            return {**error_result(error), **_keep_protocol_fields(result, {})}
+            return {**error_result(error), **_keep_protocol_fields(result, {}, call)}
         except Exception:
             _log.exception("forebay: the result of %.64s could not be processed", call.tool)
             if self._redactions:
                 failure = RedactionFailed("the result could not be redacted")
-                return {**error_result(failure), **_keep_protocol_fields(result, {})}
+                return {**error_result(failure), **_keep_protocol_fields(result, {}, call)}
             # The tool has already run, so a bug here must not lose its result.
             return result.to_result() if isinstance(result, BodyResult) else result
 
@@ -188,13 +190,13 @@ class Pipeline:
         mime_type = payload.mime_type
         if self._redactions and mime_type is not None and self._redact(mime_type) != mime_type:
             payload = dataclasses.replace(payload, mime_type=None)
-        return _PreparedResult(result, payload, _keep_protocol_fields(result, tool_meta), block_fields)
+        return _PreparedResult(result, payload, _keep_protocol_fields(result, tool_meta, call), block_fields)
 
     def _replace_result(self, original_result: Result | LazyJSON | BodyResult, call: ToolCall) -> Result:
         try:
             prepared = self._prepare(original_result, call)
         except RedactionFailed as error:
-            return {**error_result(error, note=HAS_RUN_NOTE), **_keep_protocol_fields(original_result, {})}
+            return {**error_result(error, note=HAS_RUN_NOTE), **_keep_protocol_fields(original_result, {}, call)}
         result, payload, protocol_fields = prepared.result, prepared.payload, prepared.protocol_fields
         if call.contract is not None and not _is_too_large_for_memory(payload):
             fetch_with = call.fetch_with or self._fetch_with
@@ -277,7 +279,8 @@ class Pipeline:
     def _build_error(self, descriptor: Descriptor, error: Any, call: ToolCall) -> dict[str, Any]:
         descriptor = self._complete_descriptor(descriptor, call.fetch_with or self._fetch_with)
         message = f"the server answered with an error of {descriptor.size_bytes:,} bytes; data says how to read it"
-        budget = MAX_MESSAGE_BYTES - len(encode([call.request_id, message])) - _ERROR_ENVELOPE_BYTES
+        envelope_bytes = len(encode([call.request_id, message])) + _ERROR_ENVELOPE_BYTES + call.envelope_bytes
+        budget = MAX_MESSAGE_BYTES - envelope_bytes
         fitted = descriptor.fit(budget, is_ascii=call.is_ascii)
         return {"code": _get_error_code(error), "message": message, "data": orjson.loads(fitted.to_json())}
 
@@ -345,13 +348,17 @@ def _is_protocol_result(result: Result | LazyJSON) -> bool:
     return result.get("resultType", "complete") != "complete" or isinstance(result.get("task"), Mapping)
 
 
-def _keep_protocol_fields(result: Result | LazyJSON | BodyResult, tool_meta: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_protocol_fields(
+    result: Result | LazyJSON | BodyResult, tool_meta: Mapping[str, Any], call: ToolCall
+) -> dict[str, Any]:
     """Return the fields to keep in a replaced result: `resultType`, the protocol's keys of `_meta`, and `tool_meta`."""
     result = parse_result(result)
     fields: dict[str, Any] = {"resultType": "complete"} if "resultType" in result else {}
     meta = result.get("_meta")
     if isinstance(meta, dict):
-        kept = {SERVER_INFO_KEY: meta[SERVER_INFO_KEY]} if SERVER_INFO_KEY in meta else {}
+        kept: dict[str, Any] = {}
+        if SERVER_INFO_KEY in meta:
+            kept[SERVER_INFO_KEY] = meta[SERVER_INFO_KEY] if call.server_info is None else call.server_info
         match meta.get(_RELATED_TASK_KEY):
             case {"taskId": str(task_id)} if len(task_id) <= _MAX_TASK_ID_LENGTH:
                 # Take the other members from `tool_meta`, where they are short and redacted.

@@ -1,7 +1,8 @@
 """The parts of a `tools/call` request that its response depends on."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.modes import Mode
@@ -26,6 +27,8 @@ class ToolCall:
     """Contract responses that the tool built itself; they are not wrapped again."""
     envelope_bytes: int = 0
     """Bytes of the message around the result, in addition to the fields that every JSON-RPC response has."""
+    server_info: Mapping[str, Any] | None = None
+    """Replacement for the server's `serverInfo` in the response; `None` keeps the server's."""
     fetch_with: str | None = None
     """The client's name for `output_fetch`, if it differs from the server's."""
     inline_kinds: frozenset[str] = frozenset()

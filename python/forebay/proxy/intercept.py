@@ -13,6 +13,7 @@ from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, ForebayError, InvalidArgument, RedactionFailed, UpstreamFailed
 from forebay.outputs.app.resource import EXTENSION_KEY, is_app_uri
 from forebay.outputs.clients import find_client
+from forebay.outputs.handle_response import MAX_MESSAGE_BYTES
 from forebay.outputs.modes import MODE_ARGUMENTS, Mode
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
@@ -80,6 +81,9 @@ _MAX_PARSED_STRING_BYTES = 4096
 """Maximum bytes of a text in a call's arguments that is parsed, such as the path in a reference."""
 
 _MAX_PARSED_DEPTH = 512
+
+_MAX_STRAY_BYTES = 256
+"""Maximum bytes of members that a response should not have, beside a result that is stored without them."""
 
 _Params = Mapping[str, Any]
 _Handler = Callable[[PendingRequest, dict[str, Any], Message], Message | None]
@@ -392,19 +396,21 @@ class ResponseHandler:
                 self._record_size(pending, len(raw), is_inline=True)
             return None
         stray = _find_stray_members(message)
-        if stray and pending.mode.exceeds_limit(dump_size(stray)):
-            return self._store_message(pending, message, raw)
+        stray_bytes = dump_size(stray) if stray else 0
+        if stray_bytes > _MAX_STRAY_BYTES and pending.mode.exceeds_limit(len(raw)):
+            return self._handle_message(pending, message, raw)
         policy.tasks.remember(envelope, pending.tool, pending.mode, self._session.task_owners)
         result = get_task_result(pending.method, envelope)
         if result is None:
-            return self._handle_error(pending, message, raw)
+            return self._handle_error(pending, message, raw, stray_bytes)
         if not isinstance(result, dict | LazyJSON):
             # Not a result as the protocol has them, but it may be too large all the same.
             result = as_lazy(dump(result))
         # Put a single digit in place of the result, to measure the bytes around the result.
         one_digit = set_task_result(pending.method, envelope, 0)
         size = len(raw) - dump_size({**message, "result": one_digit}) + 1
-        call = dataclasses.replace(self._make_call(pending), envelope_bytes=dump_size(one_digit) - 1)
+        envelope_bytes = dump_size(self._set_server_info(one_digit)) - 1 + stray_bytes
+        call = dataclasses.replace(self._make_call(pending), envelope_bytes=envelope_bytes)
         if policy.pipeline.is_inline(result, pending.mode, call, size=size):
             self._record_size(pending, len(raw), is_inline=True)
             return None
@@ -413,15 +419,25 @@ class ResponseHandler:
         stored = policy.pipeline.store_result(result, call)
         if stored is result:
             return None
-        filled = set_task_result(pending.method, envelope, self._set_server_info(stored))
+        filled = set_task_result(pending.method, envelope, stored)
         response = dump_message({**message, "result": self._set_server_info(filled)})
         return self._record_stored(pending, response, len(raw), started)
 
-    def _store_message(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
-        """Store a response that is too large outside of its result or error, with all members but its id."""
-        started = time.perf_counter()
+    def _handle_message(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
+        """Store a response with much outside of its result or error, with all members but its id."""
+        started, policy = time.perf_counter(), self._policy
         members = {key: value for key, value in message.items() if key != "id" and (key, value) != ("jsonrpc", "2.0")}
-        stored = self._policy.pipeline.store_result(members, self._make_call(pending))
+        some: dict[str, Any] = {"content": []}
+        added_bytes = len(make_response(pending, some, self._server_info)) - len(make_result_message(pending.id, some))
+        call = dataclasses.replace(self._make_call(pending), envelope_bytes=added_bytes)
+        is_small = len(raw) <= max(pending.mode.output_inline_limit_bytes, MAX_MESSAGE_BYTES)
+        # What the response would have beside the descriptor makes it larger, too.
+        size = dump_size(members) - added_bytes
+        if is_small and policy.pipeline.is_inline(members, pending.mode, call, size=size):
+            policy.tasks.remember(message.get("result"), pending.tool, pending.mode, self._session.task_owners)
+            self._record_size(pending, len(raw), is_inline=True)
+            return None
+        stored = policy.pipeline.store_result(members, call)
         if stored is members:
             return None
         result = {**stored, "isError": bool(stored.get("isError")) or message.get("error") is not None}
@@ -439,18 +455,22 @@ class ResponseHandler:
         self._record_size(pending, len(response), is_inline=False)
         return response
 
-    def _handle_error(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
+    def _handle_error(
+        self, pending: PendingRequest, message: dict[str, Any], raw: Message, stray_bytes: int
+    ) -> Message | None:
         """Store an error that is too large, and keep its code."""
         if message.get("error") is None or not pending.mode.exceeds_limit(len(raw)):
             return None
-        error = self._policy.pipeline.store_error(message["error"], self._make_call(pending))
+        call = dataclasses.replace(self._make_call(pending), envelope_bytes=stray_bytes)
+        error = self._policy.pipeline.store_error(message["error"], call)
         return None if error is None else dump_message({**message, "error": error})
 
     def _record_size(self, pending: PendingRequest, size: int, *, is_inline: bool) -> None:
         record_size(self._policy, self._session, pending.tool, size, pending.mode, is_inline=is_inline)
 
     def _make_call(self, pending: PendingRequest) -> ToolCall:
-        return make_tool_call(pending, self._policy, self._session)
+        call = make_tool_call(pending, self._policy, self._session)
+        return dataclasses.replace(call, server_info=self._server_info)
 
     def _set_server_info(self, result: Any) -> Any:
         """Return a result with forebay's server info in place of the server's, if it has any."""

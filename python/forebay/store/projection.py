@@ -8,7 +8,7 @@ from forebay.arguments import decode_token
 from forebay.errors import InvalidArgument
 from forebay.store.reader import UNLIMITED
 
-__all__ = ["Projection"]
+__all__ = ["Projection", "split_field"]
 
 _NULL = b"null"
 _KEY_PATTERN = re.compile(r"(?:\\.|[^.\\]|\\$)+")
@@ -25,7 +25,7 @@ class Projection:
         self.names = list(dict.fromkeys(names))
         """The names of the columns, in the given order."""
         self.fields = [fields[names.index(name)] for name in self.names]
-        self._paths = [_split_field(field) for field in self.fields]
+        self._paths = [split_field(field) for field in self.fields]
         # Raise the error of an invalid field now, not at the first item.
         self.select(b"[]")
 
@@ -65,7 +65,7 @@ class Projection:
         return selected[single[0][1] : single[0][2]] if single else _NULL
 
 
-def _split_field(field: str) -> list[str]:
+def split_field(field: str) -> list[str]:
     """Return the keys on the way to a field."""
     if field.startswith("/"):
         return [decode_token(token) for token in field[1:].split("/")]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from forebay.arguments import decode_token
+from forebay import _core
 from forebay.cli.output.nested import NestedCell
 from forebay.cli.output.streams import (
     handle_output_errors,
@@ -19,6 +19,7 @@ from forebay.cli.output.streams import (
 from forebay.cli.output.tables import Column, print_columns, print_table
 from forebay.cli.output.terminal import get_console, replace_controls, to_plain_text, wants_table
 from forebay.cli.output.units import count_noun
+from forebay.store.projection import split_field
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,11 +61,11 @@ def print_page(page: "Page", fields: Sequence[str] | None = None, *, is_json: bo
     if not wants_table(is_json):
         print_json_text(page.to_json())
         return
-    rows = _parse_rows(page) if fields is not None else None
+    rows = _find_rows(page) if fields is not None else None
     if fields is not None and rows:
         # The key of an entry of a map is always there.
-        fields = [*(["_key"] if all("_key" in row for row in rows) and "_key" not in fields else []), *fields]
-        print_table({field: [_get_field(row, _split_field(field)) for row in rows] for field in fields})
+        has_keys = "_key" not in fields and all(_find_field(row, ["_key"]) for row in rows)
+        print_table({field: [_get_field(row, field) for row in rows] for field in (["_key"] * has_keys + [*fields])})
     elif isinstance(page.content, bytes):
         print_json_text(page.content)
     else:
@@ -73,39 +74,43 @@ def print_page(page: "Page", fields: Sequence[str] | None = None, *, is_json: bo
         _print_position(page, get_console())
 
 
-def _parse_rows(page: "Page") -> list[dict[str, Any]] | None:
+def _find_rows(page: "Page") -> list[bytes] | None:
     """Return the items of a page if all of them are objects, else `None`."""
-    try:
-        items = json.loads(page.content)
-    except (ValueError, RecursionError):
-        # Text, or JSON with very long numbers or very deep nesting.
+    if not isinstance(page.content, bytes):
         return None
-    is_table = isinstance(items, list) and all(isinstance(item, dict) for item in items)
-    return items if is_table else None
+    rows = _split_array(page.content)
+    return rows if all(row.startswith(b"{") for row in rows) else None
 
 
-def _split_field(field: str) -> list[str]:
-    """Return the keys on the way to a field, which is written as `user.name` or `/user/name`."""
-    if not field.startswith("/"):
-        return field.split(".")
-    return [decode_token(key) for key in field[1:].split("/")]
+def _split_array(array: bytes) -> list[bytes]:
+    return [array[start:end] for start, end in _core.items((array, 0, len(array)), len(array))]
 
 
-def _get_field(value: Any, keys: list[str]) -> str | NestedCell | None:
-    """Return the text of a field, or an object or a list. In a list, it is the list of the field's values."""
-    found = _find_field(value, keys)
-    if found is None or isinstance(found, str):
-        return found
-    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-    return NestedCell(text) if isinstance(found, dict | list) else text
+def _get_field(row: bytes, field: str) -> str | NestedCell | None:
+    """Return the text of a field, or an object or a list. Numbers have the digits that they are written with."""
+    # The row has only what the fields name. A column of CSV, and the key `/name`, are members of this name.
+    found = _find_field(row, split_field(field)) or _find_field(row, [field])
+    if found is None or found == b"null":
+        return None
+    if found.startswith(b'"'):
+        return str(json.loads(found))
+    return NestedCell(_minify(found)) if found.startswith((b"{", b"[")) else found.decode()
 
 
-def _find_field(value: Any, keys: list[str]) -> Any:
+def _minify(value: bytes) -> str:
+    # An item with a line break is written without white space.
+    return _core.to_ndjson(b"[[\n" + value + b"]]")[1:-2].decode()
+
+
+def _find_field(value: bytes, keys: list[str]) -> bytes | None:
+    """Return the JSON of a field. In a list, it is the list of the field's values."""
     if not keys:
         return value
-    if isinstance(value, list):
-        return [_find_field(item, keys) for item in value]
-    return _find_field(value.get(keys[0]), keys[1:]) if isinstance(value, dict) else None
+    if value.startswith(b"["):
+        return b"[" + b",".join(_find_field(item, keys) or b"null" for item in _split_array(value)) + b"]"
+    spans = _core.values_at((value, 0, len(value)), [keys[:1]]) if value.startswith(b"{") else []
+    # If a key is repeated, the first one counts.
+    return _find_field(value[spans[0][1] : spans[0][2]], keys[1:]) if spans else None
 
 
 def _print_position(page: "Page", console: "Console") -> None:

@@ -20,6 +20,7 @@ _MAX_KEPT_WIDTH = 28
 _MIN_CUT_WIDTH = 6
 _MIN_REASON_WIDTH = 10
 _NUMBER_PATTERN = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?: ?[kMGTP]?B| s| %)?")
+_LINE_CONTROLS = {ord("\n"): "\N{SYMBOL FOR LINE FEED}", ord("\t"): "\N{SYMBOL FOR HORIZONTAL TABULATION}"}
 _HANDLE_PATTERN = re.compile(r"oh_[A-Z2-7]+")
 
 
@@ -57,7 +58,9 @@ def print_table(
         is_numeric = _are_all(_NUMBER_PATTERN, cells)
         is_cut = not is_numeric and not _are_all(_HANDLE_PATTERN, cells)
         min_width = _MIN_REASON_WIDTH if name == "reason" else _MIN_CUT_WIDTH
-        made.append(Column(name, cells, is_numeric, min_width if is_cut else None, rank=ranks.get(name, 0)))
+        # The names of a query's columns may come from the payload.
+        heading = _make_text(name).plain
+        made.append(Column(heading, cells, is_numeric, min_width if is_cut else None, rank=ranks.get(name, 0)))
     print_columns(made, keeps_empty=keeps_empty)
 
 
@@ -169,13 +172,18 @@ def _get_least_width(column: Column, width: int, highest_rank: int) -> int:
 def _make_text(cell: object) -> "Text":
     from rich.text import Text
 
-    return cell if isinstance(cell, Text) else to_plain_text(cell)
+    if isinstance(cell, Text):
+        return cell
+    text = to_plain_text(cell)
+    # A row is one line.
+    text.plain = text.plain.translate(_LINE_CONTROLS)
+    return text
 
 
 def _summarize_nested(cells: Sequence[Any], texts: Sequence["Text"], width: int) -> list["Text"]:
     """Return the texts of cells, with summaries in place of objects and lists that are wider than `width`."""
     return [
-        to_plain_text(cell.summarize(width, _get_ellipsis())) if isinstance(cell, NestedCell) else text
+        _make_text(cell.summarize(width, _get_ellipsis())) if isinstance(cell, NestedCell) else text
         for cell, text in zip(cells, texts, strict=True)
     ]
 
