@@ -9,6 +9,10 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx512_escapes;
+pub(crate) mod escapes;
 mod isa;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 #[allow(unsafe_code)]
@@ -86,6 +90,25 @@ pub(crate) trait Block: Copy {
                 mask &= mask.wrapping_sub(1);
             }
         }
+    }
+
+    /// Whether the next two functions are implemented.
+    const HAS_UNESCAPE: bool = false;
+
+    /// Replaces the letters of escapes such as `\n` by what the escapes stand for, and moves the bytes of `kept` to the
+    /// start of `to`. What follows them there has no meaning.
+    ///
+    /// Returns the letters that stand for nothing or begin a longer escape. If there are any, `to` has no meaning.
+    fn unescape_letters(self, letters: u64, _kept: u64, _to: &mut [u8; WIDTH]) -> u64 {
+        letters
+    }
+
+    /// Decodes the bytes before the first escape that is invalid or that may continue behind them, to the start of `to`.
+    /// The first of them is not escaped.
+    ///
+    /// Returns how many bytes were decoded, and how many they became.
+    fn unescape_start(self, _to: &mut [u8; WIDTH]) -> (usize, usize) {
+        (0, 0)
     }
 
     /// Bit i becomes the exclusive or of bits 0 to i.
