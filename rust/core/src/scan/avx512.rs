@@ -38,6 +38,8 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 }
 
 impl Block for Avx512 {
+    const HAS_MASKS: bool = true;
+
     #[inline(always)]
     fn load(bytes: &[u8; WIDTH]) -> Self {
         // SAFETY: the load is of these 64 bytes, and needs no alignment; the rest as above.

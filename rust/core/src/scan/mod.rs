@@ -40,6 +40,9 @@ pub(crate) type Compressed = [u8; WIDTH + 8];
 pub(crate) trait Block: Copy {
     fn load(bytes: &[u8; WIDTH]) -> Self;
 
+    /// Whether a comparison makes a mask at once, so that a mask costs no more than a test.
+    const HAS_MASKS: bool = false;
+
     /// Sets bit 5 of every byte, which makes `[` a `{` and `]` a `}` and no other byte either of them.
     fn fold(self) -> Self;
 
