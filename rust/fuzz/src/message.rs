@@ -1,6 +1,8 @@
 //! Dissecting messages: compared with serde_json and with itself in pieces.
 
-use forebay_core::message::{Limits, Source, Unescaper, Value, dissect, text_matches, unescape};
+use forebay_core::message::{
+    Limits, Source, Unescaper, Value, dissect, text_matches, unescape, unescape_into, unescaped_len,
+};
 
 use crate::{Input, oracle};
 
@@ -46,6 +48,9 @@ fn check_unescape(data: &[u8], step: usize) {
     data.chunks(step).for_each(|piece| unescaper.push(piece, &mut pieces));
     unescaper.finish(&mut pieces);
     assert_eq!(pieces, whole, "in pieces of {step}");
+    let mut exact = vec![0; unescaped_len(data)];
+    assert!(unescape_into(data, &mut exact));
+    assert_eq!(exact, whole);
     let token = [b"\"", data, b"\""].concat();
     if let Ok(text) = serde_json::from_slice::<String>(&token) {
         assert_eq!(whole, text.into_bytes());

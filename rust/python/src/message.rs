@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use forebay_core::Result;
 use forebay_core::message::{self, Limits, Source, Value};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyString};
@@ -112,9 +113,16 @@ pub fn dissect<'py>(
 ///
 /// A lone surrogate becomes three bytes, as in WTF-8; unknown escapes are copied unchanged.
 #[pyfunction]
-pub fn unescape<'py>(py: Python<'py>, content: Payload) -> Bound<'py, PyBytes> {
-    let text = content.detach(py, message::unescape);
-    PyBytes::new(py, &text)
+pub fn unescape<'py>(py: Python<'py>, content: Payload) -> PyResult<Bound<'py, PyBytes>> {
+    // Counting first is cheaper than to copy a result of unknown length, and takes half of the memory.
+    let len = content.detach(py, message::unescaped_len);
+    PyBytes::new_with(py, len, |out| {
+        if content.detach(py, |content| message::unescape_into(content, out)) {
+            Ok(())
+        } else {
+            Err(PyBufferError::new_err("the payload has changed while it was read"))
+        }
+    })
 }
 
 /// Decoder like `unescape`, for content that arrives in pieces. It may be cut anywhere.

@@ -16,4 +16,4 @@ pub use dissect::{Dissection, Limits, dissect};
 pub use members::{items, members, values_at};
 pub use source::{Source, Value};
 pub(crate) use unescape::measure_escape;
-pub use unescape::{Unescaper, unescape};
+pub use unescape::{Unescaper, unescape, unescape_into, unescaped_len};

@@ -1,5 +1,6 @@
 //! Decodes the content of JSON strings.
 
+use crate::scan::escapes::{HEX_DIGITS, NO_DIGIT, SHORT_ESCAPES};
 use crate::scan::{Block, Isa, Kernel, StringState, WIDTH};
 
 /// Decodes the content of a JSON string, given without its quotes.
@@ -8,9 +9,23 @@ use crate::scan::{Block, Isa, Kernel, StringState, WIDTH};
 #[must_use]
 pub fn unescape(content: &[u8]) -> Vec<u8> {
     let mut out = vec![0; content.len()];
-    let (_, out_len) = Isa::detect().run(Pass::new(content, &mut out, true));
+    let (_, out_len) = Isa::detect().run(Pass::new(content, out.as_mut_slice(), true));
     out.truncate(out_len);
     out
+}
+
+/// Returns the length of what [`unescape`] returns.
+#[must_use]
+pub fn unescaped_len(content: &[u8]) -> usize {
+    Isa::detect().run(Pass::new(content, Nowhere([0; WIDTH]), true)).1
+}
+
+/// [`unescape`] into `out`, which is as long as [`unescaped_len`] says. Returns whether it was; if not, `out` has no
+/// meaning.
+#[must_use]
+pub fn unescape_into(content: &[u8], out: &mut [u8]) -> bool {
+    let len = out.len();
+    Isa::detect().run(Pass::new(content, out, true)) == (content.len(), len)
 }
 
 /// Returns the length of the escape that `content` starts with, and of what [`unescape`] makes of it.
@@ -21,7 +36,7 @@ pub(crate) fn measure_escape(content: &[u8]) -> (usize, usize) {
         return (2, 1);
     }
     match decode_unicode(content, true) {
-        Escape::Decoded(len, character) => (len, encode(character, &mut [0; 4])),
+        Escape::Decoded(len, character) => (len, encode(character).1),
         Escape::Invalid | Escape::Incomplete => (1, 1),
     }
 }
@@ -88,26 +103,114 @@ enum Escape {
     Incomplete,
 }
 
-struct Pass<'a> {
+/// Where decoded bytes go.
+trait Output {
+    /// Returns the space from `at` on. It may be less than is needed.
+    fn room(&mut self, at: usize) -> &mut [u8];
+
+    /// Copies any number of bytes to `at`; `false` if there is no space for them.
+    fn copy(&mut self, at: usize, bytes: &[u8]) -> bool;
+}
+
+impl Output for &mut [u8] {
+    #[inline(always)]
+    fn room(&mut self, at: usize) -> &mut [u8] {
+        self.get_mut(at..).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn copy(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let Some(room) = self.room(at).get_mut(..bytes.len()) else { return false };
+        room.copy_from_slice(bytes);
+        true
+    }
+}
+
+/// Output that is only counted.
+struct Nowhere([u8; WIDTH]);
+
+impl Output for Nowhere {
+    #[inline(always)]
+    fn room(&mut self, _at: usize) -> &mut [u8] {
+        &mut self.0
+    }
+
+    #[inline(always)]
+    fn copy(&mut self, _at: usize, _bytes: &[u8]) -> bool {
+        true
+    }
+}
+
+struct Pass<'a, O> {
     content: &'a [u8],
-    /// As long as `content`: decoding never makes it longer.
-    out: &'a mut [u8],
+    out: O,
     is_last: bool,
     consumed: usize,
     out_len: usize,
 }
 
-impl<'a> Pass<'a> {
-    fn new(content: &'a [u8], out: &'a mut [u8], is_last: bool) -> Self {
+impl<'a, O> Pass<'a, O> {
+    fn new(content: &'a [u8], out: O, is_last: bool) -> Self {
         Self { content, out, is_last, consumed: 0, out_len: 0 }
     }
 }
 
-impl Kernel for Pass<'_> {
+impl<O: Output> Kernel for Pass<'_, O> {
     type Output = (usize, usize);
 
     #[inline(always)]
     fn run<B: Block>(mut self) -> (usize, usize) {
+        let is_whole = if B::HAS_UNESCAPE { self.decode_windows::<B>() } else { self.decode_blocks::<B>() };
+        if is_whole {
+            self.decode_rest();
+        }
+        (self.consumed, self.out_len)
+    }
+}
+
+/// These functions return `false` where an escape is incomplete or there is no space left.
+impl<O: Output> Pass<'_, O> {
+    /// Decodes what fills whole blocks without a branch for each escape.
+    #[inline(always)]
+    fn decode_windows<B: Block>(&mut self) -> bool {
+        let mut strings = StringState::default();
+        // Locals stay in registers; through the reference they would be written back for every block.
+        let (content, mut at, mut out_len) = (self.content, self.consumed, self.out_len);
+        let is_whole = loop {
+            let Some(window) = content.get(at..).and_then(|rest| rest.first_chunk()) else { break true };
+            let Some(room) = self.out.room(out_len).first_chunk_mut() else { break true };
+            let (block, before) = (B::load(window), strings);
+            let backslashes = block.eq(b'\\');
+            let letters = strings.escaped_mask(backslashes);
+            let kept = !backslashes | letters;
+            if block.unescape_letters(letters, kept, room) == 0 {
+                at += WIDTH;
+                out_len += kept.count_ones() as usize;
+                continue;
+            }
+            // Back to the backslash of a letter that the block began with.
+            at -= usize::from(before.is_escaped());
+            strings = StringState::default();
+            let Some(window) = content.get(at..).and_then(|rest| rest.first_chunk()) else { break true };
+            let (consumed, len) = B::load(window).unescape_start(room);
+            at += consumed;
+            out_len += len;
+            if consumed == 0 {
+                (self.consumed, self.out_len) = (at, out_len);
+                if !self.decode_escape() {
+                    break false;
+                }
+                (at, out_len) = (self.consumed, self.out_len);
+            }
+        };
+        // The backslash of a letter that comes next has been passed, but not decoded.
+        (self.consumed, self.out_len) = (at - usize::from(strings.is_escaped()), out_len);
+        is_whole
+    }
+
+    /// Decodes whole blocks where a vector cannot, escape by escape unless there are many.
+    #[inline(always)]
+    fn decode_blocks<B: Block>(&mut self) -> bool {
         let (blocks, _) = self.content.as_chunks::<WIDTH>();
         let mut strings = StringState::default();
         for (number, block) in blocks.iter().enumerate() {
@@ -122,27 +225,27 @@ impl Kernel for Pass<'_> {
                 let at = start + escapes.trailing_zeros() as usize;
                 escapes &= escapes - 1;
                 // The second half of a pair was consumed with the first.
-                if at >= self.consumed {
-                    self.copy(at);
-                    if !self.decode_escape() {
-                        return (self.consumed, self.out_len);
-                    }
+                if at >= self.consumed && !(self.copy(at) && self.decode_escape()) {
+                    return false;
                 }
             }
-            self.copy(start + WIDTH);
-        }
-        while let Some(found) = memchr::memchr(b'\\', &self.content[self.consumed..]) {
-            self.copy(self.consumed + found);
-            if !self.decode_escape() {
-                return (self.consumed, self.out_len);
+            if !self.copy(start + WIDTH) {
+                return false;
             }
         }
-        self.copy(self.content.len());
-        (self.consumed, self.out_len)
+        true
     }
-}
 
-impl Pass<'_> {
+    #[inline(always)]
+    fn decode_rest(&mut self) -> bool {
+        while let Some(found) = memchr::memchr(b'\\', &self.content[self.consumed..]) {
+            if !(self.copy(self.consumed + found) && self.decode_escape()) {
+                return false;
+            }
+        }
+        self.copy(self.content.len())
+    }
+
     /// Decodes the block at `start` without a branch for each escape, up to one that continues behind the block.
     ///
     /// Returns `false`, and does nothing, if the block has escapes of other letters than the usual ones.
@@ -162,7 +265,7 @@ impl Pass<'_> {
             return false;
         }
         let kept = !escapes & !0 << skipped;
-        let Some(room) = self.out[self.out_len..].first_chunk_mut::<WIDTH>() else { return false };
+        let Some(room) = self.out.room(self.out_len).first_chunk_mut::<WIDTH>() else { return false };
         let mut filled = 0;
         for (number, word) in block.as_chunks::<8>().0.iter().enumerate() {
             let byte_of = |mask: u64| (mask >> (8 * number)) as u8 as usize;
@@ -186,67 +289,56 @@ impl Pass<'_> {
 
     /// Copies the bytes up to `end`.
     #[inline(always)]
-    fn copy(&mut self, end: usize) {
+    fn copy(&mut self, end: usize) -> bool {
         let len = end.saturating_sub(self.consumed);
+        let rest = &self.content[self.consumed..];
         // A whole block is copied faster than `len` bytes, and the excess is overwritten by the next copy.
         if len <= SHORT
-            && let Some(piece) = self.content[self.consumed..].first_chunk::<SHORT>()
-            && let Some(room) = self.out[self.out_len..].first_chunk_mut::<SHORT>()
+            && let Some(piece) = rest.first_chunk::<SHORT>()
+            && let Some(room) = self.out.room(self.out_len).first_chunk_mut::<SHORT>()
         {
             *room = *piece;
         } else if len <= WIDTH
-            && let Some(block) = self.content[self.consumed..].first_chunk::<WIDTH>()
-            && let Some(room) = self.out[self.out_len..].first_chunk_mut::<WIDTH>()
+            && let Some(block) = rest.first_chunk::<WIDTH>()
+            && let Some(room) = self.out.room(self.out_len).first_chunk_mut::<WIDTH>()
         {
             *room = *block;
-        } else {
-            self.out[self.out_len..self.out_len + len]
-                .copy_from_slice(&self.content[self.consumed..self.consumed + len]);
+        } else if !self.out.copy(self.out_len, &rest[..len]) {
+            return false;
         }
         self.consumed += len;
         self.out_len += len;
+        true
     }
 
-    /// Decodes the next escape; `false` if it is incomplete.
+    /// Decodes the next escape.
     #[inline(always)]
     fn decode_escape(&mut self) -> bool {
         if let Some(&letter) = self.content.get(self.consumed + 1)
             && SHORT_ESCAPES[letter as usize] != 0
         {
-            self.out[self.out_len] = SHORT_ESCAPES[letter as usize];
-            self.consumed += 2;
-            self.out_len += 1;
-            return true;
+            return self.put(2, &[SHORT_ESCAPES[letter as usize]]);
         }
         match decode_unicode(&self.content[self.consumed..], self.is_last) {
             Escape::Decoded(len, character) => {
-                self.out_len += encode(character, &mut self.out[self.out_len..]);
-                self.consumed += len;
+                let (bytes, encoded_len) = encode(character);
+                self.put(len, &bytes[..encoded_len])
             }
-            Escape::Invalid => {
-                self.out[self.out_len] = b'\\';
-                self.consumed += 1;
-                self.out_len += 1;
-            }
-            Escape::Incomplete => return false,
+            Escape::Invalid => self.put(1, b"\\"),
+            Escape::Incomplete => false,
         }
+    }
+
+    /// Writes what the next `len` bytes of the content stand for.
+    #[inline(always)]
+    fn put(&mut self, len: usize, bytes: &[u8]) -> bool {
+        let Some(room) = self.out.room(self.out_len).get_mut(..bytes.len()) else { return false };
+        room.copy_from_slice(bytes);
+        self.consumed += len;
+        self.out_len += bytes.len();
         true
     }
 }
-
-/// The byte that each one-letter escape stands for; 0 if there is none.
-static SHORT_ESCAPES: [u8; 256] = {
-    let mut table = [0; 256];
-    table[b'"' as usize] = b'"';
-    table[b'\\' as usize] = b'\\';
-    table[b'/' as usize] = b'/';
-    table[b'b' as usize] = 0x08;
-    table[b'f' as usize] = 0x0c;
-    table[b'n' as usize] = b'\n';
-    table[b'r' as usize] = b'\r';
-    table[b't' as usize] = b'\t';
-    table
-};
 
 /// The length of a run that is copied with a single instruction.
 const SHORT: usize = 16;
@@ -292,14 +384,12 @@ fn decode_unicode(content: &[u8], is_last: bool) -> Escape {
 #[inline(always)]
 fn decode_unit(content: &[u8], is_last: bool) -> Escape {
     if let Some(&[b'\\', b'u', a, b, c, d]) = content.first_chunk() {
-        let unit = HEX_DIGITS[a as usize] << 12
-            | HEX_DIGITS[b as usize] << 8
-            | HEX_DIGITS[c as usize] << 4
-            | HEX_DIGITS[d as usize];
-        if unit < NO_DIGIT {
-            return Escape::Decoded(UNICODE_ESCAPE_LEN, unit);
+        let [a, b, c, d] = [a, b, c, d].map(|digit| HEX_DIGITS[digit as usize]);
+        if (a | b | c | d) & NO_DIGIT != 0 {
+            return Escape::Invalid;
         }
-        return Escape::Invalid;
+        let unit = u32::from(a) << 12 | u32::from(b) << 8 | u32::from(c) << 4 | u32::from(d);
+        return Escape::Decoded(UNICODE_ESCAPE_LEN, unit);
     }
     explain_unit(content, is_last)
 }
@@ -319,33 +409,17 @@ fn explain_unit(content: &[u8], is_last: bool) -> Escape {
     }
 }
 
-/// More than any four hexadecimal digits stand for.
-const NO_DIGIT: u32 = 1 << 16;
-
-/// The value of each hexadecimal digit, and [`NO_DIGIT`] for other bytes.
-static HEX_DIGITS: [u32; 256] = {
-    let mut table = [NO_DIGIT; 256];
-    let mut digit = 0;
-    while digit < 16 {
-        table[b"0123456789abcdef"[digit as usize] as usize] = digit;
-        table[b"0123456789ABCDEF"[digit as usize] as usize] = digit;
-        digit += 1;
-    }
-    table
-};
-
-/// Writes a character or lone surrogate as UTF-8; `char` cannot hold surrogates.
-fn encode(character: u32, out: &mut [u8]) -> usize {
+/// Returns a character or lone surrogate as UTF-8, with its length; `char` cannot hold surrogates.
+#[inline(always)]
+fn encode(character: u32) -> ([u8; 4], usize) {
     let last = |shift: u32| 0x80 | (character >> shift & 0x3f) as u8;
     let first = |mark: u8, shift: u32| mark | (character >> shift) as u8;
-    let (bytes, len) = match character {
+    match character {
         0..0x80 => ([first(0, 0), 0, 0, 0], 1),
         0x80..0x800 => ([first(0xc0, 6), last(0), 0, 0], 2),
         0x800..0x10000 => ([first(0xe0, 12), last(6), last(0), 0], 3),
         _ => ([first(0xf0, 18), last(12), last(6), last(0)], 4),
-    };
-    out[..len].copy_from_slice(&bytes[..len]);
-    len
+    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,10 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
         r#"(\\["\\/bfnrt]){1,9}"#.prop_map(String::into_bytes),
         // Many usual escapes in each block.
         r#"([a-zé]{0,6}\\["\\/nrt]){10,60}"#.prop_map(String::into_bytes),
+        // Many long ones, with halves of surrogate pairs, and now and then a letter of no escape.
+        r#"(a{0,3}(\\u(00|0[0-7]|d[89cdCD]|D[8Bf]|[0-9a-fA-F]{2})[0-9a-fA-F]{2}|\\ud83d\\ude[0-4]f|\\n)){5,40}"#
+            .prop_map(String::into_bytes),
+        r#"([a-z]{0,9}\\(u[0-9a-fA-F]{4}|[nt"\\xéu])){1,9}"#.prop_map(String::into_bytes),
         prop::collection::vec(any::<u8>(), 0..4),
     ];
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
@@ -56,9 +60,28 @@ proptest! {
         prop_assert_eq!(unescape(&content), expected.clone());
         for isa in Isa::available() {
             let mut out = vec![0; content.len()];
-            let (consumed, out_len) = isa.run(Pass::new(&content, &mut out, true));
+            let (consumed, out_len) = isa.run(Pass::new(&content, out.as_mut_slice(), true));
             prop_assert_eq!((consumed, &out[..out_len]), (content.len(), expected.as_slice()));
         }
+    }
+
+    #[test]
+    fn fills_exactly_the_space_that_was_counted(content in content()) {
+        let expected = naive(&content);
+        for isa in Isa::available() {
+            let counted = isa.run(Pass::new(&content, Nowhere([0; WIDTH]), true));
+            prop_assert_eq!(counted, (content.len(), expected.len()), "{:?}", isa);
+            for len in 0..=expected.len() {
+                let mut out = vec![0; len];
+                let (consumed, out_len) = isa.run(Pass::new(&content, out.as_mut_slice(), true));
+                prop_assert_eq!(&out[..out_len], &expected[..out_len], "{:?} into {} bytes", isa, len);
+                prop_assert_eq!(consumed == content.len(), len == expected.len());
+            }
+        }
+        let mut out = vec![0; unescaped_len(&content)];
+        prop_assert!(unescape_into(&content, &mut out));
+        prop_assert_eq!(&out, &expected);
+        prop_assert!(!unescape_into(&content, &mut vec![0; expected.len() + 1]));
     }
 
     #[test]

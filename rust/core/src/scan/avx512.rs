@@ -12,6 +12,7 @@ use std::arch::x86_64::{
 };
 
 use super::avx2::Avx2;
+use super::avx512_escapes::{decode_letters, decode_start};
 use super::utf8::{CONTINUED, TABLES};
 use super::{Block, Compressed, Kernel, WIDTH};
 
@@ -24,18 +25,21 @@ impl Avx512 {
         Avx2::is_available()
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi")
             && is_x86_feature_detected!("avx512vbmi2")
     }
 }
 
 /// # Safety
 /// [`Avx512::is_available`] must be true.
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
 pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx512>()
 }
 
 impl Block for Avx512 {
+    const HAS_MASKS: bool = true;
+
     #[inline(always)]
     fn load(bytes: &[u8; WIDTH]) -> Self {
         // SAFETY: called inside `run` only; the load is of these 64 bytes, and needs no alignment.
@@ -135,6 +139,20 @@ impl Block for Avx512 {
             let compressed = _mm512_maskz_compress_epi8(mask, Self::load(bytes).0);
             _mm512_storeu_si512(to.as_mut_ptr().cast(), compressed);
         }
+    }
+
+    const HAS_UNESCAPE: bool = true;
+
+    #[inline(always)]
+    fn unescape_letters(self, letters: u64, kept: u64, to: &mut [u8; WIDTH]) -> u64 {
+        // SAFETY: called inside `run` only.
+        unsafe { decode_letters(self.0, letters, kept, to) }
+    }
+
+    #[inline(always)]
+    fn unescape_start(self, to: &mut [u8; WIDTH]) -> (usize, usize) {
+        // SAFETY: called inside `run` only.
+        unsafe { decode_start(self.0, self.eq(b'\\'), to) }
     }
 
     #[inline(always)]

@@ -9,6 +9,10 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx512_escapes;
+pub(crate) mod escapes;
 mod isa;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 #[allow(unsafe_code)]
@@ -35,6 +39,9 @@ pub(crate) type Compressed = [u8; WIDTH + 8];
 /// 64 bytes that are tested in parallel: bit i of a mask is the result for byte i.
 pub(crate) trait Block: Copy {
     fn load(bytes: &[u8; WIDTH]) -> Self;
+
+    /// Whether a comparison makes a mask at once, so that a mask costs no more than a test.
+    const HAS_MASKS: bool = false;
 
     /// Sets bit 5 of every byte, which makes `[` a `{` and `]` a `}` and no other byte either of them.
     fn fold(self) -> Self;
@@ -86,6 +93,25 @@ pub(crate) trait Block: Copy {
                 mask &= mask.wrapping_sub(1);
             }
         }
+    }
+
+    /// Whether the next two functions are implemented.
+    const HAS_UNESCAPE: bool = false;
+
+    /// Replaces the letters of escapes such as `\n` by what the escapes stand for, and moves the bytes of `kept` to the
+    /// start of `to`. What follows them there has no meaning.
+    ///
+    /// Returns the letters that stand for nothing or begin a longer escape. If there are any, `to` has no meaning.
+    fn unescape_letters(self, letters: u64, _kept: u64, _to: &mut [u8; WIDTH]) -> u64 {
+        letters
+    }
+
+    /// Decodes the bytes before the first escape that is invalid or that may continue behind them, to the start of `to`.
+    /// The first of them is not escaped.
+    ///
+    /// Returns how many bytes were decoded, and how many they became.
+    fn unescape_start(self, _to: &mut [u8; WIDTH]) -> (usize, usize) {
+        (0, 0)
     }
 
     /// Bit i becomes the exclusive or of bits 0 to i.

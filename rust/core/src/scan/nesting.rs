@@ -137,8 +137,10 @@ impl Nesting {
         let close = block.eq(closing) & outside;
         let closes = u64::from(close.count_ones());
         let is_near = depth <= closes + 1;
-        tally.near += usize::from(is_near);
-        if !STRAIGHT && !is_near {
+        // Counted only where it matters: the counter is in memory.
+        if STRAIGHT || is_near {
+            tally.near += usize::from(is_near);
+        } else {
             // In whatever order, the brackets of this block do not return to depth 1.
             self.depth = depth + u64::from(open.count_ones()) - closes;
             return (0, 0);

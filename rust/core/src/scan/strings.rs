@@ -58,7 +58,9 @@ impl StringState {
     /// Returns the mask of the unescaped quotes in the block at `start` of `bytes`. `self` is the state at
     /// the start of `bytes`, `before` is the block one byte earlier.
     ///
-    /// Few blocks have a backslash right before a quote, even among those with backslashes.
+    /// Few blocks have a backslash right before a quote, even among those with backslashes. Where masks are cheap, such
+    /// quotes are taken as escaped without a branch, which could not be predicted; only a second backslash, or a byte
+    /// that cannot be seen, needs more.
     #[inline(always)]
     pub(crate) fn quotes_at<B: Block>(
         &self,
@@ -68,7 +70,12 @@ impl StringState {
         before: &[u8; WIDTH],
     ) -> u64 {
         let quotes = block.eq(b'"');
-        if !block.has_pair(b'\\', b'"', before) {
+        if B::HAS_MASKS {
+            let preceded = B::load(before).eq(b'\\');
+            if quotes & preceded & (preceded << 1 | 1) == 0 {
+                return quotes & !preceded;
+            }
+        } else if !block.has_pair(b'\\', b'"', before) {
             return quotes;
         }
         quotes & !self.escaped_at(bytes, start, block.eq(b'\\'))
