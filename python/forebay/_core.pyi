@@ -385,7 +385,8 @@ def preview_items(
     *,
     max_escaped_bytes: int | None = None,
     escape_levels: int = 1,
-) -> tuple[str, int]:
+    or_all: bool = False,
+) -> tuple[str, int | None]:
     """Return a preview of a document with items, as many whole items from the first on as fit, and their number.
 
     The items are those of the array or object at byte `items_start`, or the lines of NDJSON if that is `None`. An item
@@ -393,6 +394,8 @@ def preview_items(
     scalars first, each truncated to 96 bytes; all of them take at most half of the budget, and those left out are
     counted by a last member with the key `...`. The preview is valid JSON (or NDJSON), or `""` if nothing fits. For the
     budgets see `preview`.
+
+    With `or_all`, a document that fits is its own preview, as it is; then the number is `None`.
     """
 
 def read_items(

@@ -16,7 +16,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import UnionType
+from types import NoneType
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import orjson
@@ -109,8 +109,9 @@ def build_raw_frame(chunk: Buffer) -> Frame:
     size = len(memoryview(chunk))
     # The block header takes three bytes: the size, the type (raw), and the flag of the last block.
     header = _RAW_FRAME_HEADER.pack(_FRAME_MAGIC, _RAW_FRAME_DESCRIPTOR, size, size << 3 | 1)[:-1]
-    footer = _CHECKSUM.pack(checksum(chunk) & 0xFFFFFFFF)
-    return [header, chunk, footer], SeekEntry.from_last_part(len(header) + size + len(footer), size, footer)
+    frame_checksum = checksum(chunk) & 0xFFFFFFFF
+    footer = _CHECKSUM.pack(frame_checksum)
+    return [header, chunk, footer], SeekEntry(len(header) + size + len(footer), size, frame_checksum)
 
 
 def build_compressed_frame(compressor: zstandard.ZstdCompressor, chunk: Buffer) -> Frame:
@@ -330,20 +331,20 @@ def _read_footer(source: ByteSource) -> Footer:
     return dataclasses.replace(footer, text=text)
 
 
-_META_TYPES: dict[str, type | UnionType] = {
-    "handle": str,
-    "mime_type": str,
-    "size_bytes": int,
-    "nature": str,
-    "item_count": int | None,
-    "items_path": str | None,
-    "outline": str | None,
-    "created_at": float | int,
-    "expires_at": float | int,
-    "principal": str | None,
-    "source_tool": str | None,
+_META_TYPES: dict[str, set[type]] = {
+    "handle": {str},
+    "mime_type": {str},
+    "size_bytes": {int},
+    "nature": {str},
+    "item_count": {int, NoneType},
+    "items_path": {str, NoneType},
+    "outline": {str, NoneType},
+    "created_at": {float, int},
+    "expires_at": {float, int},
+    "principal": {str, NoneType},
+    "source_tool": {str, NoneType},
 }
-_OPTIONAL_META_TYPES: dict[str, type] = {"decoded_from": str, "text_bytes": int, "note": str}
+_OPTIONAL_META_TYPES: dict[str, set[type]] = {"decoded_from": {str}, "text_bytes": {int}, "note": {str}}
 """Keys that only payloads have that were decoded, or could not be."""
 
 _NATURES = {"json", "ndjson", "text", "binary"}
@@ -353,13 +354,18 @@ _MAX_FRAME_BYTES = 64 << 20
 
 def _is_valid_meta(meta: object) -> bool:
     """Return whether metadata has all keys with the right types, which a matching checksum does not prove."""
+    if not isinstance(meta, dict):
+        return False
+    # Types are compared, because to `isinstance` a bool is an int.
+    for name, types in _META_TYPES.items():
+        # A missing key has the type of the default.
+        if type(meta.get(name, _META_TYPES)) not in types:
+            return False
+    for name, types in _OPTIONAL_META_TYPES.items():
+        if name in meta and type(meta[name]) not in types:
+            return False
     return (
-        isinstance(meta, dict)
-        and all(isinstance(meta.get(name, _META_TYPES), kind) for name, kind in _META_TYPES.items())
-        and all(isinstance(meta[name], kind) for name, kind in _OPTIONAL_META_TYPES.items() if name in meta)
-        # In Python, a bool is an int.
-        and not any(isinstance(meta.get(name), bool) for name in (*_META_TYPES, *_OPTIONAL_META_TYPES))
-        and meta.get("text_bytes", 0) >= 0
+        meta.get("text_bytes", 0) >= 0
         and meta["nature"] in _NATURES
         and is_valid_time(meta["created_at"])
         and is_valid_time(meta["expires_at"])
