@@ -166,6 +166,23 @@ class Survey:
 def checksum(data: Buffer | str) -> int:
     """Return the XXH64 checksum of `data`. A zstd frame ends with the lower four bytes of it."""
 
+def build_footer(
+    metadata: bytes, items: ItemIndex | None, lines: ItemIndex | None, frames: Sequence[tuple[int, int, int]]
+) -> bytes:
+    """Return the footer of a stored file.
+
+    The metadata is JSON. An entry of `frames` is the stored size of a frame, the payload bytes in it, and its checksum.
+    """
+
+def parse_footer(
+    tail: bytes, file_bytes: int
+) -> int | tuple[bytes, ItemIndex | None, ItemIndex | None, list[tuple[int, int, int]]]:
+    """Parse the footer of a file of `file_bytes`, which ends with `tail`.
+
+    Return the arguments of `build_footer` or, if `tail` is too short, how many bytes the footer takes. Raise
+    `CorruptIndex` if the footer is damaged. The metadata is not examined.
+    """
+
 @final
 class Cut:
     """An item or line that exceeded the page's budget and was truncated."""

@@ -23,6 +23,7 @@ import orjson
 import zstandard
 from typing_extensions import Buffer
 
+from forebay import _core
 from forebay._core import Findings, ItemIndex, Survey, checksum
 from forebay.errors import CorruptIndex, HandleCorrupt
 from forebay.store.backends import Upload
@@ -56,18 +57,8 @@ in about the same time, and take 68, 125, 230, 495 µs each to read.
 TAIL_BYTES = 64 * 1024
 """Size of the first read, from the end of a file. Nearly every footer fits into it."""
 
-_META_MAGIC = 0x184D2A57
 _TEXT_MAGIC = 0x184D2A58
-_SEEK_TABLE_MAGIC = 0x184D2A5E
-_SEEKABLE_MAGIC = 0x8F92EAB1
 _SKIPPABLE_HEADER = struct.Struct("<II")
-_SEEK_ENTRY = struct.Struct("<III")
-"""Stored size of a frame, payload bytes in it, and its checksum."""
-_SEEK_TABLE_FOOTER = struct.Struct("<IBI")
-_HAS_CHECKSUMS = 0x80
-_EMPTY_CHECKSUM = checksum(b"") & 0xFFFFFFFF
-_META_FOOTER = struct.Struct("<IIIQ")
-"""Lengths of metadata, item index and line index; then the checksum."""
 
 _FRAME_MAGIC = 0xFD2FB528
 _RAW_FRAME_HEADER = struct.Struct("<IBII")
@@ -222,22 +213,7 @@ def build_footer(
     meta: dict[str, Any], items: ItemIndex | None, lines: ItemIndex | None, frames: Sequence[SeekEntry]
 ) -> bytes:
     """Build the part of a file that follows the frames of the payload."""
-    # A missing index is stored as no bytes. An index of no items takes some bytes, so the two can be told apart.
-    indexes = [b"" if index is None else index.to_bytes() for index in (items, lines)]
-    parts = [orjson.dumps(meta), *indexes]
-    meta_size = sum(map(len, parts)) + _META_FOOTER.size
-    entries = [*frames, SeekEntry(_SKIPPABLE_HEADER.size + meta_size, 0, _EMPTY_CHECKSUM)]
-    table = b"".join(
-        (
-            _SKIPPABLE_HEADER.pack(_SEEK_TABLE_MAGIC, len(entries) * _SEEK_ENTRY.size + _SEEK_TABLE_FOOTER.size),
-            struct.pack(f"<{3 * len(entries)}I", *itertools.chain.from_iterable(entries)),
-            _SEEK_TABLE_FOOTER.pack(len(entries), _HAS_CHECKSUMS, _SEEKABLE_MAGIC),
-        )
-    )
-    # The checksum is computed with zeros in its own place.
-    content = b"".join((*parts, _META_FOOTER.pack(*map(len, parts), 0)))
-    seal = checksum(content + table).to_bytes(8, "little")
-    return b"".join((_SKIPPABLE_HEADER.pack(_META_MAGIC, meta_size), content[:-8], seal, table))
+    return _core.build_footer(orjson.dumps(meta), items, lines, frames)
 
 
 def read_verified(source: ByteSource, footer: Footer) -> Iterator[bytes]:
@@ -265,42 +241,16 @@ def read_footer(source: ByteSource) -> Footer:
 
 
 def _read_footer(source: ByteSource) -> Footer:
-    size = source.size
-    start = max(0, size - TAIL_BYTES)
-    tail = source.read(start, size - start)
-    count, descriptor, magic = _SEEK_TABLE_FOOTER.unpack_from(tail, len(tail) - _SEEK_TABLE_FOOTER.size)
-    table_size = _SKIPPABLE_HEADER.size + count * _SEEK_ENTRY.size + _SEEK_TABLE_FOOTER.size
-    if magic != _SEEKABLE_MAGIC or descriptor != _HAS_CHECKSUMS or count == 0 or table_size > size:
+    found = _parse_tail(source, TAIL_BYTES)
+    if isinstance(found, int):
+        found = _parse_tail(source, found)
+    if isinstance(found, int):
+        # The file was shortened meanwhile.
         raise _make_corrupt_error()
-    if table_size > len(tail):
-        start = max(0, size - table_size - TAIL_BYTES)
-        tail = source.read(start, size - start)
-    table_start = len(tail) - table_size
-    entries = [
-        SeekEntry(*entry)
-        for entry in _SEEK_ENTRY.iter_unpack(tail[table_start + _SKIPPABLE_HEADER.size : -_SEEK_TABLE_FOOTER.size])
-    ]
-    meta_size = entries[-1].stored_bytes
-    meta_start = table_start - meta_size
-    if meta_start < 0:
-        if meta_size + table_size > size:
-            raise _make_corrupt_error()
-        start = size - table_size - meta_size
-        tail = source.read(start, size - start)
-        table_start, meta_start = meta_size, 0
-    content = tail[meta_start + _SKIPPABLE_HEADER.size : table_start]
-    *lengths, seal = _META_FOOTER.unpack_from(content, len(content) - _META_FOOTER.size)
-    if (
-        _SKIPPABLE_HEADER.unpack_from(tail, meta_start) != (_META_MAGIC, len(content))
-        or sum(lengths) != len(content) - _META_FOOTER.size
-        or checksum(content[:-8] + bytes(8) + tail[table_start:]) != seal
-    ):
-        raise _make_corrupt_error()
-    meta_end, items_end = lengths[0], lengths[0] + lengths[1]
-    items, lines = content[meta_end:items_end], content[items_end : items_end + lengths[2]]
-    frames, meta = entries[:-1], orjson.loads(content[:meta_end])
-    frame_offsets = [0, *itertools.accumulate(frame.stored_bytes for frame in frames)]
-    if frame_offsets[-1] != start + meta_start or not _is_valid_meta(meta):
+    meta_json, items, lines, entries = found
+    frames, meta = [SeekEntry(*entry) for entry in entries], orjson.loads(meta_json)
+    frame_offsets = [0, *itertools.accumulate([frame.stored_bytes for frame in frames])]
+    if not _is_valid_meta(meta):
         raise _make_corrupt_error()
     text_count = -(-meta.get("text_bytes", 0) // FRAME_BYTES)
     count = len(frames) - text_count
@@ -308,8 +258,8 @@ def _read_footer(source: ByteSource) -> Footer:
         raise _make_corrupt_error()
     footer = Footer(
         meta=meta,
-        items=ItemIndex.from_bytes(items) if items else None,
-        lines=ItemIndex.from_bytes(lines) if lines else None,
+        items=items,
+        lines=lines,
         frames=frames[:count],
         frame_offsets=frame_offsets[: count + 1],
         size=meta["size_bytes"],
@@ -329,6 +279,11 @@ def _read_footer(source: ByteSource) -> Footer:
         header_bytes=_SKIPPABLE_HEADER.size,
     )
     return dataclasses.replace(footer, text=text)
+
+
+def _parse_tail(source: ByteSource, length: int) -> Any:
+    start = max(0, source.size - length)
+    return _core.parse_footer(source.read(start, source.size - start), source.size)
 
 
 _META_TYPES: dict[str, set[type]] = {

@@ -32,7 +32,7 @@ class Journal:
         """Append an event, and count it."""
         telemetry.count_event(event, details)
         # Not `contextlib.suppress`, because every put and page comes here.
-        try:  # noqa: SIM105
+        try:
             line = orjson.dumps(
                 {"event": event, **details, "principal": principal, "ts": format_timestamp(self._clock())},
                 option=orjson.OPT_APPEND_NEWLINE,
