@@ -1,6 +1,7 @@
 """Previews of documents with items: valid JSON with whole first items, at every budget."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,12 +60,11 @@ def test_a_document_that_fits_may_be_its_own_preview(
     items: list[Any], budget: int, escaped_budget: int, levels: int
 ) -> None:
     document = f" {json.dumps(items, ensure_ascii=False)}\n".encode()
-    budgets = {"max_escaped_bytes": escaped_budget, "escape_levels": levels}
-    shown = preview_items(document, 1, budget, **budgets, or_all=True)
-    if preview(document, budget, **budgets) == document.decode():
-        assert shown == (document.decode(), None)
+    show = partial(preview_items, document, 1, budget, max_escaped_bytes=escaped_budget, escape_levels=levels)
+    if preview(document, budget, max_escaped_bytes=escaped_budget, escape_levels=levels) == document.decode():
+        assert show(or_all=True) == (document.decode(), None)
     else:
-        assert shown == preview_items(document, 1, budget, **budgets)
+        assert show(or_all=True) == show()
 
 
 def test_wrong_arguments_are_refused() -> None:

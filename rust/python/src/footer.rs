@@ -1,5 +1,7 @@
 //! `build_footer` and `parse_footer`.
 
+use std::ops::Range;
+
 use forebay_core::footer::{self, Parsed, SeekEntry};
 use forebay_core::index;
 use pyo3::prelude::*;
@@ -12,7 +14,7 @@ use crate::index::ItemIndex;
 type Entry = (u32, u32, u32);
 
 /// The metadata as JSON, the index of the items, that of the lines, and the frames.
-type Footer<'py> = (Bound<'py, PyBytes>, Option<ItemIndex>, Option<ItemIndex>, Vec<Entry>);
+type Footer<'py> = (Bound<'py, PyBytes>, Option<Py<ItemIndex>>, Option<Py<ItemIndex>>, Vec<Entry>);
 
 #[derive(IntoPyObject)]
 pub enum Answer<'py> {
@@ -50,13 +52,12 @@ pub fn parse_footer<'py>(py: Python<'py>, tail: &[u8], file_bytes: u64) -> PyRes
         Parsed::Needs(bytes) => return Ok(Answer::Needs(bytes)),
         Parsed::Footer { metadata, items, lines, frames } => (metadata, items, lines, frames),
     };
-    let load = |range: std::ops::Range<usize>| match &tail[range] {
+    let load = |range: Range<usize>| match &tail[range] {
         [] => Ok(None),
-        bytes => index::ItemIndex::from_bytes(bytes).map(|index| Some(ItemIndex(index))),
+        bytes => {
+            Py::new(py, ItemIndex(index::ItemIndex::from_bytes(bytes).map_err(CoreError::from)?)).map(Some)
+        }
     };
-    let entries =
-        frames.iter().map(|entry| (entry.stored_bytes, entry.plain_bytes, entry.checksum)).collect();
-    let items = load(items).map_err(CoreError::from)?;
-    let lines = load(lines).map_err(CoreError::from)?;
-    Ok(Answer::Footer((PyBytes::new(py, &tail[metadata]), items, lines, entries)))
+    let frames = frames.iter().map(|entry| (entry.stored_bytes, entry.plain_bytes, entry.checksum)).collect();
+    Ok(Answer::Footer((PyBytes::new(py, &tail[metadata]), load(items)?, load(lines)?, frames)))
 }
