@@ -167,6 +167,23 @@ class Survey:
 def checksum(data: Buffer | str) -> int:
     """Return the XXH64 checksum of `data`. A zstd frame ends with the lower four bytes of it."""
 
+def build_footer(
+    metadata: bytes, items: ItemIndex | None, lines: ItemIndex | None, frames: Sequence[tuple[int, int, int]]
+) -> bytes:
+    """Return the footer of a stored file.
+
+    The metadata is JSON. An entry of `frames` is the stored size of a frame, the payload bytes in it, and its checksum.
+    """
+
+def parse_footer(
+    tail: bytes, file_bytes: int
+) -> int | tuple[bytes, ItemIndex | None, ItemIndex | None, list[tuple[int, int, int]]]:
+    """Parse the footer of a file of `file_bytes`, which ends with `tail`.
+
+    Return the arguments of `build_footer` or, if `tail` is too short, how many bytes the footer takes. Raise
+    `CorruptIndex` if the footer is damaged. The metadata is not examined.
+    """
+
 @final
 class Cut:
     """An item or line that exceeded the page's budget and was truncated."""
@@ -386,7 +403,8 @@ def preview_items(
     *,
     max_escaped_bytes: int | None = None,
     escape_levels: int = 1,
-) -> tuple[str, int]:
+    or_all: bool = False,
+) -> tuple[str, int | None]:
     """Return a preview of a document with items, as many whole items from the first on as fit, and their number.
 
     The items are those of the array or object at byte `items_start`, or the lines of NDJSON if that is `None`. An item
@@ -394,6 +412,8 @@ def preview_items(
     scalars first, each truncated to 96 bytes; all of them take at most half of the budget, and those left out are
     counted by a last member with the key `...`. The preview is valid JSON (or NDJSON), or `""` if nothing fits. For the
     budgets see `preview`.
+
+    With `or_all`, a document that fits is its own preview, as it is; then the number is `None`.
     """
 
 def read_items(

@@ -1,11 +1,12 @@
 """Previews of documents with items: valid JSON with whole first items, at every budget."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 from forebay import InvalidArgument, InvalidJSON
-from forebay._core import index_items, preview_items
+from forebay._core import index_items, preview, preview_items
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import nasty_text, weigh
@@ -52,6 +53,18 @@ def test_lines_are_whole_values(items: list[Any], budget: int) -> None:
     found = [json.loads(line) for line in shown.split("\n")] if shown else []
     assert len(shown.encode()) <= budget
     assert (found == items[:count] and count == len(found)) or (count, len(found)) == (0, 1)
+
+
+@given(st.lists(values, max_size=8), st.integers(0, 400), st.integers(0, 400), st.sampled_from([1, 2]))
+def test_a_document_that_fits_may_be_its_own_preview(
+    items: list[Any], budget: int, escaped_budget: int, levels: int
+) -> None:
+    document = f" {json.dumps(items, ensure_ascii=False)}\n".encode()
+    show = partial(preview_items, document, 1, budget, max_escaped_bytes=escaped_budget, escape_levels=levels)
+    if preview(document, budget, max_escaped_bytes=escaped_budget, escape_levels=levels) == document.decode():
+        assert show(or_all=True) == (document.decode(), None)
+    else:
+        assert show(or_all=True) == show()
 
 
 def test_wrong_arguments_are_refused() -> None:

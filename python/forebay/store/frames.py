@@ -16,13 +16,14 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import UnionType
+from types import NoneType
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import orjson
 import zstandard
 from typing_extensions import Buffer
 
+from forebay import _core
 from forebay._core import Findings, ItemIndex, Survey, checksum
 from forebay.errors import CorruptIndex, HandleCorrupt
 from forebay.store.backends import Upload
@@ -56,18 +57,8 @@ in about the same time, and take 68, 125, 230, 495 µs each to read.
 TAIL_BYTES = 64 * 1024
 """Size of the first read, from the end of a file. Nearly every footer fits into it."""
 
-_META_MAGIC = 0x184D2A57
 _TEXT_MAGIC = 0x184D2A58
-_SEEK_TABLE_MAGIC = 0x184D2A5E
-_SEEKABLE_MAGIC = 0x8F92EAB1
 _SKIPPABLE_HEADER = struct.Struct("<II")
-_SEEK_ENTRY = struct.Struct("<III")
-"""Stored size of a frame, payload bytes in it, and its checksum."""
-_SEEK_TABLE_FOOTER = struct.Struct("<IBI")
-_HAS_CHECKSUMS = 0x80
-_EMPTY_CHECKSUM = checksum(b"") & 0xFFFFFFFF
-_META_FOOTER = struct.Struct("<IIIQ")
-"""Lengths of metadata, item index and line index; then the checksum."""
 
 _FRAME_MAGIC = 0xFD2FB528
 _RAW_FRAME_HEADER = struct.Struct("<IBII")
@@ -109,8 +100,9 @@ def build_raw_frame(chunk: Buffer) -> Frame:
     size = len(memoryview(chunk))
     # The block header takes three bytes: the size, the type (raw), and the flag of the last block.
     header = _RAW_FRAME_HEADER.pack(_FRAME_MAGIC, _RAW_FRAME_DESCRIPTOR, size, size << 3 | 1)[:-1]
-    footer = _CHECKSUM.pack(checksum(chunk) & 0xFFFFFFFF)
-    return [header, chunk, footer], SeekEntry.from_last_part(len(header) + size + len(footer), size, footer)
+    frame_checksum = checksum(chunk) & 0xFFFFFFFF
+    footer = _CHECKSUM.pack(frame_checksum)
+    return [header, chunk, footer], SeekEntry(len(header) + size + len(footer), size, frame_checksum)
 
 
 def build_compressed_frame(compressor: zstandard.ZstdCompressor, chunk: Buffer) -> Frame:
@@ -221,22 +213,7 @@ def build_footer(
     meta: dict[str, Any], items: ItemIndex | None, lines: ItemIndex | None, frames: Sequence[SeekEntry]
 ) -> bytes:
     """Build the part of a file that follows the frames of the payload."""
-    # A missing index is stored as no bytes. An index of no items takes some bytes, so the two can be told apart.
-    indexes = [b"" if index is None else index.to_bytes() for index in (items, lines)]
-    parts = [orjson.dumps(meta), *indexes]
-    meta_size = sum(map(len, parts)) + _META_FOOTER.size
-    entries = [*frames, SeekEntry(_SKIPPABLE_HEADER.size + meta_size, 0, _EMPTY_CHECKSUM)]
-    table = b"".join(
-        (
-            _SKIPPABLE_HEADER.pack(_SEEK_TABLE_MAGIC, len(entries) * _SEEK_ENTRY.size + _SEEK_TABLE_FOOTER.size),
-            struct.pack(f"<{3 * len(entries)}I", *itertools.chain.from_iterable(entries)),
-            _SEEK_TABLE_FOOTER.pack(len(entries), _HAS_CHECKSUMS, _SEEKABLE_MAGIC),
-        )
-    )
-    # The checksum is computed with zeros in its own place.
-    content = b"".join((*parts, _META_FOOTER.pack(*map(len, parts), 0)))
-    seal = checksum(content + table).to_bytes(8, "little")
-    return b"".join((_SKIPPABLE_HEADER.pack(_META_MAGIC, meta_size), content[:-8], seal, table))
+    return _core.build_footer(orjson.dumps(meta), items, lines, frames)
 
 
 def read_verified(source: ByteSource, footer: Footer) -> Iterator[bytes]:
@@ -264,42 +241,16 @@ def read_footer(source: ByteSource) -> Footer:
 
 
 def _read_footer(source: ByteSource) -> Footer:
-    size = source.size
-    start = max(0, size - TAIL_BYTES)
-    tail = source.read(start, size - start)
-    count, descriptor, magic = _SEEK_TABLE_FOOTER.unpack_from(tail, len(tail) - _SEEK_TABLE_FOOTER.size)
-    table_size = _SKIPPABLE_HEADER.size + count * _SEEK_ENTRY.size + _SEEK_TABLE_FOOTER.size
-    if magic != _SEEKABLE_MAGIC or descriptor != _HAS_CHECKSUMS or count == 0 or table_size > size:
+    found = _parse_tail(source, TAIL_BYTES)
+    if isinstance(found, int):
+        found = _parse_tail(source, found)
+    if isinstance(found, int):
+        # The file was shortened meanwhile.
         raise _make_corrupt_error()
-    if table_size > len(tail):
-        start = max(0, size - table_size - TAIL_BYTES)
-        tail = source.read(start, size - start)
-    table_start = len(tail) - table_size
-    entries = [
-        SeekEntry(*entry)
-        for entry in _SEEK_ENTRY.iter_unpack(tail[table_start + _SKIPPABLE_HEADER.size : -_SEEK_TABLE_FOOTER.size])
-    ]
-    meta_size = entries[-1].stored_bytes
-    meta_start = table_start - meta_size
-    if meta_start < 0:
-        if meta_size + table_size > size:
-            raise _make_corrupt_error()
-        start = size - table_size - meta_size
-        tail = source.read(start, size - start)
-        table_start, meta_start = meta_size, 0
-    content = tail[meta_start + _SKIPPABLE_HEADER.size : table_start]
-    *lengths, seal = _META_FOOTER.unpack_from(content, len(content) - _META_FOOTER.size)
-    if (
-        _SKIPPABLE_HEADER.unpack_from(tail, meta_start) != (_META_MAGIC, len(content))
-        or sum(lengths) != len(content) - _META_FOOTER.size
-        or checksum(content[:-8] + bytes(8) + tail[table_start:]) != seal
-    ):
-        raise _make_corrupt_error()
-    meta_end, items_end = lengths[0], lengths[0] + lengths[1]
-    items, lines = content[meta_end:items_end], content[items_end : items_end + lengths[2]]
-    frames, meta = entries[:-1], orjson.loads(content[:meta_end])
-    frame_offsets = [0, *itertools.accumulate(frame.stored_bytes for frame in frames)]
-    if frame_offsets[-1] != start + meta_start or not _is_valid_meta(meta):
+    meta_json, items, lines, entries = found
+    frames, meta = [SeekEntry(*entry) for entry in entries], orjson.loads(meta_json)
+    frame_offsets = [0, *itertools.accumulate([frame.stored_bytes for frame in frames])]
+    if not _is_valid_meta(meta):
         raise _make_corrupt_error()
     text_count = -(-meta.get("text_bytes", 0) // FRAME_BYTES)
     count = len(frames) - text_count
@@ -307,8 +258,8 @@ def _read_footer(source: ByteSource) -> Footer:
         raise _make_corrupt_error()
     footer = Footer(
         meta=meta,
-        items=ItemIndex.from_bytes(items) if items else None,
-        lines=ItemIndex.from_bytes(lines) if lines else None,
+        items=items,
+        lines=lines,
         frames=frames[:count],
         frame_offsets=frame_offsets[: count + 1],
         size=meta["size_bytes"],
@@ -330,20 +281,25 @@ def _read_footer(source: ByteSource) -> Footer:
     return dataclasses.replace(footer, text=text)
 
 
-_META_TYPES: dict[str, type | UnionType] = {
-    "handle": str,
-    "mime_type": str,
-    "size_bytes": int,
-    "nature": str,
-    "item_count": int | None,
-    "items_path": str | None,
-    "outline": str | None,
-    "created_at": float | int,
-    "expires_at": float | int,
-    "principal": str | None,
-    "source_tool": str | None,
+def _parse_tail(source: ByteSource, length: int) -> Any:
+    start = max(0, source.size - length)
+    return _core.parse_footer(source.read(start, source.size - start), source.size)
+
+
+_META_TYPES: dict[str, set[type]] = {
+    "handle": {str},
+    "mime_type": {str},
+    "size_bytes": {int},
+    "nature": {str},
+    "item_count": {int, NoneType},
+    "items_path": {str, NoneType},
+    "outline": {str, NoneType},
+    "created_at": {float, int},
+    "expires_at": {float, int},
+    "principal": {str, NoneType},
+    "source_tool": {str, NoneType},
 }
-_OPTIONAL_META_TYPES: dict[str, type] = {"decoded_from": str, "text_bytes": int, "note": str}
+_OPTIONAL_META_TYPES: dict[str, set[type]] = {"decoded_from": {str}, "text_bytes": {int}, "note": {str}}
 """Keys that only payloads have that were decoded, or could not be."""
 
 _NATURES = {"json", "ndjson", "text", "binary"}
@@ -353,13 +309,18 @@ _MAX_FRAME_BYTES = 64 << 20
 
 def _is_valid_meta(meta: object) -> bool:
     """Return whether metadata has all keys with the right types, which a matching checksum does not prove."""
+    if not isinstance(meta, dict):
+        return False
+    # Types are compared, because to `isinstance` a bool is an int.
+    for name, types in _META_TYPES.items():
+        # A missing key has the type of the default.
+        if type(meta.get(name, _META_TYPES)) not in types:
+            return False
+    for name, types in _OPTIONAL_META_TYPES.items():
+        if name in meta and type(meta[name]) not in types:
+            return False
     return (
-        isinstance(meta, dict)
-        and all(isinstance(meta.get(name, _META_TYPES), kind) for name, kind in _META_TYPES.items())
-        and all(isinstance(meta[name], kind) for name, kind in _OPTIONAL_META_TYPES.items() if name in meta)
-        # In Python, a bool is an int.
-        and not any(isinstance(meta.get(name), bool) for name in (*_META_TYPES, *_OPTIONAL_META_TYPES))
-        and meta.get("text_bytes", 0) >= 0
+        meta.get("text_bytes", 0) >= 0
         and meta["nature"] in _NATURES
         and is_valid_time(meta["created_at"])
         and is_valid_time(meta["expires_at"])

@@ -61,6 +61,8 @@ Three bits of a handle are the class. So a listing of handles tells what has sur
 footer, and rules of a bucket can remove it.
 """
 
+_LIMITED_LIFETIMES = [seconds for seconds in LIFETIMES if seconds is not None]
+
 MAX_NAME_LENGTH = 1024
 """Maximum characters in the name of a tool or principal, which every journal event repeats."""
 
@@ -77,7 +79,7 @@ _HANDLE_PATTERN = re.compile(rf"oh_(?:[A-Z2-7]{{{SHORT_HANDLE_LENGTH}}}|[A-Z2-7]
 def new_handle(length: int = SHORT_HANDLE_LENGTH, ttl: float = math.inf) -> str:
     """Return a new random handle, of the shortest lifetime class that `ttl` seconds fit into."""
     characters = bytearray(os.urandom(length))
-    lifetime = next(number for number, seconds in enumerate(LIFETIMES) if seconds is None or ttl <= seconds)
+    lifetime = bisect.bisect_left(_LIMITED_LIFETIMES, ttl)
     characters[0] = characters[0] & ~_LIFETIME_BITS & 0xFF | lifetime
     return "oh_" + characters.translate(_ALPHABET).decode()
 

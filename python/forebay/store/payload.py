@@ -345,7 +345,9 @@ _ROW_FORMATS: dict[str, Literal["csv", "tsv"]] = {"text/csv": "csv", "text/tab-s
 
 def get_row_format(mime_type: str | None) -> Literal["csv", "tsv"] | None:
     """Return the format of the rows that a MIME type declares, or `None` if it declares no rows with a header."""
-    essence, _, parameters = (mime_type or "").lower().partition(";")
+    if mime_type is None:
+        return None
+    essence, _, parameters = mime_type.lower().partition(";")
     return None if re.search(r"\bheader\s*=\s*absent\b", parameters) else _ROW_FORMATS.get(essence.strip())
 
 

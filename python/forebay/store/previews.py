@@ -47,19 +47,19 @@ class PreviewSource:
 
         There is no number if the payload has no items, or the preview is all of it.
         """
+        if self.has_items:
+            return preview_items(
+                self.data,
+                self.items_start,
+                max_bytes,
+                max_escaped_bytes=max_escaped_bytes,
+                escape_levels=escape_levels,
+                or_all=self.is_whole,
+            )
         text = preview(
             self.data, max_bytes, max_escaped_bytes=max_escaped_bytes, escape_levels=escape_levels, whole=self.whole
         )
-        is_shown_whole = self.is_whole and text is not None and len(text.encode()) == len(self.data)
-        if not self.has_items or is_shown_whole:
-            return text, None
-        return preview_items(
-            self.data,
-            self.items_start,
-            max_bytes,
-            max_escaped_bytes=max_escaped_bytes,
-            escape_levels=escape_levels,
-        )
+        return text, None
 
     def outline(self, items: ItemIndex | None, max_bytes: int) -> str | None:
         """Return the shape of the payload, which has these items; `None` if the source does not show all of it."""

@@ -102,8 +102,7 @@ class PutRequest:
             check_handle_length(self.handle_length)
         if self.ttl is not None:
             check_ttl(self.ttl)
-        for name in ("source_tool", "principal"):
-            value = getattr(self, name)
+        for name, value in (("source_tool", self.source_tool), ("principal", self.principal)):
             if value is not None and not is_valid_name(value):
                 raise InvalidArgument(f"{name} is at most {MAX_NAME_LENGTH} characters of text, not {value!r:.64}")
         if self.mime_type is not None and not isinstance(self.mime_type, str):
@@ -186,29 +185,20 @@ class PayloadWriter:
                 request.progress(progress.payload_bytes)
 
         upload = create(handle)
-        write = functools.partial(
-            write_frames, upload=upload, compress=self._options.compression == "zstd", get_pool=self._get_pool
-        )
         try:
-            original = content = _Content(
-                *write(
-                    iter_chunks(payload if data is None else data),
-                    Survey(is_json_mime_type(mime_type), get_row_format(mime_type)),
-                    on_progress=on_progress,
-                )
-            )
+            chunks = iter_chunks(payload if data is None else data)
+            original = content = self._write(chunks, mime_type, upload, on_progress)
             if original.parts and request.progress is not None:
                 request.progress(original.progress.payload_bytes)
             frames, stored_bytes = original.progress.frames, original.progress.stored_bytes
             decoding_meta: dict[str, Any] = {}
             if original.findings.nature == "binary":
-                content, decoding_meta = self._write_text(write, original, upload, mime_type, request.principal)
+                content, decoding_meta = self._write_text(original, upload, mime_type, request.principal)
             if content is not original:
                 frames, stored_bytes = frames + content.progress.frames, stored_bytes + content.progress.stored_bytes
                 mime_type, data = _get_text_mime_type(mime_type), None
             written, findings, parts = content
             items = findings.items if is_mostly_items(findings.items, written.payload_bytes) else None
-            head = bytes(memoryview(written.first_chunk)[:_SNIFFED_BYTES])
             base = 0 if content is original else original.progress.stored_bytes
             source = make_preview_source(
                 functools.partial(_read_written, data, written, upload, base),
@@ -221,7 +211,7 @@ class PayloadWriter:
             created_at, expires_at = self._get_lifetime(ttl)
             meta: dict[str, Any] = {
                 "handle": handle,
-                "mime_type": _resolve_mime_type(mime_type, findings.nature, head),
+                "mime_type": _resolve_mime_type(mime_type, findings.nature, written.first_chunk),
                 "size_bytes": original.progress.payload_bytes,
                 "nature": findings.nature,
                 "item_count": None if items is None else len(items),
@@ -244,9 +234,29 @@ class PayloadWriter:
         lines = findings.lines if findings.nature == "text" else None
         return _make_descriptor(meta, lines, source)
 
+    def _write(
+        self,
+        chunks: Iterator[Buffer],
+        mime_type: str | None,
+        upload: Upload,
+        on_progress: Callable[[WriteProgress], None],
+        *,
+        is_text: bool = False,
+    ) -> "_Content":
+        return _Content(
+            *write_frames(
+                chunks,
+                Survey(is_json_mime_type(mime_type), get_row_format(mime_type)),
+                upload,
+                compress=self._options.compression == "zstd",
+                get_pool=self._get_pool,
+                on_progress=on_progress,
+                is_text=is_text,
+            )
+        )
+
     def _write_text(
         self,
-        write: "Callable[..., tuple[WriteProgress, Findings, list[Buffer]]]",
         original: "_Content",
         upload: Upload,
         mime_type: str | None,
@@ -266,15 +276,12 @@ class PayloadWriter:
         if original.parts:
             upload.write(original.parts)
         mime_type = _get_text_mime_type(mime_type)
-        text = _Content(
-            *write(
-                rechunk(decoding.decode(read_chunks())),
-                Survey(is_json_mime_type(mime_type), get_row_format(mime_type)),
-                on_progress=lambda progress: self._check_quota(
-                    principal, original.progress.stored_bytes + progress.stored_bytes
-                ),
-                is_text=True,
-            )
+        text = self._write(
+            rechunk(decoding.decode(read_chunks())),
+            mime_type,
+            upload,
+            lambda progress: self._check_quota(principal, original.progress.stored_bytes + progress.stored_bytes),
+            is_text=True,
         )
         return text, {"decoded_from": decoding.name, "text_bytes": text.progress.payload_bytes}
 
@@ -412,10 +419,10 @@ def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, source: Prev
     return descriptor.fit(_MAX_DESCRIPTOR_BYTES)
 
 
-def _resolve_mime_type(mime_type: str | None, nature: str, head: bytes) -> str:
+def _resolve_mime_type(mime_type: str | None, nature: str, first_chunk: Buffer) -> str:
     """Return the given MIME type, or the detected one if none is given or it wrongly claims JSON."""
     if mime_type is None or (is_json_mime_type(mime_type) and nature not in ("json", "ndjson")):
-        return detect_mime_type(nature, head)
+        return detect_mime_type(nature, bytes(memoryview(first_chunk)[:_SNIFFED_BYTES]))
     return mime_type
 
 

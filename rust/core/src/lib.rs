@@ -37,6 +37,7 @@ pub mod escaping;
 pub mod export;
 pub mod feed;
 pub mod filter;
+pub mod footer;
 pub mod index;
 pub mod items;
 pub mod lines;

@@ -5,6 +5,7 @@ mod error;
 mod export;
 mod feed;
 mod filter;
+mod footer;
 mod index;
 mod items;
 mod lines;
@@ -61,6 +62,8 @@ mod _core {
     use super::feed::Feed;
     #[pymodule_export]
     use super::filter::{Filter, Selection};
+    #[pymodule_export]
+    use super::footer::{build_footer, parse_footer};
     #[pymodule_export]
     use super::index::{Chunk, ItemIndex, ItemIndexer, Span, index_items, index_lines};
     #[pymodule_export]

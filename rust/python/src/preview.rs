@@ -49,21 +49,33 @@ pub fn preview<'py>(
 /// The items are those of the array or object at byte `items_start`, or the lines of NDJSON if that is `None`.
 /// An item that alone does not fit is truncated. The values beside the items stay, as far as they take half of
 /// the budget. The preview is valid JSON, or empty if nothing fits; for the budgets see `preview`.
+///
+/// With `or_all`, a document that fits is its own preview, as it is; then the number is `None`.
 #[pyfunction]
-#[pyo3(signature = (data, items_start, max_bytes = 2048, *, max_escaped_bytes = None, escape_levels = 1))]
-pub fn preview_items(
-    py: Python<'_>,
+#[pyo3(signature = (
+    data, items_start, max_bytes = 2048, *, max_escaped_bytes = None, escape_levels = 1, or_all = false,
+))]
+pub fn preview_items<'py>(
+    py: Python<'py>,
     data: Payload,
     #[pyo3(from_py_with = optional_int::items_start)] items_start: Option<i64>,
     #[pyo3(from_py_with = int::max_bytes)] max_bytes: i64,
     #[pyo3(from_py_with = optional_int::max_escaped_bytes)] max_escaped_bytes: Option<i64>,
     #[pyo3(from_py_with = int::escape_levels)] escape_levels: i64,
-) -> PyResult<(String, u64)> {
+    or_all: bool,
+) -> PyResult<(Bound<'py, PyString>, Option<u64>)> {
     let show = |data: &[u8]| {
         let items_start = items_start.map(|start| to_u64("items_start", start)).transpose()?;
         let max_escaped = max_escaped_bytes.map(|max| to_u64("max_escaped_bytes", max)).transpose()?;
         let escaping = Escaping::from_levels(to_u64("escape_levels", escape_levels)?)?;
-        forebay_core::preview_items(data, items_start, to_u64("max_bytes", max_bytes)?, max_escaped, escaping)
+        let max_bytes = to_u64("max_bytes", max_bytes)?;
+        if or_all && forebay_core::preview(data, max_bytes, max_escaped, escaping)? == Some(data.len()) {
+            return Ok(None);
+        }
+        forebay_core::preview_items(data, items_start, max_bytes, max_escaped, escaping).map(Some)
     };
-    Ok(data.detach(py, show).map_err(CoreError::from)?)
+    Ok(match data.detach(py, show).map_err(CoreError::from)? {
+        None => (PyString::from_bytes(py, data.as_slice(py))?, None),
+        Some((text, count)) => (PyString::new(py, &text), Some(count)),
+    })
 }

@@ -112,9 +112,10 @@ def _format_scalar(value: Any, ellipsis: str) -> str:
 
 
 def _format_text(text: str, ellipsis: str) -> str:
-    shown = text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + ellipsis
-    is_plain = _PLAIN_TEXT.fullmatch(text) and text not in _LITERALS and text.strip() == text
-    return shown if is_plain else json.dumps(shown, ensure_ascii=False)
+    if _PLAIN_TEXT.fullmatch(text) and text not in _LITERALS and text.strip() == text:
+        return text
+    quoted = json.dumps(text[:_MAX_TEXT_CHARS], ensure_ascii=False)
+    return quoted if len(text) <= _MAX_TEXT_CHARS else quoted[:-1] + ellipsis
 
 
 def _format_size(value: Any) -> str:

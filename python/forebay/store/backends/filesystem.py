@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from forebay.errors import ForebayError, StoreFull, StoreUnavailable
 from forebay.store.threads import fork_safe_lock
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 _DAY_PATTERN = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -42,6 +43,7 @@ class Folders:
 
     def __init__(self, root: Path, *, is_durable: bool = False) -> None:
         self.root = root
+        self._path = os.fspath(root)
         self._is_durable = is_durable
         self._lock = fork_safe_lock()
         self._fds: dict[str, int] = {}
@@ -73,15 +75,15 @@ class Folders:
                 self._refresh_days()
         return fd
 
-    def is_current(self, name: str, fd: int) -> bool:
-        """Return whether an open folder is the one that others find under the path of the root."""
-        with ignore_missing:
-            return os.path.samestat(os.fstat(fd), os.stat(f"{self.root}/{name}", follow_symlinks=False))
-        return False
-
     def check_current(self, name: str, fd: int) -> None:
-        """Raise `StoreUnavailable` if the root was moved away, or `FileNotFoundError` if only the folder was."""
-        if not self.is_current(name, fd):
+        """Check that an open folder is the one that others find under the path of the root.
+
+        Raise `StoreUnavailable` if the root was moved away, or `FileNotFoundError` if only the folder was.
+        """
+        is_current = False
+        with ignore_missing:
+            is_current = os.path.samestat(os.fstat(fd), os.stat(f"{self._path}/{name}", follow_symlinks=False))
+        if not is_current:
             is_root_removed = files.is_removed(os.fstat(self.root_fd), self.root_fd)
             if not is_root_removed and not os.path.lexists(self.root):
                 raise StoreUnavailable(f"{self.root} was moved away; move it back, or open the store again")
@@ -127,13 +129,13 @@ class Folders:
             return not os.path.samestat(status, os.stat(self.root, follow_symlinks=False))
         return False
 
-    def retry(self, function: Callable[[], _T]) -> _T:
+    def retry(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call a function. If a folder is missing, reopen the folders and repeat the call, at most three times."""
         for _ in range(3):
             with ignore_missing:
-                return function()
+                return function(*args, **kwargs)
             self.refresh()
-        return function()
+        return function(*args, **kwargs)
 
     def _refresh_days(self) -> None:
         days = sorted(filter(_DAY_PATTERN.fullmatch, files.list_names(self.root_fd)), reverse=True)

@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import functools
 import os
 import re
 import stat
@@ -68,7 +69,7 @@ class LocalBackend:
 
     def create(self, handle: str) -> "LocalUpload":
         with translate_os_errors:
-            return self.folders.retry(lambda: LocalUpload(self, handle))
+            return self.folders.retry(LocalUpload, self, handle)
 
     def open(self, handle: str, version: object = None) -> "LocalBlob":  # noqa: ARG002 - an open file has one
         with translate_os_errors:
@@ -193,15 +194,17 @@ class LocalUpload:
         return _read_range(self._fd, start, length)
 
     def commit(self, extension: str, limits: Mapping[str, int | None], entry: Entry) -> None:  # noqa: ARG002 - no index
-        with self._backend.accounts.reserve(self._size, limits), translate_os_errors:
-            if self._backend.is_durable:
-                files.sync(self._fd)
-            # Retried, because a sweep at midnight may have removed today's folder while it was empty.
-            self._backend.folders.retry(lambda: self._move_into_place(f"{self._handle}.{extension}.zst"))
-            self._close()
+        name = f"{self._handle}.{extension}.zst"
+        # Retried, because a sweep at midnight may have removed today's folder while it was empty.
+        move = functools.partial(self._backend.folders.retry, self._move_into_place, name)
+        with translate_os_errors:
+            self._backend.accounts.reserve(self._size, limits, move)
+        self._close()
 
     def _move_into_place(self, name: str) -> None:
         folders, today = self._backend.folders, format_date(self._backend.clock())
+        if self._backend.is_durable:
+            files.sync(self._fd)
         folder_fd = folders.get_fd(today, create=True)
         try:
             files.rename(self._handle, self._folder_fd, name, folder_fd)

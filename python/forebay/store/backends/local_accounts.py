@@ -1,9 +1,9 @@
 """Accounts of stored bytes as accounts: `.usage/<account>`, which hold the bytes and a position each."""
 
 import contextlib
+import errno
 import os
 import re
-import stat
 import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -56,9 +56,8 @@ class LocalAccounts:
         with self._files.lock() as accounts:
             return _get_usage({name: accounts.get(name) for name in (accounts.names() if names is None else names)})
 
-    @contextlib.contextmanager
-    def reserve(self, size: int, limits: Mapping[str, int | None]) -> Iterator[None]:
-        """Add `size` bytes for the object that the `with` block commits, unless the block raises.
+    def reserve(self, size: int, limits: Mapping[str, int | None], commit: Callable[[], object]) -> None:
+        """Add `size` bytes and call `commit`, which makes the object visible. If that raises, take the bytes back.
 
         Raises `AccountFull` if the bytes do not fit.
         """
@@ -69,7 +68,7 @@ class LocalAccounts:
                 raise AccountFull(usage)
             try:
                 _change(accounts, counts, size)
-                yield
+                commit()
             except BaseException:
                 for name, count in counts.items():
                     accounts.set(name, count or _Count(0, 0))
@@ -188,17 +187,21 @@ class _CountFiles:
 
 
 def _read_count(fd: int) -> _Count | None:
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    try:
+        stored = files.read_at(fd, _COUNT_FORMAT.size, 0)
+    except OSError as error:
+        # A pipe that someone planted has no positions.
+        if error.errno != errno.ESPIPE:
+            raise
         return None
-    stored = files.read_at(fd, _COUNT_FORMAT.size, 0)
     if len(stored) == _USED_BYTES_FORMAT.size:
         # Written by a version that kept no position.
         stored += _USED_BYTES_FORMAT.pack(0)
     if len(stored) != _COUNT_FORMAT.size:
         return None
-    count = _Count(*_COUNT_FORMAT.unpack(stored))
+    used_bytes, position = _COUNT_FORMAT.unpack(stored)
     # Other values are damaged: adding to them could exceed what the file can hold.
-    return count if all(0 <= value < _MAX_COUNT for value in count) else None
+    return _Count(used_bytes, position) if 0 <= used_bytes < _MAX_COUNT and 0 <= position < _MAX_COUNT else None
 
 
 class LocalRecount:
