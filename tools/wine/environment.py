@@ -1,7 +1,7 @@
 """Install Wine, a Windows Python and the packages that the tests need, below one folder.
 
-Nothing of the system is used but `mmdebstrap`, `unshare` and Go: Wine is Debian's, in a root of its own, and the Python
-is the one that a Go module carries for all platforms. Each step is skipped if it was done before.
+Nothing of the system is used but APT's mirror, `mmdebstrap`, `unshare` and Go: Wine is Debian's, in a root of its own,
+and the Python is the one that a Go module carries for all platforms. Each step is skipped if it was done before.
 """
 
 import gzip
@@ -19,7 +19,6 @@ __all__ = ["PROJECT", "Environment"]
 PROJECT = Path(__file__).resolve().parents[2]
 
 _DEBIAN_RELEASE = "trixie"
-_MIRROR = "http://deb.debian.org/debian"
 _WINE_PACKAGES = "wine,wine64"
 
 _PYTHON_MODULE = "github.com/kluctl/go-embed-python@v0.0.0-3.11.11-20241219-1"
@@ -112,7 +111,7 @@ class Environment:
         subprocess.run(
             [
                 *("mmdebstrap", "--quiet", "--variant=apt", f"--mode={mode}", f"--include={_WINE_PACKAGES}"),
-                *(_DEBIAN_RELEASE, self.root, _MIRROR),
+                *(_DEBIAN_RELEASE, self.root, _find_mirror()),
             ],
             check=True,
         )
@@ -157,3 +156,15 @@ class Environment:
             ],
             check=True,
         )
+
+
+def _find_mirror() -> str:
+    """Return the address of the Debian mirror that this machine uses."""
+    addresses = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)"], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.split()
+    for address in addresses:
+        # Not the one of security updates.
+        if address.rstrip("/").endswith("/debian"):
+            return address
+    sys.exit("windows: this machine's apt names no mirror of Debian; wine can be installed on Debian only")
