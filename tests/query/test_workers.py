@@ -15,6 +15,7 @@ import pytest
 from forebay import QueryFailed, Store, open_store
 from forebay.query import process
 from forebay.query.process import POOL, Worker, WorkerPool
+from on_wine import IS_WINE
 from process_ids import is_running
 from waiting import wait_until
 
@@ -63,7 +64,10 @@ def test_a_worker_is_reused(store: Store, handle: str) -> None:
     ("sql", "message"),
     [
         ("SELECT name::INTEGER FROM items", "Conversion Error"),
-        ("SELECT repeat('x', 3000000000)", "memory"),
+        pytest.param(
+            *("SELECT repeat('x', 3000000000)", "memory"),
+            marks=pytest.mark.xfail(IS_WINE, reason="Wine does not enforce the limit of a job"),
+        ),
         ("SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000) c", "took longer than 0.5 s"),
     ],
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from listening_harness import JSON, HttpServer
+from private_files import write_private
 from serve_harness import serve_command, write_config
 from wires import MODERN, HttpWire, Wire, connect_http, extract_message, make_request
 
@@ -39,8 +40,7 @@ def token(name: str) -> str:
 
 
 def write_tokens(path: Path, names: list[str]) -> None:
-    path.write_text("".join(f"{name}: {token(name)}\n" for name in names))
-    path.chmod(0o600)
+    write_private(path, "".join(f"{name}: {token(name)}\n" for name in names))
 
 
 @contextmanager

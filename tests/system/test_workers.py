@@ -28,6 +28,8 @@ MANY = 1 << 30
 OUTPUT = 1 if sys.platform == "win32" else 0
 """The descriptor to which a worker writes."""
 
+ENDED = (EOFError, ConnectionError)
+
 needs_job = pytest.mark.skipif(sys.platform != "win32", reason="elsewhere a process sets its limits by itself")
 not_enforced = pytest.mark.xfail(IS_WINE, reason="Wine stores the limits of a job, and does not enforce them")
 
@@ -67,7 +69,7 @@ while left:
             worker.send(part, [], 60.0)
             received += worker.receive(len(part), soon())
         assert received == data * 3
-        with pytest.raises((EOFError, OSError)):
+        with pytest.raises(ENDED):
             worker.receive(1, soon())
         wait_until(lambda: not worker.is_running)
 
@@ -76,8 +78,9 @@ def test_it_has_nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("FOREBAY_CANARY", "canary")
     with start("text = ' '.join(os.environ).encode(); os.write(OUTPUT, bytes([len(text)]) + text)") as worker:
         names = worker.receive(worker.receive(1, soon())[0], soon()).decode().split()
-    # Python sets the second one by itself.
-    assert {name.upper() for name in names} <= {"SYSTEMROOT", "LC_CTYPE"}
+    assert "FOREBAY_CANARY" not in names
+    # Python sets the second one by itself, and Wine many.
+    assert IS_WINE or {name.upper() for name in names} <= {"SYSTEMROOT", "LC_CTYPE"}
 
 
 @pytest.mark.parametrize("program", ["while True: pass", "import time; time.sleep(600)", "os.write(OUTPUT, b'12')"])
@@ -96,7 +99,7 @@ def test_a_process_that_reads_nothing_is_not_waited_for() -> None:
 
 def test_a_process_that_ends_is_an_error() -> None:
     with start("os.write(OUTPUT, b'12')") as worker:
-        with pytest.raises((EOFError, OSError)):
+        with pytest.raises(ENDED):
             worker.receive(3, soon())
         wait_until(lambda: not worker.is_running)
 
@@ -108,8 +111,9 @@ def test_it_can_be_ended_twice() -> None:
 
 
 COPY = """
-import sys
-with open(sys.argv[1], 'rb') as source, open(sys.argv[2], 'wb') as target:
+import os, sys
+# Windows removes the first file when it is closed, and opens it only for those who agree to that.
+with open(os.open(sys.argv[1], getattr(os, "O_TEMPORARY", 0)), "rb") as source, open(sys.argv[2], "wb") as target:
     target.write(source.read() + sys.stdin.buffer.read())
 """
 
@@ -161,7 +165,7 @@ os.write(OUTPUT, bytes([len(result)]) + result.encode())
     with start(whole, max_memory_bytes=max_memory_bytes, max_cpu_seconds=max_cpu_seconds) as worker:
         try:
             return worker.receive(worker.receive(1, soon())[0], soon()).decode()
-        except (EOFError, OSError):
+        except ENDED:
             return "ended"
 
 
@@ -186,5 +190,5 @@ def test_a_job_allows_no_other_process() -> None:
 @needs_job
 @not_enforced
 def test_a_job_limits_the_time_of_the_processor() -> None:
-    program = "import time\nend = time.process_time() + 20\nwhile time.process_time() < end: pass"
+    program = "import time\nend = time.process_time() + 5\nwhile time.process_time() < end: pass"
     assert attempt(program, max_cpu_seconds=1) == "ended"
