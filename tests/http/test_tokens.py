@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -156,7 +157,11 @@ def test_a_changed_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureF
     (tmp_path / "new").rename(path)
     assert (find_owner(tokens, SECRET), find_owner(tokens, OTHER)) == ("carol", None)
     caplog.clear()
-    spoils = [lambda: path.write_text(f"bob: {OTHER}\n{SECRET}"), lambda: path.chmod(0o644), path.unlink]
+    spoils: list[Callable[[], object]] = [
+        lambda: path.write_text(f"bob: {OTHER}\n{SECRET}"),
+        lambda: path.chmod(0o644),
+        path.unlink,
+    ]
     if sys.platform == "win32":
         # There the mode says nothing about others.
         del spoils[1]

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -54,14 +55,17 @@ def serving_http(folder: Path, upstreams: dict[str, dict[str, Any]], **options: 
 
 @contextmanager
 def serving_config(path: Path, *options: str) -> Iterator[HttpServer]:
-    """Run the server with a forebay.toml of `write_config`, and check that it exits with 0."""
+    """Run the server with a forebay.toml of `write_config`, and check that it exits with 0.
+
+    Windows has no signal for that: it ends the server.
+    """
     command = [*serve_command(path), "--http", "127.0.0.1:0", "--log-level", "info", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as gateway:
         try:
             listening = HttpServer(gateway)
             yield listening
             listening.terminate()
-            assert listening.wait() == 0
+            assert listening.wait() == (1 if sys.platform == "win32" else 0)
         finally:
             gateway.kill()
 
