@@ -6,8 +6,8 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -157,7 +157,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureF
     (tmp_path / "new").rename(path)
     assert (find_owner(tokens, SECRET), find_owner(tokens, OTHER)) == ("carol", None)
     caplog.clear()
-    spoils: list[Callable[[], object]] = [
+    spoils: list[Any] = [
         lambda: path.write_text(f"bob: {OTHER}\n{SECRET}"),
         lambda: path.chmod(0o644),
         path.unlink,
