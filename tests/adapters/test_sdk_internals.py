@@ -100,6 +100,7 @@ def test_all_private_names_are_listed() -> None:
     assert set(find_modules(tree)) == PRIVATE_MODULES
 
 
+@pytest.mark.posix
 def test_no_other_module_uses_private_names_of_an_sdk() -> None:
     trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py") if path != INTERNALS}
     own_names = {name for tree in trees.values() for name in find_definitions(tree)}

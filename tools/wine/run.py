@@ -22,7 +22,7 @@ _RUNS = (
         # Hundreds of examples of files each.
         "--ignore=tests/query/test_feed.py",
         *("tests/system", "tests/store", "tests/wire", "tests/outputs/references", "tests/proxy"),
-        *("tests/query", "tests/config", "tests/http"),
+        *("tests/core", "tests/query", "tests/config", "tests/http"),
     ),
     (
         *("-m", "slow"),
