@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import forebay
+import pytest
 
 PACKAGE = Path(forebay.__file__).parent
 INTERNALS = PACKAGE / "adapters" / "sdk_internals.py"
