@@ -66,7 +66,9 @@ def make_target(folder: Path) -> Iterator[Target]:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         names = {"file": str(file), "folder": str(out), "url": url, "foreign": foreign, "own": own}
         yield Target(store, own, names, connections, folder)
-        server.shutdown(socket.SHUT_RDWR)
+        # Windows shuts down connections only; there the thread ends when the socket is closed.
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
 
 
 def _accept(server: socket.socket, connections: list[object]) -> None:
