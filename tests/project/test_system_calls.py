@@ -8,7 +8,8 @@ import forebay
 import pytest
 
 PACKAGE = Path(forebay.__file__).parent
-PAIRS = [("posix_files", "windows_files"), ("posix_pipes", "windows_pipes"), ("posix_processes", "windows_processes")]
+NAMES = ("files", "pipes", "processes", "worker_channel", "workers")
+PAIRS = [(f"posix_{name}", f"windows_{name}") for name in NAMES]
 
 _NAMES = re.compile(
     r"\b(?:fcntl|msvcrt|termios|WinDLL|dir_fd|src_dir_fd|fchmod|fchown|O_NOFOLLOW|O_DIRECTORY|O_PATH|O_TMPFILE"

@@ -97,10 +97,10 @@ class Environment:
         namespaces = ["--mount", "--pid", "--fork", "--kill-child"]
         if os.geteuid():
             namespaces += ["--user", "--map-root-user"]
+        # If this process is killed, `unshare` is, too, and so are its children.
+        prefix = ["setpriv", "--pdeathsig", "KILL", "unshare", *namespaces]
         return subprocess.run(
-            ["unshare", *namespaces, "sh", "-ec", _RUN_SCRIPT, "sh", self.root, PROJECT, folder, *command],
-            env=variables,
-            check=False,
+            [*prefix, "sh", "-ec", _RUN_SCRIPT, "sh", self.root, PROJECT, folder, *command], env=variables, check=False
         ).returncode
 
     def compile(self, folder: Path) -> None:
