@@ -120,7 +120,7 @@ lint-python: $(BUILT) $(VENV)/.group-test $(VENV)/.group-bench $(VENV)/.group-li
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/mypy benches
-	$(BIN)/mypy --platform win32 python/forebay/system python/forebay/store python/forebay/proxy python/forebay/outputs
+	$(BIN)/mypy --platform win32 python
 	@# PyO3 generates `__all__`; stubs have none.
 	echo forebay._core.__all__ | $(BIN)/python -m mypy.stubtest --allowlist /dev/stdin forebay._core
 

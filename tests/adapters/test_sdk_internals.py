@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import forebay
+import pytest
 
 PACKAGE = Path(forebay.__file__).parent
 INTERNALS = PACKAGE / "adapters" / "sdk_internals.py"
@@ -38,7 +39,7 @@ OLDER_SDKS = {"mcp_v1", "fastmcp_v2"}
 FAST_MODULES = {"_duckdb", "_socket"}
 """Extension modules behind public ones. Workers import them directly, because a query waits for their start."""
 
-STANDARD_LIBRARY = {"_Decompress", "_at_fork_reinit", "_exit", "_fields", "_is_text_encoding"}
+STANDARD_LIBRARY = {"_Decompress", "_at_fork_reinit", "_base_executable", "_exit", "_fields", "_is_text_encoding"}
 """Private names of the standard library that the package uses."""
 
 
@@ -100,13 +101,14 @@ def test_all_private_names_are_listed() -> None:
     assert set(find_modules(tree)) == PRIVATE_MODULES
 
 
+@pytest.mark.posix
 def test_no_other_module_uses_private_names_of_an_sdk() -> None:
     trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py") if path != INTERNALS}
     own_names = {name for tree in trees.values() for name in find_definitions(tree)}
     allowed = (own_names | STANDARD_LIBRARY) - PRIVATE_ATTRIBUTES
     for path, tree in trees.items():
         used = {*(name for name in find_attributes(tree) if name not in allowed), *find_modules(tree)}
-        if path.parent.name == "query":
+        if path.parent.name in ("query", "system"):
             used -= FAST_MODULES
         # Those for Windows can only be imported there.
         if path.stem not in {"__init__", "__main__", *OLDER_SDKS} and not path.stem.startswith("windows_"):

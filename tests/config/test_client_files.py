@@ -67,7 +67,7 @@ def find(home: Path, folder: Path, platform: str, **environ: str) -> dict[str, l
     found: dict[str, list[str]] = {}
     for file in find_client_files({"HOME": str(home), "USERPROFILE": str(home), **environ}, folder, platform):
         if file.has_servers and file.client is not None:
-            found.setdefault(file.client.name, []).append(str(file.path.relative_to(home)))
+            found.setdefault(file.client.name, []).append(file.path.relative_to(home).as_posix())
     return found
 
 
@@ -128,7 +128,7 @@ def test_a_file_is_found_once(tmp_path: Path) -> None:
 
 def test_files_with_rules(tmp_path: Path) -> None:
     make(tmp_path, ".claude/settings.json", ".cursor/permissions.json", "p/.claude/settings.local.json")
-    files = find_client_files({"HOME": str(tmp_path)}, tmp_path / "p")
+    files = find_client_files({"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}, tmp_path / "p")
     found = [(file.client.name, file.path.name) for file in files if file.client is not None and not file.has_servers]
     assert found == [
         ("Claude Code", "settings.json"),

@@ -1,6 +1,8 @@
 """Loading of settings, and messages about errors in them."""
 
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ def tmp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("config")
 
 
+ROOTS = ("C:\\a", "C:\\b") if sys.platform == "win32" else ("/a", "/b")
+
 FLAGS: dict[str, tuple[Any, str, str, Any]] = {
     "output_inline_limit_bytes": ("64KiB", "64KiB", "65536", 65536),
     "ttl": ("2d", "172800", "172800", 172800.0),
@@ -59,7 +63,7 @@ FLAGS: dict[str, tuple[Any, str, str, Any]] = {
     "journal": (True, "yes", "true", True),
     "quota_bytes": ("none", "none", '"none"', None),
     "call_timeout_seconds": ("2m", "120", "120", 120.0),
-    "file_roots": (["/a", "/b"], "/a:/b", '["/a", "/b"]', ("/a", "/b")),
+    "file_roots": ([*ROOTS], os.pathsep.join(ROOTS), f"['{ROOTS[0]}', '{ROOTS[1]}']", ROOTS),
 }
 
 
@@ -357,14 +361,14 @@ def test_upstreams_of_every_type(tmp_path: Path) -> None:
 
 
 def test_what_is_explained_has_no_secrets(tmp_path: Path) -> None:
-    text = 'store = "file:///${TOKEN}"\nredact = ["${TOKEN}+"]\n[tools]\n"${TOKEN}" = "handle"\n'
+    text = 'store = "file:///C:/${TOKEN}"\nredact = ["${TOKEN}+"]\n[tools]\n"${TOKEN}" = "handle"\n'
     text += '[headers]\nA = "hunter2"\n' + UPSTREAMS
     flags = {"config": toml(tmp_path, text), "url": "https://u:hunter2@x/?t=hunter2"}
     explanation = explain(flags, {"TOKEN": SECRET})
     assert SECRET not in repr(explanation)
     rows = {row["name"]: row for row in explanation["options"]}
     assert rows.keys() == OPTIONS.keys()
-    assert (rows["store"]["value"], rows["store"]["source"]) == ("file:///${TOKEN}", f"{flags['config']}:1")
+    assert (rows["store"]["value"], rows["store"]["source"]) == ("file:///C:/${TOKEN}", f"{flags['config']}:1")
     assert rows["headers"]["value"] == {"A": "***"}
     assert (rows["redact"]["value"], rows["tools"]["value"]) == (["${TOKEN}+"], {"${TOKEN}": "handle"})
     assert rows["url"]["value"] == "https://***@x/?t=***"
@@ -417,7 +421,10 @@ def test_paths_of_a_file_are_relative_to_it(tmp_path: Path) -> None:
         tmp_path, 'file_refs = true\nfile_roots = ["a", "/b"]\ntoken_file = "tokens"\n[upstreams.x]\npython = "m"\n'
     )
     settings = load_settings("serve", {"config": path}, {})
-    assert (settings.file_roots, settings.token_file) == ((str(tmp_path / "a"), "/b"), str(tmp_path / "tokens"))
+    assert (settings.file_roots, settings.token_file) == (
+        (str(tmp_path / "a"), str(tmp_path / "/b")),
+        str(tmp_path / "tokens"),
+    )
     assert wrapping({"file_roots": ["a"], "file_refs": True}).file_roots == ("a",)
 
 

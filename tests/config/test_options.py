@@ -247,4 +247,4 @@ def test_the_documentation_lists_every_option() -> None:
 def test_the_table_needs_nothing_heavy() -> None:
     heavy = ("mcp", "pydantic", "httpx2", "asyncio", "rich", "zstandard", "forebay.store", "forebay.outputs.policy")
     code = f"import sys, forebay.config.load; print([name for name in {heavy} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"[]"

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from forebay.config.files import FileNotChanged, replace_file
 
+pytestmark = pytest.mark.posix
+
 OLD, NEW = b'{"a": 1}', b'{"a": 2}'
 
 
@@ -21,7 +23,6 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.posix
 def test_the_owner_the_group_and_the_permissions_stay(file: Path) -> None:
     before = file.stat()
     backup = replace_file(str(file), OLD, NEW)

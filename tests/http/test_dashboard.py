@@ -17,6 +17,7 @@ from command import run
 from dashboard_site import run_dashboard
 from forebay.dashboard.layout import ASSETS
 from listening_harness import TIMEOUT_SECONDS, Response
+from private_files import write_private
 from serve_harness import upstream_command, write_config
 from serve_http_harness import NAMES, connect_as, serving_config, token, write_tokens
 from waiting import wait_until
@@ -145,8 +146,7 @@ def test_a_browser_that_speaks_https_keeps_the_cookie_to_https(site: Site) -> No
 
 def test_a_token_that_no_cookie_can_hold_is_for_the_header(tmp_path: Path) -> None:
     long_token = "x" * 4000
-    (tmp_path / "tokens").write_text(f"ann: {long_token}\n")
-    (tmp_path / "tokens").chmod(0o600)
+    write_private(tmp_path / "tokens", f"ann: {long_token}\n")
     make_store(tmp_path / "store")
     with open_dashboard(tmp_path / "store", "--token-file", str(tmp_path / "tokens")) as (site, _):
         response = site.sign_in(long_token)

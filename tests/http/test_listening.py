@@ -270,6 +270,7 @@ def test_the_token_file_may_change_while_the_server_runs(tmp_path: Path) -> None
         assert (server.list_tools(ALICE).status, server.list_tools(BOB).status) == (401, 200)
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_in_flight_is_answered_before_shutdown(era: str, tmp_path: Path) -> None:
     with run_server(tmp_path, shutdown_grace_seconds=20) as server:
@@ -285,6 +286,7 @@ def test_a_call_in_flight_is_answered_before_shutdown(era: str, tmp_path: Path) 
         assert "ended with 0" in server.log
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("era", ERAS)
 def test_a_slow_call_does_not_block_shutdown(era: str, tmp_path: Path) -> None:
     with run_server(tmp_path, shutdown_grace_seconds=0.5) as server:
@@ -299,6 +301,7 @@ def test_a_slow_call_does_not_block_shutdown(era: str, tmp_path: Path) -> None:
         assert "Traceback" not in server.log
 
 
+@pytest.mark.posix
 def test_an_open_stream_does_not_block_shutdown(tmp_path: Path) -> None:
     with run_server(tmp_path, shutdown_grace_seconds=600) as server:
         session = server.initialize().headers["mcp-session-id"]

@@ -5,7 +5,9 @@ import hashlib
 import logging
 import os
 import stat
+import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -14,15 +16,16 @@ from forebay.errors import InvalidArgument
 from forebay.http.tokens import TokenFile, hash_token, make_token, parse_token_lines
 from hypothesis import given
 from hypothesis import strategies as st
+from private_files import write_private
 
 SECRET = "s3cr3t-" + "k" * 32
 OTHER = "0123456789abcdef" * 2
 
 
 def write_tokens(folder: Path, text: str, mode: int = 0o600) -> Path:
-    path = folder / "tokens"
-    path.write_text(text)
-    path.chmod(mode)
+    path = write_private(folder / "tokens", text)
+    if mode != 0o600:
+        path.chmod(mode)
     return path
 
 
@@ -80,6 +83,16 @@ def test_invalid_lines_are_refused_and_not_shown(text: str, message: str, tmp_pa
     assert refused.value.__cause__ is None
 
 
+@pytest.mark.skipif(sys.platform != "win32", reason="elsewhere a file has permissions of its own")
+def test_a_file_with_the_permissions_of_its_folder_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"alice: {SECRET}")
+    with pytest.raises(InvalidArgument, match=r"icacls .*tokens. /inheritance:r"):
+        TokenFile(str(path))
+    assert find_owner(TokenFile(str(path), allow_others_to_read=True), SECRET) == "alice"
+
+
+@pytest.mark.posix
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o644])
 def test_a_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> None:
     path = write_tokens(tmp_path, f"alice: {SECRET}", mode)
@@ -88,6 +101,7 @@ def test_a_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> No
     assert find_owner(TokenFile(str(path), allow_others_to_read=True), SECRET) == "alice"
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(
     ("mode", "owner", "group", "is_allowed"),
     [
@@ -117,11 +131,12 @@ def test_the_group_of_a_mounted_secret_may_read_it(
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="No such file"):
         TokenFile(str(tmp_path / "none"))
-    with pytest.raises(InvalidArgument, match="Is a directory"):
+    with pytest.raises(InvalidArgument, match="Permission denied" if sys.platform == "win32" else "Is a directory"):
         TokenFile(str(tmp_path))
-    os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(InvalidArgument, match="not a file of tokens"):
-        TokenFile(str(tmp_path / "pipe"))
+    if sys.platform != "win32":
+        os.mkfifo(tmp_path / "pipe", 0o600)
+        with pytest.raises(InvalidArgument, match="not a file of tokens"):
+            TokenFile(str(tmp_path / "pipe"))
     path = write_tokens(tmp_path, "")
     path.write_bytes(b"alice: \xff" + SECRET.encode())
     with pytest.raises(InvalidArgument, match="not UTF-8"):
@@ -142,11 +157,19 @@ def test_a_changed_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureF
     (tmp_path / "new").rename(path)
     assert (find_owner(tokens, SECRET), find_owner(tokens, OTHER)) == ("carol", None)
     caplog.clear()
-    for spoil in (lambda: path.write_text(f"bob: {OTHER}\n{SECRET}"), lambda: path.chmod(0o644), path.unlink):
+    spoils: list[Any] = [
+        lambda: path.write_text(f"bob: {OTHER}\n{SECRET}"),
+        lambda: path.chmod(0o644),
+        path.unlink,
+    ]
+    if sys.platform == "win32":
+        # There the mode says nothing about others.
+        del spoils[1]
+    for spoil in spoils:
         spoil()
         # Logged once per change, not once per request.
         assert [find_owner(tokens, SECRET) for _ in range(3)] == ["carol"] * 3
-    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * len(spoils)
     assert SECRET not in caplog.text
     assert OTHER not in caplog.text
     write_tokens(tmp_path, f"dave: {OTHER}")

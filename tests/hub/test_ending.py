@@ -66,7 +66,7 @@ def _upstreams(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[
     return {"stuck": {"python": "stuck_functions"}, "adverse": upstream_command("adverse_server.py")}
 
 
-@pytest.mark.parametrize("by_signal", [True, False])
+@pytest.mark.parametrize("by_signal", [pytest.param(True, marks=pytest.mark.posix), False])
 @pytest.mark.parametrize("function", STUCK)
 def test_a_running_function_does_not_block_shutdown(
     function: str, by_signal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +112,7 @@ def test_a_running_function_does_not_block_shutdown_over_http(
     assert not is_running(pid)
 
 
+@pytest.mark.posix
 def test_a_result_within_the_grace_period_is_sent_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_config(tmp_path, _upstreams(tmp_path, monkeypatch), shutdown_grace_seconds=TIMEOUT_SECONDS)
     with serving(path) as talk:
@@ -129,6 +130,7 @@ def test_a_function_that_raises_stop_iteration_is_an_error(tmp_path: Path, monke
         assert talk.call("runs_out")["isError"]
 
 
+@pytest.mark.posix
 def test_a_subscription_over_http_does_not_block_shutdown(tmp_path: Path) -> None:
     upstreams = {"adverse": upstream_command("adverse_server.py")}
     with (
@@ -141,6 +143,7 @@ def test_a_subscription_over_http_does_not_block_shutdown(tmp_path: Path) -> Non
         assert "Traceback" not in listening.log
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_in_flight_on_stdio_is_answered(era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     upstreams = {**_upstreams(tmp_path, monkeypatch), "one": stepping_server(tmp_path, "one")}

@@ -165,6 +165,7 @@ def test_many_calls_to_a_server_that_dies_hangs_and_floods(tmp_path: Path) -> No
         assert call(listening.port, 2) == [True] * 4
 
 
+@pytest.mark.posix
 def test_calls_in_flight_finish_before_shutdown(tmp_path: Path) -> None:
     def call(number: int) -> Any:
         wire = connect_as(listening.port, ERAS[number % 2], NAMES[number % 4])

@@ -127,6 +127,7 @@ def test_a_client_that_does_not_read_notifications_misses_some(method: str, word
         assert get_peak_bytes(client.process.pid) - start <= MAX_GROWTH_BYTES
 
 
+@pytest.mark.posix
 def test_a_client_that_does_not_read_does_not_delay_the_end(tmp_path: Path) -> None:
     params = {"name": "text", "arguments": {"size": 30_000}}
     path = write_config(tmp_path, {"one": upstream_command("adverse_server.py")}, shutdown_grace_seconds=0.5)

@@ -330,7 +330,7 @@ def test_a_server_that_dies_during_an_input_request(fresh: EraClient) -> None:
     assert _parse_result(fresh.request("tools/call", _with_responses(other, others))["result"]) == [ACCEPTED]
 
 
-@pytest.mark.parametrize("end", ["signal", "close"])
+@pytest.mark.parametrize("end", [pytest.param("signal", marks=pytest.mark.posix), "close"])
 def test_an_open_input_request_does_not_block_shutdown(end: str, tmp_path: Path) -> None:
     with _serve(tmp_path, shutdown_grace_seconds=60) as client:
         _call_until_asked(client, _params("asks"))

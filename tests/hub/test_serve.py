@@ -340,6 +340,7 @@ def test_a_tool_disabled_by_its_prefixed_name_is_disabled_while_no_other_tool_ha
         assert parse_text(client.call("pid"))["error"]["code"] == "CAPABILITY_DISABLED"
 
 
+@pytest.mark.posix
 def test_calls_in_flight_and_child_processes_end_before_shutdown(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, shutdown_grace_seconds=60)
     with serving(path) as client:
@@ -353,6 +354,7 @@ def test_calls_in_flight_and_child_processes_end_before_shutdown(tmp_path: Path)
         assert not is_running(pid)
 
 
+@pytest.mark.posix
 def test_a_slow_call_does_not_block_shutdown(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"adverse": upstream_command("adverse_server.py")}, shutdown_grace_seconds=0.5)
     with serving(path) as client:

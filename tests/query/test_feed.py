@@ -13,6 +13,7 @@ from forebay import Store
 from forebay.errors import InvalidArgument, InvalidFormat
 from forebay.query.feed import Paths, Table, read_schema, write_table
 from forebay.query.names import find_paths
+from forebay.system.workers import create_memory_file, get_file_path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import store_at
@@ -29,13 +30,13 @@ def load(
 ) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Return the types of the columns and the rows of a payload's table, through DuckDB."""
     handle = store.put(payload, mime_type=mime_type).output_handle
-    file = os.memfd_create("table")
+    file = create_memory_file()
     try:
         with store.open_view(handle) as view:
             table = write_table(view, paths, file)
         assert table.size_bytes == os.fstat(file).st_size
         with duckdb.connect(config={"threads": 1}) as connection:
-            connection.execute(f"CREATE TABLE items AS {table.select_from(f'/proc/self/fd/{file}')}")
+            connection.execute(f"CREATE TABLE items AS {table.select_from(get_file_path(file))}")
             rows = list(select_all(connection))
         assert table.rows == len(rows)
         return get_types(table), rows
@@ -197,10 +198,10 @@ def test_members_that_are_not_named_change_nothing(store: Store, values: list[st
     handle = store.put(f"[{payload}]", mime_type="application/json").output_handle
     results: list[Any] = []
     for paths in (find_paths(sql), None):
-        file = os.memfd_create("table")
+        file = create_memory_file()
         with store.open_view(handle) as view, duckdb.connect(config={"threads": 1}) as connection:
             table = write_table(view, paths, file)
-            connection.execute(f"CREATE TABLE items AS {table.select_from(f'/proc/self/fd/{file}')}")
+            connection.execute(f"CREATE TABLE items AS {table.select_from(get_file_path(file))}")
             try:
                 result = connection.execute(sql)
                 results.append(([(name, str(kind)) for name, kind, *_ in result.description], result.fetchall()))
@@ -264,7 +265,7 @@ def test_only_named_fields_are_read(store: Store) -> None:
 
 def test_of_very_many_fields_only_those_that_were_named_are_known(store: Store) -> None:
     view_of = store.put([{"id": 1, f"k{number}": 1} for number in range(20_000)]).output_handle
-    file = os.memfd_create("table")
+    file = create_memory_file()
     try:
         with store.open_view(view_of) as view:
             table = write_table(view, frozenset({("id",), ("k1",)}), file)

@@ -10,6 +10,7 @@ import pytest
 from forebay import Store
 from forebay.query.feed import Paths, write_table
 from forebay.query.names import find_paths
+from forebay.system.workers import create_memory_file, get_file_path
 from stores import store_at
 
 PAYLOAD = '[{"id": 1, "name": "a", "Total": 2, "tags": ["x", "y"], "customer": {"city": "b"}, "order id": 3, "d": "x"}]'
@@ -22,11 +23,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def run(store: Store, handle: str, sql: str, paths: Paths | None) -> tuple[list[str], list[Any]]:
-    file = os.memfd_create("table")
+    file = create_memory_file()
     try:
         with store.open_view(handle) as view, duckdb.connect(config={"threads": 1}) as connection:
             table = write_table(view, paths, file)
-            connection.execute(f"CREATE TABLE items AS {table.select_from(f'/proc/self/fd/{file}')}")
+            connection.execute(f"CREATE TABLE items AS {table.select_from(get_file_path(file))}")
             connection.execute("CREATE VIEW orders AS FROM items")
             result = connection.execute(sql)
             return [column[0] for column in result.description], result.fetchall()
@@ -231,7 +232,7 @@ def test_a_field_is_whole_unless_all_its_uses_have_members(sql: str) -> None:
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_a_statement_gives_the_same_with_its_members_alone(store: Store, payload: str) -> None:
     handle = store.put(payload, mime_type="application/json").output_handle
-    file = os.memfd_create("table")
+    file = create_memory_file()
 
     def run_all(get_paths: Callable[[str], Paths | None]) -> Iterator[Any]:
         loaded: list[Paths | None] = []
@@ -241,7 +242,7 @@ def test_a_statement_gives_the_same_with_its_members_alone(store: Store, payload
                 loaded = [paths]
                 with store.open_view(handle) as view:
                     table = write_table(view, paths, file)
-                connection.execute(f"CREATE OR REPLACE TABLE items AS {table.select_from(f'/proc/self/fd/{file}')}")
+                connection.execute(f"CREATE OR REPLACE TABLE items AS {table.select_from(get_file_path(file))}")
             try:
                 result = connection.execute(sql)
                 yield sql, [(column[0], str(column[1])) for column in result.description], result.fetchall()

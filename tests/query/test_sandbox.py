@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from forebay.query.feed import Column, Table
+from forebay.query.limits import WORKER_MEMORY_BYTES
 from forebay.query.process import QueryError, TableSource, Worker
-from forebay.query.sandbox import MAX_MEMORY_BYTES
 from forebay.query.sidecar import pack_table
 
 pytestmark = [
@@ -22,7 +22,7 @@ pytestmark = [
 
 PROGRAM = """
 import ctypes, json, mmap, os, resource, socket, sys, threading, time
-from forebay.query import sandbox
+from forebay.query import limits, sandbox
 
 sandbox.limit_resources()
 sandbox.limit_memory()
@@ -61,7 +61,7 @@ results |= {
     "limits": attempt(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))),
     "code": attempt(lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)),
     "ptrace": attempt(lambda: call(sandbox._ARCH_INDEX and 117 or 101, 0, 0, 0, 0)),
-    "memory": attempt(lambda: bytearray(sandbox.MAX_MEMORY_BYTES)),
+    "memory": attempt(lambda: bytearray(limits.WORKER_MEMORY_BYTES)),
     "time": attempt(time.time),
 }
 waiting.set()
@@ -187,4 +187,4 @@ def test_the_limits_are_those_of_the_process() -> None:
     finished = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, timeout=60)
     core, file_size, files, cpu, memory = json.loads(finished.stdout)
     assert (core, file_size, files, cpu) == ([0, 0], [0, 0], [32, 32], [900, 900])
-    assert memory[0] == memory[1] > MAX_MEMORY_BYTES
+    assert memory[0] == memory[1] > WORKER_MEMORY_BYTES

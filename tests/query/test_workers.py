@@ -3,18 +3,20 @@
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forebay import QueryFailed, Store, open_store
 from forebay.query import process
 from forebay.query.process import POOL, Worker, WorkerPool
+from on_wine import IS_WINE
+from process_ids import is_running
 from waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -62,7 +64,10 @@ def test_a_worker_is_reused(store: Store, handle: str) -> None:
     ("sql", "message"),
     [
         ("SELECT name::INTEGER FROM items", "Conversion Error"),
-        ("SELECT repeat('x', 3000000000)", "memory"),
+        pytest.param(
+            *("SELECT repeat('x', 3000000000)", "memory"),
+            marks=pytest.mark.xfail(IS_WINE, reason="Wine does not enforce the limit of a job"),
+        ),
         ("SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000) c", "took longer than 0.5 s"),
     ],
 )
@@ -70,19 +75,26 @@ def test_a_worker_that_failed_is_not_used_again(store: Store, handle: str, sql: 
     store.query(handle, "SELECT max(id), min(name) FROM items")
     with pytest.raises(QueryFailed, match=message):
         store.query(handle, sql, timeout=0.5)
-    failed = [pid for pid in idle_pids() if not Path(f"/proc/{pid}").exists()]
-    assert failed == []
+    assert all(is_running(pid) for pid in idle_pids())
     assert store.query(handle, "SELECT max(id) FROM items").rows == [[99]]
 
 
-def test_a_worker_that_is_killed_is_replaced(store: Store, handle: str) -> None:
-    with ThreadPoolExecutor() as threads:
+def test_a_worker_that_is_killed_is_replaced(store: Store, handle: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy: list[int] = []
+    query = Worker.query
+
+    def record(worker: Worker, *arguments: Any, **options: Any) -> Any:
+        busy.append(worker.pid)
+        return query(worker, *arguments, **options)
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor() as threads:
+        patch.setattr(Worker, "query", record)
         slow = threads.submit(
             store.query, handle, "SELECT count(*) FROM range(9999999) a, range(9999999) b", timeout=30.0
         )
-        wait_until(lambda: _find_children("forebay.query.worker") != [])
-        for pid in _find_children("forebay.query.worker"):
-            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: busy != [])
+        # Windows has no SIGKILL, and ends the process by this number, too.
+        os.kill(busy[0], 9)
         with pytest.raises(QueryFailed, match="process died"):
             slow.result()
     assert store.query(handle, "SELECT max(id) FROM items").rows == [[99]]
@@ -92,24 +104,17 @@ def test_a_worker_ends_if_its_parent_dies_in_the_middle_of_a_message() -> None:
     worker = Worker()
     try:
         worker.parse("SELECT 1", 10.0)
-        worker._socket.sendall((1000).to_bytes(4, "big") + bytes(4) + b'{"sql"')
-        worker._socket.close()
+        worker._process.send((1000).to_bytes(4, "big") + bytes(4) + b'{"sql"', [], 10.0)
+        close_input(worker)
         wait_until(lambda: not worker.is_running)
     finally:
         worker.end()
 
 
-def _find_children(text: str) -> list[int]:
-    """Return the processes whose parent is this one, and that have a text in their command line."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            status = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-            if int(status[1]) == os.getpid() and text.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-        except (OSError, ValueError):
-            continue
-    return found
+def close_input(worker: Worker) -> None:
+    """Close this process's end of the connection for sending."""
+    process: Any = worker._process
+    (process._input if sys.platform == "win32" else process._socket).close()
 
 
 def test_queries_of_many_threads_are_all_right(store: Store) -> None:
@@ -126,6 +131,7 @@ def test_too_many_queries_are_told_to_wait(store: Store, handle: str, monkeypatc
         store.query(handle, "SELECT 1", timeout=0.1)
 
 
+@pytest.mark.posix
 def test_a_forked_child_has_workers_of_its_own(store: Store, handle: str) -> None:
     POOL.prestart()
     assert store.query(handle, "SELECT max(id) FROM items").rows == [[99]]
@@ -150,17 +156,10 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
         "os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", program, tmp_path / "store"], stdout=subprocess.PIPE, check=False)
-    assert killed.returncode == -9
+    assert killed.returncode in (-9, 9)
     pids = [int(word) for word in killed.stdout.split()]
     assert len(pids) == 2
-    wait_until(lambda: not any(_is_running(pid) for pid in pids))
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
 READY = b"\\x00\\x00\\x00\\x02\\x00\\x00\\x00\\x00{}"
@@ -168,11 +167,11 @@ READY = b"\\x00\\x00\\x00\\x02\\x00\\x00\\x00\\x00{}"
 LIES = {
     "nothing": "",
     "silence": "import time; time.sleep(60)",
-    "garbage": "os.write(0, b'x' * 5000)",
-    "a large header": "os.write(0, b'\\xff' * 8)",
-    "a large body": "os.write(0, ready + b'\\0\\0\\0\\2\\xff\\xff\\xff\\xff{}' * 3)",
-    "no object": "os.write(0, ready + b'\\0\\0\\0\\2\\0\\0\\0\\0[]' * 3)",
-    "no keys": "os.write(0, ready * 5)",
+    "garbage": "os.write(output, b'x' * 5000)",
+    "a large header": "os.write(output, b'\\xff' * 8)",
+    "a large body": "os.write(output, ready + b'\\0\\0\\0\\2\\xff\\xff\\xff\\xff{}' * 3)",
+    "no object": "os.write(output, ready + b'\\0\\0\\0\\2\\0\\0\\0\\0[]' * 3)",
+    "no keys": "os.write(output, ready * 5)",
     "no rows": 'send(\'{"columns": [["a", "b"]], "row_count": 1}\', b\'{\')',
     "wrong columns": "send('{\"columns\": 5, \"row_count\": 1}', b'[1]')",
     "wrong rows": 'send(\'{"columns": [], "row_count": "x"}\', b\'[1\')',
@@ -188,10 +187,11 @@ def make_liar(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the next worker a program that sends what it likes."""
     program = f"""
 import os
+output = 1 if os.name == 'nt' else 0
 ready = b'{READY.decode()}'
 def send(header, body):
     lengths = len(header).to_bytes(4, 'big') + len(body).to_bytes(4, 'big')
-    os.write(0, ready * 3 + lengths + header.encode() + body)
+    os.write(output, ready * 3 + lengths + header.encode() + body)
 {lie}
 """
     POOL.end_all()
@@ -233,11 +233,12 @@ while os.read(0, 1 << 16): pass""",
 def test_a_program_that_cannot_be_started_is_an_error(
     store: Store, handle: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    monkeypatch.setattr(sys, "_base_executable" if sys.platform == "win32" else "executable", "/no/such/python")
     with pytest.raises(QueryFailed, match="no process can be started"):
         store.query(handle, "SELECT 1")
 
 
+@pytest.mark.posix
 def test_a_worker_has_an_empty_environment_and_no_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBAY_CANARY", "canary")
     worker = Worker()

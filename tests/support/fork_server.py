@@ -1,12 +1,14 @@
 """Starts a server script many times at the cost of one: forks a process that has its imports already.
 
-Importing an SDK takes a second. A started server is a process of its own, with its own pipes and environment.
+Importing an SDK takes a second. A started server is a process of its own, with its own pipes and environment. Windows
+has no forks: there each process is started anew.
 """
 
 import ast
 import atexit
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -73,10 +75,73 @@ class ForkedProcess:
             self.stderr.close()
 
 
-class ForkServer:
+class SpawnedProcess(ForkedProcess):
+    """The same part of a process that was started without a fork."""
+
+    def __init__(self, command: list[str], *, has_stderr: bool) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if has_stderr else subprocess.DEVNULL,
+            bufsize=0,
+        )
+        assert isinstance(self._process.stdin, io.FileIO)
+        assert isinstance(self._process.stdout, io.FileIO)
+        self.pid = self._process.pid
+        self.stdin = self._process.stdin
+        self.stdout = io.BufferedReader(self._process.stdout)
+        self.stderr = None
+        if isinstance(self._process.stderr, io.FileIO):
+            self.stderr = io.TextIOWrapper(io.BufferedReader(self._process.stderr), "utf-8", errors="replace")
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, timeout: float) -> int:
+        """Wait for the end of the process and return its exit code."""
+        return self._process.wait(timeout)
+
+
+class ScriptRunner:
+    """Starts processes of a script."""
+
+    def __init__(self, script: Path) -> None:
+        self._script = script
+
+    def start(self, *arguments: str, has_stderr: bool = False) -> ForkedProcess:
+        """Run the script in a new process. Its standard error is lost, unless it is to be read."""
+        return SpawnedProcess([sys.executable, str(self._script), *arguments], has_stderr=has_stderr)
+
+    def run(self, *arguments: str, stdin: bytes) -> tuple[int, bytes, bytes]:
+        """Run the script to its end, and return its exit code, output and errors."""
+        process = self.start(*arguments, has_stderr=True)
+        assert process.stderr is not None
+
+        def write() -> None:
+            with suppress(OSError), process.stdin:
+                process.stdin.write(stdin)
+
+        with ThreadPoolExecutor(2) as threads:
+            threads.submit(write)
+            reading = threads.submit(process.stderr.buffer.read)
+            output = process.stdout.read()
+        code = process.wait(_RUN_SECONDS)
+        process.communicate(_RUN_SECONDS)
+        return code, output, bytes(reading.result())
+
+
+class ForkServer(ScriptRunner):
     """A process that has imported what a script imports, and forks to run it."""
 
     def __init__(self, script: Path) -> None:
+        super().__init__(script)
         self._lock = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, __file__, str(theirs.fileno()), str(script)]
@@ -111,31 +176,16 @@ class ForkServer:
         assert answer, "the imports of the script failed"
         return ForkedProcess(int(answer), stdin, stdout, stderr, status)
 
-    def run(self, *arguments: str, stdin: bytes) -> tuple[int, bytes, bytes]:
-        """Run the script to its end, and return its exit code, output and errors."""
-        process = self.start(*arguments, has_stderr=True)
-        assert process.stderr is not None
-
-        def write() -> None:
-            with suppress(BrokenPipeError), process.stdin:
-                process.stdin.write(stdin)
-
-        with ThreadPoolExecutor(2) as threads:
-            threads.submit(write)
-            reading = threads.submit(process.stderr.buffer.read)
-            output = process.stdout.read()
-        code = process.wait(_RUN_SECONDS)
-        process.communicate(_RUN_SECONDS)
-        return code, output, bytes(reading.result())
-
     def close(self) -> None:
         self._control.close()
         self._process.wait(30)
 
 
 @cache
-def get_fork_server(script: Path) -> ForkServer:
+def get_fork_server(script: Path) -> ScriptRunner:
     """Return the server that forks a script, which is started once and ends with the tests."""
+    if sys.platform == "win32":
+        return ScriptRunner(script)
     server = ForkServer(script)
     atexit.register(server.close)
     return server

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fork_server import ForkedProcess, get_fork_server
+from private_files import write_private
 from wires import INITIALIZE_PARAMS, LEGACY, MODERN, MODERN_META, extract_message
 
 if TYPE_CHECKING:
@@ -149,7 +150,4 @@ def run_server(root: Path, script: str = "listening_server.py", **settings: Any)
 
 def write_token_file(root: Path) -> str:
     """Write a file with tokens for alice and bob and return its path."""
-    path = root / "tokens"
-    path.write_text(f"alice: {ALICE}\nbob: {BOB}\n")
-    path.chmod(0o600)
-    return str(path)
+    return str(write_private(root / "tokens", f"alice: {ALICE}\nbob: {BOB}\n"))

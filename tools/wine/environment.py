@@ -1,7 +1,7 @@
 """Install Wine, a Windows Python and the packages that the tests need, below one folder.
 
-Nothing of the system is used but `mmdebstrap`, `unshare` and Go: Wine is Debian's, in a root of its own, and the Python
-is the one that a Go module carries for all platforms. Each step is skipped if it was done before.
+Nothing of the system is used but APT's mirror, `mmdebstrap`, `unshare` and Go: Wine is Debian's, in a root of its own,
+and the Python is the one that a Go module carries for all platforms. Each step is skipped if it was done before.
 """
 
 import gzip
@@ -19,7 +19,6 @@ __all__ = ["PROJECT", "Environment"]
 PROJECT = Path(__file__).resolve().parents[2]
 
 _DEBIAN_RELEASE = "trixie"
-_MIRROR = "http://deb.debian.org/debian"
 _WINE_PACKAGES = "wine,wine64"
 
 _PYTHON_MODULE = "github.com/kluctl/go-embed-python@v0.0.0-3.11.11-20241219-1"
@@ -75,6 +74,11 @@ class Environment:
             self._install_packages(requirements)
             marker.write_text(json.dumps(requirements))
         self._step("Wine's folder of settings", self.folder / "prefix/system.reg", self._make_prefix)
+        compiled = self.folder / "compiled.json"
+        if not compiled.exists() or compiled.read_text() != marker.read_text():
+            print("windows: bytecode (two minutes)", flush=True)
+            self.compile(self.python / "Lib")
+            compiled.write_text(marker.read_text())
 
     def run(self, *command: str, folder: Path = PROJECT, environment: dict[str, str] | None = None) -> int:
         """Run a command of Wine's root, and return its exit code. Whatever it started ends with it."""
@@ -93,11 +97,16 @@ class Environment:
         namespaces = ["--mount", "--pid", "--fork", "--kill-child"]
         if os.geteuid():
             namespaces += ["--user", "--map-root-user"]
+        # If this process is killed, `unshare` is, too, and so are its children.
+        prefix = ["setpriv", "--pdeathsig", "KILL", "unshare", *namespaces]
         return subprocess.run(
-            ["unshare", *namespaces, "sh", "-ec", _RUN_SCRIPT, "sh", self.root, PROJECT, folder, *command],
-            env=variables,
-            check=False,
+            [*prefix, "sh", "-ec", _RUN_SCRIPT, "sh", self.root, PROJECT, folder, *command], env=variables, check=False
         ).returncode
+
+    def compile(self, folder: Path) -> None:
+        """Compile the modules in a folder: tests start many processes, and each would compile what it imports."""
+        # Some files of the standard library's own tests cannot be compiled.
+        self.run("wine", str(self.python / "python.exe"), "-m", "compileall", "-qq", str(folder))
 
     def _step(self, name: str, made: Path, make: Callable[[], object]) -> None:
         if not made.exists():
@@ -112,7 +121,7 @@ class Environment:
         subprocess.run(
             [
                 *("mmdebstrap", "--quiet", "--variant=apt", f"--mode={mode}", f"--include={_WINE_PACKAGES}"),
-                *(_DEBIAN_RELEASE, self.root, _MIRROR),
+                *(_DEBIAN_RELEASE, self.root, _find_mirror()),
             ],
             check=True,
         )
@@ -157,3 +166,15 @@ class Environment:
             ],
             check=True,
         )
+
+
+def _find_mirror() -> str:
+    """Return the address of the Debian mirror that this machine uses."""
+    addresses = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)"], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.split()
+    for address in addresses:
+        # Not the one of security updates.
+        if address.rstrip("/").endswith("/debian"):
+            return address
+    sys.exit("windows: this machine's apt names no mirror of Debian; wine can be installed on Debian only")

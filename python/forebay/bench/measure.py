@@ -2,11 +2,14 @@
 
 import contextlib
 import gc
-import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+if sys.platform != "win32":
+    import resource
 
 __all__ = ["Side", "Timing", "measure_in_turn"]
 
@@ -98,9 +101,12 @@ class _Sampler:
 
 
 def _get_processor_seconds() -> float:
-    """Return the processor time of this process, and of child processes that have ended."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    """Return the processor time of this process, and of child processes that have ended. Windows counts no children."""
+    seconds = time.process_time()
+    if sys.platform != "win32":
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds += children.ru_utime + children.ru_stime
+    return seconds
 
 
 def measure_in_turn(

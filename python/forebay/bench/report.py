@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,10 @@ _MIN_NOISE = 0.05
 
 def describe_machine() -> dict[str, Any]:
     """Return the processor, the system and how busy the machine is, and nothing that identifies it."""
-    load = os.getloadavg()[0]
+    load = 0.0
+    # Windows does not measure it.
+    if sys.platform != "win32":
+        load = os.getloadavg()[0]
     return {
         "cpu": _find_processor(),
         "cores": os.cpu_count(),

@@ -86,8 +86,10 @@ class Workspace:
 
 def get_available_bytes() -> int:
     """Return an estimate of the memory that a peer may take."""
-    pages = next((name for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES") if name in os.sysconf_names), None)
-    if pages is None:
+    # Windows has no names for it.
+    names: Mapping[str, int] = getattr(os, "sysconf_names", {})
+    pages = next((name for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES") if name in names), None)
+    if sys.platform == "win32" or pages is None:
         return 4 << 30
     available = os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
     # Where only the size of the memory is known, other programs have some of it.

@@ -8,7 +8,6 @@ import itertools
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -26,6 +25,7 @@ from forebay.store.payload import escaped_size
 from forebay.store.queries import QueryPage, QueryRequest
 from forebay.store.reader import PayloadReader, View
 from forebay.store.sidecars import Sidecars
+from forebay.system.workers import create_memory_file
 
 __all__ = ["run_query", "write_parquet", "write_rows"]
 
@@ -186,15 +186,11 @@ def _find_alias(reader: PayloadReader) -> str | None:
 
 @contextlib.contextmanager
 def _open_memory_file() -> Iterator[int]:
-    if hasattr(os, "memfd_create"):
-        file = os.memfd_create("forebay")
-        try:
-            yield file
-        finally:
-            os.close(file)
-    else:
-        with tempfile.TemporaryFile() as temporary:
-            yield temporary.fileno()
+    file = create_memory_file()
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def _build_page(

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from forebay.arguments import decode_token
 from forebay.errors import InvalidArgument, QueryFailed
 from forebay.query.feed import Table, read_schema
+from forebay.query.limits import WORKER_MEMORY_BYTES
 from forebay.query.process import QueryError
 from forebay.query.quoting import quote_identifier, shorten
-from forebay.query.sandbox import MAX_MEMORY_BYTES
 from forebay.store.handles import is_handle
 from forebay.store.payload import is_mostly_items
 from forebay.store.queries import QueryRequest
@@ -69,7 +69,7 @@ def _describe_json_columns(columns: Mapping[str, str], sql: str) -> str | None:
 
 def explain_error(error: QueryError, readers: Mapping[str, PayloadReader], request: QueryRequest) -> QueryFailed:
     """Return the error that the caller gets for a query that failed."""
-    memory = f"{MAX_MEMORY_BYTES >> 20} MiB"
+    memory = f"{WORKER_MEMORY_BYTES >> 20} MiB"
     match error.kind:
         case "time":
             message = (

@@ -5,30 +5,29 @@ files only, where the kernel has Landlock, and has the same filter of system cal
 """
 
 import os
-import resource
 import sys
 
 import _duckdb
 
 from forebay.query import sandbox
+from forebay.query.limits import PACK_CPU_SECONDS, PACK_MEMORY_BYTES
 
 __all__ = ["run"]
 
 _MAX_FILE_BYTES = 1 << 30
-_MAX_MEMORY_BYTES = 2 << 30
-_MAX_CPU_SECONDS = 60
 _NICENESS = 10
 """Queries come first."""
 
 
 def run() -> None:
     """Run the COPY statement from standard input."""
-    os.nice(_NICENESS)
-    sandbox.lower_limit(resource.RLIMIT_CORE, 0)
-    sandbox.lower_limit(resource.RLIMIT_FSIZE, _MAX_FILE_BYTES)
-    sandbox.lower_limit(resource.RLIMIT_NOFILE, sandbox.MAX_OPEN_FILES)
-    sandbox.lower_limit(resource.RLIMIT_CPU, _MAX_CPU_SECONDS)
-    sandbox.lower_limit(resource.RLIMIT_AS, _MAX_MEMORY_BYTES)
+    if sys.platform != "win32":
+        os.nice(_NICENESS)
+    sandbox.lower_limit("CORE", 0)
+    sandbox.lower_limit("FSIZE", _MAX_FILE_BYTES)
+    sandbox.lower_limit("NOFILE", sandbox.MAX_OPEN_FILES)
+    sandbox.lower_limit("CPU", PACK_CPU_SECONDS)
+    sandbox.lower_limit("AS", PACK_MEMORY_BYTES)
     statement = sys.stdin.buffer.read().decode()
     connection = _duckdb.connect(":memory:", config={**sandbox.BASE_SETTINGS, "memory_limit": "256MB"})
     sandbox.lock_paths()

@@ -7,9 +7,6 @@ import functools
 import json
 import logging
 import os
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +17,10 @@ import orjson
 
 from forebay._core import locate
 from forebay.query.duckdb_module import find_duckdb, is_installed
+from forebay.query.limits import WORKER_CPU_SECONDS, WORKER_MEMORY_BYTES, WORKER_START_BYTES
 from forebay.query.types import is_parquet_type
 from forebay.store.threads import fork_safe_lock
+from forebay.system.workers import PASSES_FILES, WorkerProcess, get_file_path
 
 __all__ = [
     "MAX_ROW_COUNT",
@@ -101,25 +100,16 @@ class Worker:
         """The loaded tables, which `WorkerPool.borrow` passes to `has_tables`."""
         self._is_ready = False
         package_folder = str(Path(__file__).parents[2])
-        with contextlib.ExitStack() as stack:
-            self._socket, child_socket = map(stack.enter_context, socket.socketpair())
-            self._process = subprocess.Popen(  # noqa: S603 - our own code
-                [sys.executable, "-I", "-S", "-B", "-c", _BOOT_CODE, package_folder, str(find_duckdb())],
-                stdin=child_socket.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={},
-                cwd="/",
-                # Not in our group: Ctrl-C is for the parent.
-                process_group=0,
-            )
-            child_socket.close()
-            stack.pop_all()
+        self._process = WorkerProcess(
+            ["-I", "-S", "-B", "-c", _BOOT_CODE, package_folder, str(find_duckdb())],
+            max_memory_bytes=WORKER_START_BYTES + WORKER_MEMORY_BYTES,
+            max_cpu_seconds=WORKER_CPU_SECONDS,
+        )
 
     @property
     def pid(self) -> int:
         """The process id, to measure the process."""
-        return int(self._process.pid)
+        return self._process.pid
 
     def parse(self, sql: str, timeout: float) -> None:
         """Raise `QueryError` unless the worker would run this statement, as far as its syntax tells."""
@@ -129,12 +119,12 @@ class Worker:
     def load(self, tables: Sequence[TableSource], timeout: float) -> None:
         """Create the tables. After this, the worker cannot open files any more."""
         # The worker replaces this placeholder by the path of its file. It is random, so no payload can contain it.
-        path = f"forebay-{os.urandom(16).hex()}"
-        described = [
-            {"name": table.name, "aliases": table.aliases, "select": table.select_from(path), "path": path}
-            for table in tables
-        ]
-        self._send({"tables": described}, timeout, [table.file for table in tables])
+        placeholder = f"forebay-{os.urandom(16).hex()}"
+        described = []
+        for table in tables:
+            select = table.select_from(placeholder if PASSES_FILES else get_file_path(table.file))
+            described.append({"name": table.name, "aliases": table.aliases, "select": select, "path": placeholder})
+        self._send({"tables": described}, timeout, [table.file for table in tables] if PASSES_FILES else [])
         self._receive(time.monotonic() + timeout, 0)
 
     def query(self, sql: str, max_bytes: int, timeout: float, *, as_text: bool = False) -> Rows:
@@ -164,18 +154,15 @@ class Worker:
 
     def end(self) -> None:
         """Kill the process."""
-        self._process.kill()
-        self._process.wait()
-        self._socket.close()
+        self._process.end()
 
     def forget(self) -> None:
         """Drop this worker in a forked child, and leave its process to the parent."""
-        self._socket.close()
-        self._process.returncode = 0
+        self._process.forget()
 
     @property
     def is_running(self) -> bool:
-        return self._process.poll() is None
+        return self._process.is_running
 
     def _send(self, request: dict[str, Any], timeout: float, files: Sequence[int] = ()) -> None:
         if not self._is_ready:
@@ -184,21 +171,19 @@ class Worker:
             self._is_ready = True
         text = orjson.dumps({**request, "timeout": timeout + _GRACE_SECONDS})
         message = len(text).to_bytes(_LENGTH_BYTES, "big") + bytes(_LENGTH_BYTES) + text
-        self._socket.settimeout(timeout)
         with self._translate_errors():
-            sent_bytes = socket.send_fds(self._socket, [message], files) if files else 0
-            self._socket.sendall(message[sent_bytes:])
+            self._process.send(message, files, timeout)
 
     def _receive(self, deadline: float, max_body_bytes: int) -> tuple[dict[str, Any], bytes]:
         """Return the next message. Any failure ends the process, except for an error in a statement."""
         try:
             with self._translate_errors():
-                lengths = self._receive_bytes(2 * _LENGTH_BYTES, deadline)
+                lengths = self._process.receive(2 * _LENGTH_BYTES, deadline)
                 sizes = [int.from_bytes(part, "big") for part in (lengths[:_LENGTH_BYTES], lengths[_LENGTH_BYTES:])]
                 if sizes[0] > _MAX_HEADER_BYTES or sizes[1] > max_body_bytes:
                     raise ValueError("a message of the worker is too large")
-                header = json.loads(self._receive_bytes(sizes[0], deadline))
-                body = self._receive_bytes(sizes[1], deadline)
+                header = json.loads(self._process.receive(sizes[0], deadline))
+                body = self._process.receive(sizes[1], deadline)
                 error, message = header.get("error"), str(header.get("message"))
         except QueryError:
             self.end()
@@ -208,16 +193,6 @@ class Worker:
                 self.end()
             raise QueryError(error if error in ("statement", "memory") else "failure", message)
         return header, body
-
-    def _receive_bytes(self, size: int, deadline: float) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
-            part = self._socket.recv(min(size - len(data), 1 << 20))
-            if not part:
-                raise EOFError
-            data += part
-        return bytes(data)
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -246,8 +221,8 @@ def _replace_surrogates(text: object) -> str:
 def _warn_without_filter(has_filter: bool) -> None:
     if not has_filter:
         _log.warning(
-            "forebay: no usable system call filter (seccomp) on this system; queries are confined only by limits on "
-            "memory, time and files and by DuckDB's own settings"
+            "forebay: no usable system call filter (seccomp) on this system; queries are confined only by the "
+            "system's limits on processes and by DuckDB's own settings"
         )
 
 

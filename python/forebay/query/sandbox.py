@@ -3,7 +3,8 @@
 DuckDB's settings are not a sandbox: an SQL function may ignore the memory limit and interrupts, and a bug in DuckDB may
 run arbitrary code. So the kernel enforces the limits: on memory, files, descriptors and time by `setrlimit`, and on
 system calls by a filter, on Linux on x86-64 and ARM64. Elsewhere there is no filter: `lock_system_calls` returns false.
-A filter does not see which file is opened; Landlock does, and `lock_paths` uses it where the kernel has it.
+A filter does not see which file is opened; Landlock does, and `lock_paths` uses it where the kernel has it. On Windows
+the job of the process has the limits, and there is nothing to do here.
 """
 
 import ctypes
@@ -16,9 +17,10 @@ from typing import Any
 if sys.platform != "win32":
     import resource
 
+from forebay.query.limits import WORKER_CPU_SECONDS, WORKER_MEMORY_BYTES
+
 __all__ = [
     "BASE_SETTINGS",
-    "MAX_MEMORY_BYTES",
     "MAX_OPEN_FILES",
     "limit_memory",
     "limit_resources",
@@ -28,12 +30,7 @@ __all__ = [
     "lower_limit",
 ]
 
-MAX_MEMORY_BYTES = 1 << 30
-"""Maximum memory of a worker for tables and queries, in addition to what it takes when it has started."""
-
 MAX_OPEN_FILES = 32
-_MAX_CPU_SECONDS = 900
-"""Maximum CPU time of a worker in its whole life. Each query has a deadline of its own."""
 
 BASE_SETTINGS: dict[str, Any] = {
     # Landlock binds only the calling thread and those it starts later, so other threads may start only after
@@ -158,29 +155,32 @@ _NUMBER_OFFSET, _ARCH_OFFSET, _ARGUMENTS_OFFSET = 0, 4, 16
 
 def limit_resources() -> None:
     """Limit files, CPU time and core dumps of this process."""
-    lower_limit(resource.RLIMIT_CORE, 0)
-    lower_limit(resource.RLIMIT_FSIZE, 0)
-    lower_limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
-    lower_limit(resource.RLIMIT_CPU, _MAX_CPU_SECONDS)
+    lower_limit("CORE", 0)
+    lower_limit("FSIZE", 0)
+    lower_limit("NOFILE", MAX_OPEN_FILES)
+    lower_limit("CPU", WORKER_CPU_SECONDS)
 
 
 def limit_memory() -> None:
-    """Limit the address space of this process to `MAX_MEMORY_BYTES` more than it has now."""
-    try:
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib takes time to import
-            used_bytes = int(file.read().split()[0]) * resource.getpagesize()
-    except OSError:
-        # Without /proc, such as on macOS, the resident size is the nearest thing. macOS counts it in bytes.
-        used_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    lower_limit(resource.RLIMIT_AS, used_bytes + MAX_MEMORY_BYTES)
+    """Limit the address space of this process to `WORKER_MEMORY_BYTES` more than it has now."""
+    if sys.platform != "win32":
+        try:
+            with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib takes time to import
+                used_bytes = int(file.read().split()[0]) * resource.getpagesize()
+        except OSError:
+            # Without /proc, such as on macOS, the resident size is the nearest thing. macOS counts it in bytes.
+            used_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        lower_limit("AS", used_bytes + WORKER_MEMORY_BYTES)
 
 
-def lower_limit(kind: int, value: int) -> None:
+def lower_limit(name: str, value: int) -> None:
     """Set a limit of `setrlimit`, or keep the present one if it is lower."""
-    hard_limit = resource.getrlimit(kind)[1]
-    if hard_limit != resource.RLIM_INFINITY:
-        value = min(value, hard_limit)
-    resource.setrlimit(kind, (value, value))
+    if sys.platform != "win32":
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard_limit = resource.getrlimit(kind)[1]
+        if hard_limit != resource.RLIM_INFINITY:
+            value = min(value, hard_limit)
+        resource.setrlimit(kind, (value, value))
 
 
 def lock_paths() -> bool:

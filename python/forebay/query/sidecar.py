@@ -5,8 +5,6 @@ import logging
 import os
 import queue
 import re
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +12,10 @@ from typing import Any, NamedTuple
 from forebay.errors import HandleCorrupt
 from forebay.query.duckdb_module import find_duckdb
 from forebay.query.feed import Column, Paths, Table
+from forebay.query.limits import PACK_CPU_SECONDS, PACK_MEMORY_BYTES
 from forebay.query.quoting import quote_identifier, quote_text
 from forebay.store.sidecars import Sidecars
+from forebay.system.workers import PASSES_FILES, create_memory_file, get_file_path, open_target, run_worker
 
 __all__ = ["keep_table", "pack_table", "read_table", "wait_for_tables"]
 
@@ -27,7 +27,6 @@ _MIN_TABLE_BYTES = 256 << 10
 
 _MAX_WAITING = 4
 _PACK_SECONDS = 120.0
-_FILES_FOLDER = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 _BOOT_CODE = "import sys; sys.path += sys.argv[1:]; from forebay.query.pack import run; run()"
 
 
@@ -160,11 +159,9 @@ def _run_job(job: _Job) -> None:
         "paths": None if job.table.paths is None else sorted(job.table.paths),
         "skipped": None if job.table.skipped is None else sorted(job.table.skipped),
     }
-    file = os.memfd_create("forebay") if hasattr(os, "memfd_create") else None
-    if file is None:
-        return
-    with os.fdopen(file, "r+b") as parquet:
-        pack_table(job.table, job.file, file)
+    with os.fdopen(create_memory_file(), "r+b") as parquet:
+        pack_table(job.table, job.file, parquet.fileno())
+        parquet.seek(0)
         job.sidecars.write(job.meta, description, parquet)
 
 
@@ -174,20 +171,17 @@ def pack_table(table: Table, source: int, target: int) -> None:
         f"{quote_identifier(column.name)}::{_get_stored_type(column.type)} AS {quote_identifier(column.name)}"
         for column in table.columns
     )
-    statement = (
-        f"COPY (SELECT {values} FROM ({table.select_from(f'{_FILES_FOLDER}/{source}')})) "  # noqa: S608 - all are quoted
-        f"TO {quote_text(f'{_FILES_FOLDER}/{target}')} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
-    )
-    folders = [str(Path(__file__).parents[2]), str(find_duckdb())]
-    subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-I", "-S", "-B", "-c", _BOOT_CODE, *folders],
-        input=statement.encode(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        pass_fds=[source, target],
-        timeout=_PACK_SECONDS,
-        check=True,
-        process_group=0,
-    )
+    arguments = ["-I", "-S", "-B", "-c", _BOOT_CODE, str(Path(__file__).parents[2]), str(find_duckdb())]
+    with open_target(target) as path:
+        statement = (
+            f"COPY (SELECT {values} FROM ({table.select_from(get_file_path(source))})) "  # noqa: S608 - all are quoted
+            f"TO {quote_text(path)} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
+        )
+        run_worker(
+            arguments,
+            statement.encode(),
+            [source, target] if PASSES_FILES else [],
+            _PACK_SECONDS,
+            max_memory_bytes=PACK_MEMORY_BYTES,
+            max_cpu_seconds=PACK_CPU_SECONDS,
+        )

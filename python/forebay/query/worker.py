@@ -1,17 +1,15 @@
-"""The process that runs SQL: it gets tables and statements over a socket, and does no other I/O.
+"""The process that runs SQL: it gets tables and statements from its parent, and does no other I/O.
 
-It runs as `python -I -S` with an empty environment. A message is the length of a JSON header, the length of a body (4
-bytes each, big-endian), the header and the body. Requests have no body.
+It runs as `python -I -S` without the environment of its parent. A message is the length of a JSON header, the length of
+a body (4 bytes each, big-endian), the header and the body. Requests have no body.
 """
 
-import _socket
 import contextlib
 import json
 import os
-import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import _duckdb
@@ -20,6 +18,7 @@ from forebay.query import sandbox
 from forebay.query.quoting import quote_identifier, quote_text, shorten
 from forebay.query.rows import Encoder, encode_value, make_encoder
 from forebay.query.types import find_cast, get_parquet_type, has_json
+from forebay.system.worker_channel import WorkerChannel
 
 __all__ = ["run"]
 
@@ -31,7 +30,6 @@ _COUNTING_SECONDS = 0.25
 
 _ROWS_PER_FETCH = 64
 _ROWS_PER_COUNT = 2048
-_MAX_RECEIVED_FILES = 16
 _MAX_MESSAGE_CHARS = 1500
 _LENGTH_BYTES = 4
 
@@ -69,12 +67,9 @@ class _Column(NamedTuple):
 
 
 def run() -> None:
-    """Serve requests from the socket on standard input until it is closed or idle for `_IDLE_SECONDS`."""
+    """Serve requests from the parent until its end of the connection is closed, or idle for `_IDLE_SECONDS`."""
     sandbox.limit_resources()
-    # The parent may ignore alarms, and a child inherits that.
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    channel = _socket.socket(fileno=0)
-    channel.settimeout(_IDLE_SECONDS)
+    channel = WorkerChannel(_IDLE_SECONDS)
     connection = _duckdb.connect(":memory:", config=_SETTINGS)
     connection.execute("SET TimeZone = 'UTC'")
     # Import now what the first result would import: later, no file can be opened.
@@ -86,8 +81,8 @@ def run() -> None:
 
 
 class _Worker:
-    def __init__(self, channel: _socket.socket, connection: Any, *, has_filter: bool) -> None:
-        self._socket = channel
+    def __init__(self, channel: WorkerChannel, connection: Any, *, has_filter: bool) -> None:
+        self._channel = channel
         self._connection = connection
         self._has_filter = has_filter
 
@@ -95,8 +90,7 @@ class _Worker:
         self._send({"has_filter": self._has_filter})
         while True:
             request, files = self._receive()
-            # SIGALRM kills the worker at its deadline, even if the parent is gone.
-            signal.setitimer(signal.ITIMER_REAL, request["timeout"])
+            self._channel.set_deadline(request["timeout"])
             try:
                 if "tables" in request:
                     self._load(request["tables"], files)
@@ -112,14 +106,18 @@ class _Worker:
                 self._send({"error": "memory", "message": ""})
             except Exception as error:
                 self._send({"error": "failure", "message": shorten(str(error), _MAX_MESSAGE_CHARS)})
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._channel.set_deadline(0)
 
     def _load(self, tables: list[dict[str, Any]], files: list[int]) -> None:
-        for table, file in zip(tables, files, strict=True):
-            name = quote_identifier(table["name"])
-            select = table["select"].replace(table["path"], f"{_FILES_FOLDER}/{file}")
+        # Without files, the statements have their paths already.
+        inherited: Sequence[int | None] = files or [None] * len(tables)
+        for table, file in zip(tables, inherited, strict=True):
+            name, select = quote_identifier(table["name"]), table["select"]
+            if file is not None:
+                select = select.replace(table["path"], f"{_FILES_FOLDER}/{file}")
             self._connection.execute(f"CREATE TABLE {name} AS {select}")
-            os.close(file)
+            if file is not None:
+                os.close(file)
             for alias in table["aliases"]:
                 # The name comes from the payload, and may be one that DuckDB does not take.
                 with contextlib.suppress(_duckdb.Error):
@@ -202,20 +200,16 @@ class _Worker:
     def _send(self, header: dict[str, Any], body: bytes = b"") -> None:
         text = json.dumps(header).encode()
         lengths = len(text).to_bytes(_LENGTH_BYTES, "big") + len(body).to_bytes(_LENGTH_BYTES, "big")
-        self._socket.sendall(lengths + text + body)
+        self._channel.send(lengths + text + body)
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         """Return the next request and the files that came with it. End the process when there is none."""
-        try:
-            data, ancillary, _, _ = self._socket.recvmsg(1 << 16, _socket.CMSG_SPACE(4 * _MAX_RECEIVED_FILES))
-        except TimeoutError:
-            data, ancillary = b"", []
+        data, files = self._channel.receive_first()
         if not data:
             sys.exit()
-        files = [file for *_, content in ancillary for file in memoryview(content).cast("i").tolist()]
         size = int.from_bytes(data[:_LENGTH_BYTES], "big") + 2 * _LENGTH_BYTES
         while len(data) < size:
-            part = self._socket.recv(1 << 20)
+            part = self._channel.receive(1 << 20)
             if not part:
                 # The parent died in the middle of a message.
                 sys.exit()

@@ -1,11 +1,9 @@
 """Processes of a server, on Windows: a job, which ends them when this process ends."""
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -15,8 +13,9 @@ from typing import IO
 
 assert sys.platform == "win32"  # noqa: S101 - for mypy
 
-from forebay.system.windows_api import call, call_nt, declare, kernel32, ntdll
+from forebay.system.windows_api import declare, kernel32
 from forebay.system.windows_commands import is_batch_file, make_batch_command
+from forebay.system.windows_jobs import CREATE_SUSPENDED, Job
 
 __all__ = ["KILLED_CODE", "STOP_SIGNALS", "ProcessGroup", "limit_heaps"]
 
@@ -32,24 +31,7 @@ _KILL_DELAY_SECONDS = 0.5
 
 _POLL_SECONDS = 0.02
 
-_CREATE_SUSPENDED = 0x4
-_ACCOUNTING_INFORMATION, _EXTENDED_LIMITS = 1, 9
-_KILL_ON_CLOSE = 0x2000
-
-_EXTENDED_LIMITS_BYTES = 144
-_LIMIT_FLAGS_OFFSET = 16
-_ACCOUNTING_BYTES = 48
-_ACTIVE_PROCESSES_OFFSET = 40
-
-
-_handle, _dword, _pointer = wintypes.HANDLE, wintypes.DWORD, ctypes.c_void_p
-declare(kernel32.CreateJobObjectW, _handle, _pointer, wintypes.LPCWSTR)
-declare(kernel32.SetInformationJobObject, wintypes.BOOL, _handle, ctypes.c_int, _pointer, _dword)
-declare(kernel32.QueryInformationJobObject, wintypes.BOOL, _handle, ctypes.c_int, _pointer, _dword, _pointer)
-declare(kernel32.AssignProcessToJobObject, wintypes.BOOL, _handle, _handle)
-declare(kernel32.TerminateJobObject, wintypes.BOOL, _handle, wintypes.UINT)
-declare(kernel32.GetConsoleWindow, _handle)
-declare(ntdll.NtResumeProcess, wintypes.ULONG, _handle)
+declare(kernel32.GetConsoleWindow, wintypes.HANDLE)
 
 
 class ProcessGroup:
@@ -67,10 +49,10 @@ class ProcessGroup:
         cwd: str | None,
         stderr: IO[bytes] | None = None,
     ) -> None:
-        self._job = _create_job()
+        self._job = Job()
         # Ctrl-C is for the gateway, which shuts the server down in order. A program without a console would open one.
         self._shares_console = bool(kernel32.GetConsoleWindow())
-        flags = subprocess.CREATE_NEW_PROCESS_GROUP | _CREATE_SUSPENDED
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP | CREATE_SUSPENDED
         if not self._shares_console:
             flags |= subprocess.CREATE_NO_WINDOW
         try:
@@ -84,15 +66,9 @@ class ProcessGroup:
                 creationflags=flags,
                 bufsize=0,
             )
-            try:
-                process = int(self.server._handle)  # type: ignore[attr-defined]
-                call(kernel32.AssignProcessToJobObject(self._job, process))
-                call_nt(ntdll.NtResumeProcess(process))
-            except BaseException:
-                self.server.kill()
-                raise
+            self._job.start(self.server)
         except BaseException:
-            kernel32.CloseHandle(self._job)
+            self._job.close()
             raise
 
     def end(self) -> None:
@@ -104,29 +80,12 @@ class ProcessGroup:
             deadline = time.monotonic() + _KILL_DELAY_SECONDS
             while self._is_running() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-        kernel32.TerminateJobObject(self._job, KILLED_CODE)
-        kernel32.CloseHandle(self._job)
+        self._job.end(KILLED_CODE)
+        self._job.close()
 
     def _is_running(self) -> bool:
-        information = ctypes.create_string_buffer(_ACCOUNTING_BYTES)
-        if not kernel32.QueryInformationJobObject(
-            self._job, _ACCOUNTING_INFORMATION, information, len(information), None
-        ):
-            return self.server.poll() is None
-        return bool(struct.unpack_from("<I", information, _ACTIVE_PROCESSES_OFFSET)[0])
-
-
-def _create_job() -> int:
-    job = kernel32.CreateJobObjectW(None, None)
-    call(job)
-    limits = ctypes.create_string_buffer(_EXTENDED_LIMITS_BYTES)
-    struct.pack_into("<I", limits, _LIMIT_FLAGS_OFFSET, _KILL_ON_CLOSE)
-    try:
-        call(kernel32.SetInformationJobObject(job, _EXTENDED_LIMITS, limits, len(limits)))
-    except BaseException:
-        kernel32.CloseHandle(job)
-        raise
-    return int(job)
+        count = self._job.count_processes()
+        return self.server.poll() is None if count is None else count > 0
 
 
 def _resolve(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> str | list[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["view"]
 
 _TERMINAL = "/dev/tty"
+_TERMINAL_FLAGS = os.O_RDWR | getattr(os, "O_NOCTTY", 0)
 
 _ADVICE = "in pipes and scripts use `forebay fetch` or `forebay cat` on a handle, and `forebay query` on a file"
 
@@ -81,7 +82,7 @@ def _open_source(args: Namespace) -> Iterator["Source"]:
 def _check_keyboard() -> None:
     """Raise an error if there is no terminal to read keys from."""
     try:
-        os.close(os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY))
+        os.close(os.open(_TERMINAL, _TERMINAL_FLAGS))
     except OSError:
         raise InvalidArgument(f"there is no terminal to read keys from; {_ADVICE}") from None
 
@@ -92,7 +93,7 @@ def _take_terminal() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if sys.stdin is None or not os.isatty(0):
             _check_keyboard()
-            terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
+            terminal = os.open(_TERMINAL, _TERMINAL_FLAGS)
             stack.callback(os.close, terminal)
             stack.enter_context(_replace(0, terminal))
         if not os.isatty(2):
