@@ -139,7 +139,7 @@ def time_store(store: forebay.Store, which: str) -> Seconds:
     inside: list[float] = []
 
     def in_the_pipeline() -> dict[str, Any]:
-        assert not gate.policy.pipeline.is_inline(result, Mode("auto"))
+        assert not gate.policy.pipeline.is_inline(result, Mode("auto"), ToolCall("large"))
         return gate.policy.pipeline.store_result(result, ToolCall("large"))
 
     async def run() -> Seconds:
