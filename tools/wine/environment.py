@@ -1,7 +1,7 @@
 """Install Wine, a Windows Python and the packages that the tests need, below one folder.
 
-Nothing of the system is used but APT's mirror, `mmdebstrap`, `unshare` and Go: Wine is Debian's, in a root of its own,
-and the Python is the one that a Go module carries for all platforms. Each step is skipped if it was done before.
+The machine needs only APT, `mmdebstrap`, `unshare` and Go: Wine comes from Debian's packages, in a root of its own, and
+Python from a Go module that embeds it for all platforms. Each step is skipped if it was done before.
 """
 
 import gzip
@@ -39,7 +39,7 @@ _TEST_PACKAGES = (
     "tzdata",
 )
 
-# The folders of the host that Wine sees, at the same paths. Everything else is of Wine's own root.
+# The folders of the host that Wine sees, at the same paths. Everything else comes from Wine's own root.
 _RUN_SCRIPT = """
 root=$1; project=$2; folder=$3; shift 3
 mount -t proc proc "$root/proc"
@@ -73,7 +73,7 @@ class Environment:
             print("windows: Python packages", flush=True)
             self._install_packages(requirements)
             marker.write_text(json.dumps(requirements))
-        self._step("Wine's folder of settings", self.folder / "prefix/system.reg", self._make_prefix)
+        self._step("Wine's prefix", self.folder / "prefix/system.reg", self._make_prefix)
         compiled = self.folder / "compiled.json"
         if not compiled.exists() or compiled.read_text() != marker.read_text():
             print("windows: bytecode (two minutes)", flush=True)
@@ -81,7 +81,7 @@ class Environment:
             compiled.write_text(marker.read_text())
 
     def run(self, *command: str, folder: Path = PROJECT, environment: dict[str, str] | None = None) -> int:
-        """Run a command of Wine's root, and return its exit code. Whatever it started ends with it."""
+        """Run a command of Wine's root, and return its exit code. All processes that it starts end with it."""
         variables = {
             "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
             "HOME": "/root",

@@ -1,4 +1,4 @@
-"""Build the package for Windows, and run tests of it under Wine: python -m wine.run [ARGUMENTS OF PYTEST]."""
+"""Build the package for Windows, and run tests of it under Wine: python -m wine.run [PYTEST ARGUMENTS]."""
 
 import os
 import shutil

@@ -26,12 +26,12 @@ _INHERIT_ONLY = 0x8
 WRITE_RIGHTS = 0x2 | 0x4 | 0x40 | 0x10000 | 0x40000 | 0x80000 | 0x40000000 | 0x10000000
 """Write, append, delete what is in a folder, delete, change the list or the owner, and the generic rights to write."""
 
-READ_RIGHTS = 0x1 | 0x80000000 | 0x10000000
-"""Read, and the generic rights to read."""
+READ_RIGHTS = 0x1 | 0x40000 | 0x80000 | 0x80000000 | 0x10000000
+"""Read, the generic rights to read, and to change the list or the owner: who has these can take the right to read."""
 
 
 def find_others(access_list: bytes | None, trusted: Collection[bytes], wanted_rights: int) -> list[bytes]:
-    """Return who has one of these rights, except those that are trusted, the system and the administrators.
+    """Return the identifiers that have one of these rights, apart from trusted ones, the system and the administrators.
 
     `None` stands for a missing list, which allows everything to everybody. Entries that deny are not considered.
     """
@@ -47,7 +47,7 @@ def _iter_allowed(access_list: bytes) -> Iterator[tuple[bytes, int]]:
     for _ in range(count):
         kind, flags, size, rights = _ENTRY_HEADER.unpack_from(access_list, offset)
         if kind in _ALLOWED_TYPES and not flags & _INHERIT_ONLY:
-            # An entry for an object names it before the identifier; what it allows, counts for the folder as well.
+            # An object entry has other fields before its identifier, which is not read: it counts as another user.
             sid = b"" if kind in _OBJECT_TYPES else access_list[offset + _ENTRY_HEADER.size : offset + size]
             yield sid[: 8 + 4 * sid[1]] if len(sid) > 1 else sid, rights
         offset += size

@@ -1,7 +1,7 @@
-"""Files and folders by descriptors, of the operating system that this is.
+"""Files and folders by descriptors, on the current operating system.
 
-A descriptor of a folder stands for the folder wherever it is moved to, and names are opened relative to it. Links are
-never followed: on POSIX symbolic links, on Windows all reparse points. They raise an `OSError` with `ELOOP`.
+A descriptor of a folder stays valid when the folder is moved, and names are opened relative to it. Links are never
+followed: on POSIX symbolic links, on Windows all reparse points. They raise an `OSError` with `ELOOP`.
 """
 
 import sys

@@ -39,10 +39,10 @@ def parse_file_url(host: str, path: str, *, is_windows: bool = IS_WINDOWS) -> st
 
 
 def check_windows_name(name: str) -> str | None:
-    """Return in words why a file or folder on Windows cannot or should not have a name, or `None`.
+    """Return why Windows cannot or should not use this name; `None` if it can.
 
-    A device such as `NUL` answers to its name in every folder and with every extension, `name:stream` is hidden data of
-    a file, and Windows ignores spaces and dots at the end of a name.
+    `NUL` is that device in every folder and with every extension, `name:stream` is an alternate data stream of a file,
+    and Windows ignores spaces and dots at the end of a name.
     """
     if _DEVICE_PATTERN.match(name):
         return "is the name of a device on Windows"

@@ -1,4 +1,4 @@
-"""Pipes to and from other processes, of the operating system that this is."""
+"""Pipes to and from other processes, on the current operating system."""
 
 import sys
 

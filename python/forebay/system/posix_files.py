@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shlex
 import stat
 import sys
 import tempfile
@@ -92,12 +93,12 @@ def open_file(name: str, flags: int, folder: int) -> int:
 
 
 def stat_file(name: str, folder: int) -> os.stat_result:
-    """Return the status of what has a name in an open folder."""
+    """Return the status of a file or folder by its name."""
     return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
 
 def remove_file(name: str, folder: int) -> None:
-    """Remove a file. Those who have it open can use it on."""
+    """Remove a file. Processes that have it open can still use it."""
     os.unlink(name, dir_fd=folder)
 
 
@@ -112,13 +113,13 @@ def rename(name: str, folder: int, new_name: str, new_folder: int) -> None:
 
 
 def rename_new(name: str, new_name: str, folder: int) -> None:
-    """Give a file of a folder a name that nothing has. Raises `FileExistsError`; the old name may remain."""
+    """Rename a file in its folder, without replacing any. Raises `FileExistsError`; the old name may remain."""
     # Unlike a rename, a link fails if the name is taken. A symbolic link there counts, too.
     os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
 
 
 def create_temporary(folder: str) -> tuple[int, str, str | None]:
-    """Create a file; return its descriptor, a path to open it again, and its name if the caller must remove it.
+    """Create a file. Return its descriptor, a path to open it, and that path again if the caller must remove the file.
 
     A file without a name leaves nothing behind, even if this process is killed.
     """
@@ -154,7 +155,7 @@ def describe_foreign_access(folder: int, path: Path) -> str | None:
     if status.st_uid != os.geteuid():
         return f"{path} belongs to another user; name a folder of your own, here or in FOREBAY_HOME"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{path} can be written to by others; run: chmod 700 {path}"
+        return f"{path} can be written to by others; run: chmod 700 {shlex.quote(os.fspath(path))}"
     return None
 
 
@@ -163,7 +164,7 @@ def describe_readers(fd: int, path: str) -> str | None:
     status = os.fstat(fd)
     # A secret that is mounted into a container belongs to root, and can be read by the group of the container.
     is_mounted = status.st_uid == 0 != os.geteuid() and status.st_gid in (os.getegid(), *os.getgroups())
-    return f"chmod 600 {path}" if status.st_mode & (0o037 if is_mounted else 0o077) else None
+    return f"chmod 600 {shlex.quote(path)}" if status.st_mode & (0o037 if is_mounted else 0o077) else None
 
 
 def copy_ownership(fd: int, status: os.stat_result) -> None:

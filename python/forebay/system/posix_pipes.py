@@ -19,7 +19,7 @@ _PIPE_BYTES = 1024 * 1024
 
 
 class EndSignal:
-    """Tells a `PipeInput`, once, that it must not wait for more: a pipe that becomes readable."""
+    """A signal, given once, that ends the wait of a `PipeInput`: a pipe that becomes readable."""
 
     def __init__(self) -> None:
         self._fd, self._write_fd = os.pipe()
@@ -60,6 +60,7 @@ class PipeInput:
         """Wait for bytes or for the signal; return whether there may be bytes to read."""
         if self._end is None or any(fd == self._fd for fd, _ in self._poller.poll()):
             return True
+        # Bytes may have arrived between the checks of the two descriptors.
         return any(fd == self._fd for fd, _ in self._poller.poll(0))
 
 
@@ -87,7 +88,7 @@ class PipeOutput:
         return 0
 
     def is_broken(self) -> bool:
-        """Return whether the reader has closed its end, as far as the system has told."""
+        """Return whether the reader has closed its end, as far as the system knows."""
         poller = select.poll()
         poller.register(self._fd, 0)
         return bool(poller.poll(0))

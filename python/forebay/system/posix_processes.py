@@ -57,7 +57,7 @@ class ProcessGroup:
     ) -> None:
         self._guard = _start_guard()
         try:
-            # In another process group the server does not get Ctrl-C either, so that we can shut it down in order.
+            # In another process group the server does not get Ctrl-C, so the gateway can shut it down in order.
             self.server = subprocess.Popen(  # noqa: S603 - the operator chooses the command
                 list(command),
                 stdin=subprocess.PIPE,

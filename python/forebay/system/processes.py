@@ -1,4 +1,4 @@
-"""Server processes, and signals that end this process, of the operating system that this is."""
+"""Server processes, and signals that end this process, on the current operating system."""
 
 import contextlib
 import signal
@@ -27,7 +27,7 @@ def handle_stop_signals(
         try:
             loop.add_signal_handler(number, callback, number)
         except NotImplementedError:
-            # The loop of Windows has no such handlers, but lets those of Python run.
+            # The event loop of Windows has no signal handlers, so use those of Python.
             def handle(number: int, _frame: object) -> None:
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(callback, signal.Signals(number))

@@ -1,7 +1,7 @@
-"""Functions of Windows that Python has no name for, and their errors.
+"""Windows functions that Python does not wrap, and their errors.
 
-Files are opened by `NtCreateFile`, because only it takes a name relative to an open folder. So no path is ever checked
-and then opened again, and names such as `NUL` have no special meaning.
+Files are opened by `NtCreateFile`, because only it takes a name relative to an open folder. So no path is checked first
+and opened later, and names such as `NUL` have no special meaning.
 """
 
 import ctypes
@@ -23,13 +23,13 @@ __all__ = [
     "Overlapped",
     "Status",
     "advapi32",
-    "call",
-    "call_nt",
+    "check_result",
+    "check_status",
     "declare",
     "get_handle",
     "get_user_sid",
     "kernel32",
-    "make_descriptor",
+    "make_security_descriptor",
     "ntdll",
     "open_relative",
     "retry_shared",
@@ -50,7 +50,7 @@ _RETRY_SECONDS = 2.0
 
 
 class Status:
-    """Results of functions of ntdll."""
+    """NTSTATUS codes."""
 
     NO_MORE_FILES = 0x80000006
     INVALID_INFO_CLASS = 0xC0000003
@@ -79,7 +79,7 @@ class _ObjectAttributes(ctypes.Structure):
 
 
 class IoStatus(ctypes.Structure):
-    """What a function of ntdll has done."""
+    """IO_STATUS_BLOCK: the outcome of a call of ntdll."""
 
     _fields_ = (("status", ctypes.c_void_p), ("information", ctypes.c_void_p))
 
@@ -149,13 +149,13 @@ declare(
 declare(ntdll.RtlNtStatusToDosError, wintypes.ULONG, wintypes.ULONG)
 
 
-def call(is_done: object, path: object = None) -> None:
+def check_result(is_done: object, path: object = None) -> None:
     """Raise the error of the last function if its result is false."""
     if not is_done:
         _raise(ctypes.get_last_error(), path)
 
 
-def call_nt(status: int, path: object = None) -> None:
+def check_status(status: int, path: object = None) -> None:
     """Raise the error that a result of ntdll stands for."""
     if status & 0x80000000:
         if status == Status.DELETE_PENDING:
@@ -177,7 +177,7 @@ def retry_shared(function: Callable[[], int]) -> int:
         if status not in (Status.SHARING_VIOLATION, Status.ACCESS_DENIED) or time.monotonic() > deadline:
             return status
         if status == Status.ACCESS_DENIED and delay > 0.1:
-            # Mostly it is a matter of permissions.
+            # By now, missing permissions are the likelier reason.
             return status
         time.sleep(delay)
         delay *= 2
@@ -204,7 +204,7 @@ def open_relative(
     )
     handle, result = wintypes.HANDLE(), IoStatus()
     share_all, normal = 7, 0x80
-    call_nt(
+    check_status(
         retry_shared(
             lambda: ntdll.NtCreateFile(
                 ctypes.byref(handle),
@@ -222,15 +222,15 @@ def open_relative(
 def get_user_sid() -> tuple[str, bytes]:
     """Return the security identifier of the user of this process, as text and as bytes."""
     token, size = wintypes.HANDLE(), wintypes.DWORD()
-    call(advapi32.OpenProcessToken(kernel32.GetCurrentProcess(), _TOKEN_QUERY, ctypes.byref(token)))
+    check_result(advapi32.OpenProcessToken(kernel32.GetCurrentProcess(), _TOKEN_QUERY, ctypes.byref(token)))
     try:
         buffer = ctypes.create_string_buffer(256)
-        call(advapi32.GetTokenInformation(token, _TOKEN_USER, buffer, len(buffer), ctypes.byref(size)))
+        check_result(advapi32.GetTokenInformation(token, _TOKEN_USER, buffer, len(buffer), ctypes.byref(size)))
     finally:
         kernel32.CloseHandle(token)
     sid = ctypes.c_void_p.from_buffer(buffer).value
     text = wintypes.LPWSTR()
-    call(advapi32.ConvertSidToStringSidW(sid, ctypes.byref(text)))
+    check_result(advapi32.ConvertSidToStringSidW(sid, ctypes.byref(text)))
     try:
         return text.value or "", ctypes.string_at(sid or 0, advapi32.GetLengthSid(sid))
     finally:
@@ -238,12 +238,12 @@ def get_user_sid() -> tuple[str, bytes]:
 
 
 @cache
-def make_descriptor(*, is_folder: bool) -> int:
-    """Return the address of a security descriptor that allows access to the user and the administrators only."""
+def make_security_descriptor(*, is_folder: bool) -> int:
+    """Return the address of a security descriptor that only lets the user, the system and the administrators in."""
     inheritance = "OICI" if is_folder else ""
     entries = "".join(f"(A;{inheritance};FA;;;{sid})" for sid in (get_user_sid()[0], "SY", "BA"))
     descriptor = ctypes.c_void_p()
-    call(
+    check_result(
         advapi32.ConvertStringSecurityDescriptorToSecurityDescriptorW(
             f"D:P{entries}", 1, ctypes.byref(descriptor), None
         )

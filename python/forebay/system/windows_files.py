@@ -1,7 +1,7 @@
 """Files and folders by descriptors, on Windows.
 
 A descriptor is one of the C runtime, so that `os.read`, `os.fstat` and `os.close` take it, also for a folder. Files are
-shared in every way, so that others can rename and remove them while they are open, as on POSIX.
+opened with all sharing modes, so that others can rename and remove them while they are open, as on POSIX.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ from forebay.system.windows_api import (
     Overlapped,
     Status,
     advapi32,
-    call,
-    call_nt,
+    check_result,
+    check_status,
     get_handle,
     get_user_sid,
     kernel32,
-    make_descriptor,
+    make_security_descriptor,
     ntdll,
     open_relative,
     retry_shared,
@@ -98,7 +98,7 @@ _REPLACE, _POSIX_RENAME = 0x1, 0x2
 _DELETE_NAME, _POSIX_DELETE, _IGNORE_READ_ONLY = 0x1, 0x2, 0x10
 _STANDARD_INFORMATION, _ATTRIBUTE_TAG_INFORMATION = 1, 9
 _REPARSE_POINT, _FOLDER_ATTRIBUTE = 0x400, 0x10
-_NOT_KNOWN = {Status.INVALID_INFO_CLASS, Status.INVALID_PARAMETER, Status.NOT_SUPPORTED}
+_UNSUPPORTED = {Status.INVALID_INFO_CLASS, Status.INVALID_PARAMETER, Status.NOT_SUPPORTED}
 
 _BACKUP_SEMANTICS, _OPEN_REPARSE_POINT_FLAG = 0x02000000, 0x00200000
 _OWNER_INFORMATION, _ACCESS_INFORMATION, _FILE_OBJECT = 1, 4, 1
@@ -110,6 +110,7 @@ _LIST_BYTES = 64 << 10
 _LOCK_POSITION = 0x7FFF_FFFF_FFFF_FFFE
 """Position of the byte that is locked: locks are mandatory, so it is one that nobody reads or writes."""
 _EXCLUSIVE, _AT_ONCE = 2, 1
+_ERROR_FILE_NOT_FOUND, _ERROR_PATH_NOT_FOUND, _ERROR_ACCESS_DENIED = 2, 3, 5
 _ERROR_HANDLE_EOF, _ERROR_LOCK_VIOLATION, _ERROR_IO_PENDING = 38, 33, 997
 _MAX_CALL_BYTES = 1 << 30
 _END_OF_FILE = 0xFFFF_FFFF_FFFF_FFFF
@@ -123,7 +124,7 @@ def open_folder(path: Path | str) -> int:
         _make_long(path),
         *(_FOLDER_ACCESS, share_all, None, open_existing, _BACKUP_SEMANTICS | _OPEN_REPARSE_POINT_FLAG, None),
     )
-    call(handle != INVALID_HANDLE, str(path))
+    check_result(handle != INVALID_HANDLE, str(path))
     fd = _make_fd(handle, str(path))
     try:
         if not _get_attributes(fd) & _FOLDER_ATTRIBUTE:
@@ -156,17 +157,17 @@ def open_file(name: str, flags: int, folder: int) -> int:
     if mode != os.O_WRONLY:
         access |= _READ
     if mode != os.O_RDONLY:
-        # Without the right to write elsewhere, the system appends.
+        # With only the right to append, every write appends.
         access |= (_WRITE & ~_WRITE_DATA) if flags & os.O_APPEND else _WRITE
     if flags & os.O_CREAT:
         disposition = _OVERWRITE_OR_CREATE if flags & os.O_TRUNC else _OPEN_OR_CREATE
         disposition = _CREATE if flags & os.O_EXCL else disposition
-        return _open(name, folder, access, disposition, _NO_FOLDER, make_descriptor(is_folder=False))
+        return _open(name, folder, access, disposition, _NO_FOLDER, make_security_descriptor(is_folder=False))
     return _open(name, folder, access, _OVERWRITE if flags & os.O_TRUNC else _OPEN, 0)
 
 
 def stat_file(name: str, folder: int) -> os.stat_result:
-    """Return the status of what has a name in an open folder."""
+    """Return the status of a file or folder by its name."""
     fd = _open("" if name == "." else name, folder, _READ_ATTRIBUTES, _OPEN, 0)
     try:
         return os.fstat(fd)
@@ -175,7 +176,7 @@ def stat_file(name: str, folder: int) -> os.stat_result:
 
 
 def remove_file(name: str, folder: int) -> None:
-    """Remove a file. Those who have it open can use it on."""
+    """Remove a file. Processes that have it open can still use it."""
     _remove(name, folder, _NO_FOLDER)
 
 
@@ -189,12 +190,12 @@ def _remove(name: str, folder: int, option: int) -> None:
     try:
         flags = struct.pack("<I", _DELETE_NAME | _POSIX_DELETE | _IGNORE_READ_ONLY)
         status = _set_information(handle, flags, _DISPOSITION_EX)
-        if status in _NOT_KNOWN:
+        if status in _UNSUPPORTED:
             # Not NTFS: the system removes the name when the last descriptor of the file is closed.
             status = _set_information(handle, b"\x01", _DISPOSITION)
         if status == Status.CANNOT_DELETE:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
-        call_nt(status, name)
+        check_status(status, name)
     finally:
         kernel32.CloseHandle(handle)
 
@@ -205,7 +206,7 @@ def rename(name: str, folder: int, new_name: str, new_folder: int) -> None:
 
 
 def rename_new(name: str, new_name: str, folder: int) -> None:
-    """Give a file of a folder a name that nothing has. Raises `FileExistsError`; the old name may remain."""
+    """Rename a file in its folder, without replacing any. Raises `FileExistsError`; the old name may remain."""
     _rename(name, folder, new_name, folder, replaces=False)
 
 
@@ -221,10 +222,10 @@ def _rename(name: str, folder: int, new_name: str, new_folder: int, *, replaces:
     try:
         flags = _POSIX_RENAME | (_REPLACE if replaces else 0)
         status = _set_information(handle, encode(flags), _RENAME_EX)
-        if status in _NOT_KNOWN:
-            # Not NTFS. A file that somebody has open cannot be replaced, so others get some time to close it.
+        if status in _UNSUPPORTED:
+            # Not NTFS. An open file cannot be replaced there: `_set_information` retries while others close it.
             status = _set_information(handle, encode(int(replaces)), _RENAME)
-        call_nt(status, new_name)
+        check_status(status, new_name)
     finally:
         kernel32.CloseHandle(handle)
 
@@ -235,7 +236,7 @@ def _set_information(handle: int, data: bytes, kind: int) -> int:
 
 
 def create_temporary(folder: str) -> tuple[int, str, str | None]:
-    """Create a file; return its descriptor, a path to open it again, and its name if the caller must remove it.
+    """Create a file. Return its descriptor, a path to open it, and that path again if the caller must remove the file.
 
     The system removes the file when it is closed, even if this process is killed.
     """
@@ -243,7 +244,7 @@ def create_temporary(folder: str) -> tuple[int, str, str | None]:
     folder_fd = open_folder(folder)
     try:
         access, options = _READ | _WRITE | _DELETE, _NO_FOLDER | _DELETE_ON_CLOSE
-        fd = _open(name, folder_fd, access, _CREATE, options, make_descriptor(is_folder=False))
+        fd = _open(name, folder_fd, access, _CREATE, options, make_security_descriptor(is_folder=False))
     finally:
         close_quietly(folder_fd)
     return fd, os.path.join(folder, name), None
@@ -253,20 +254,20 @@ def open_shared(path: str) -> int:
     """Open a file to read it, so that others can remove it meanwhile."""
     share_all, open_existing = 7, 3
     handle = kernel32.CreateFileW(_make_long(path), _READ, share_all, None, open_existing, 0, None)
-    call(handle != INVALID_HANDLE, path)
+    check_result(handle != INVALID_HANDLE, path)
     return msvcrt.open_osfhandle(handle, os.O_NOINHERIT | os.O_BINARY)
 
 
 def create_private_folder(path: Path) -> None:
     """Create a folder that only its owner can use. Raises `FileExistsError`."""
     # SECURITY_ATTRIBUTES: size, descriptor, and whether processes inherit the handle.
-    attributes = ctypes.create_string_buffer(struct.pack("<I4xQI4x", 24, make_descriptor(is_folder=True), 0))
-    call(kernel32.CreateDirectoryW(_make_long(path), attributes), str(path))
+    attributes = ctypes.create_string_buffer(struct.pack("<I4xQI4x", 24, make_security_descriptor(is_folder=True), 0))
+    check_result(kernel32.CreateDirectoryW(_make_long(path), attributes), str(path))
 
 
 def make_private_folder(name: str, folder: int) -> None:
     """Create a folder in an open folder, as `create_private_folder` does."""
-    security = make_descriptor(is_folder=True)
+    security = make_security_descriptor(is_folder=True)
     options = _FOLDER_ONLY | _SYNCHRONOUS | _OPEN_REPARSE_POINT
     kernel32.CloseHandle(open_relative(name, folder, _READ_ATTRIBUTES, _CREATE, options, security))
 
@@ -275,7 +276,7 @@ def describe_foreign_access(folder: int, path: Path) -> str | None:
     """Return in words why others could change the content of an open folder, or `None`."""
     user = get_user_sid()[1]
     owner, access_list = _read_security(folder)
-    # What an administrator makes may belong to all of them.
+    # A file created by an administrator may belong to their group.
     if owner not in (user, ADMINISTRATORS):
         return f"{path} belongs to another user; name a folder of your own, here or in FOREBAY_HOME"
     if find_others(access_list, [user], WRITE_RIGHTS):
@@ -340,19 +341,25 @@ def is_removed(status: os.stat_result, fd: int) -> bool:
     """Return whether an open file or folder was removed from its folder. `status` is that of the descriptor."""
     # FILE_STANDARD_INFO: sizes, number of links, whether the file is being removed.
     information = ctypes.create_string_buffer(24)
-    call(kernel32.GetFileInformationByHandleEx(get_handle(fd), _STANDARD_INFORMATION, information, len(information)))
+    check_result(
+        kernel32.GetFileInformationByHandleEx(get_handle(fd), _STANDARD_INFORMATION, information, len(information))
+    )
     links, is_pending = struct.unpack_from("<16xIB", information)
     if is_pending or not links:
         return True
-    # Names of removed files lead into a folder of the system while the files are open.
+    # NTFS moves a removed file that is still open to `\$Extend\$Deleted`.
     path = ctypes.create_unicode_buffer(1024)
-    if kernel32.GetFinalPathNameByHandleW(get_handle(fd), path, len(path), 0):
+    length = kernel32.GetFinalPathNameByHandleW(get_handle(fd), path, len(path), 0)
+    if length > len(path):
+        path = ctypes.create_unicode_buffer(length)
+        length = kernel32.GetFinalPathNameByHandleW(get_handle(fd), path, len(path), 0)
+    if length:
         if status.st_file_attributes & _FOLDER_ATTRIBUTE:
             with contextlib.suppress(FileNotFoundError):
                 return not os.path.samestat(status, os.stat(path.value))
             return True
         return "\\$Extend\\$Deleted\\" in path.value
-    return ctypes.get_last_error() in (2, 3, 5)
+    return ctypes.get_last_error() in (_ERROR_FILE_NOT_FOUND, _ERROR_PATH_NOT_FOUND, _ERROR_ACCESS_DENIED)
 
 
 def list_names(folder: int) -> list[str]:
@@ -380,18 +387,18 @@ def _iter_entries(folder: int) -> Iterator[tuple[str, int]]:
             )
             if status == Status.NO_MORE_FILES:
                 return
-            call_nt(status)
+            check_status(status)
             data = ctypes.string_at(buffer, result.information or 0)
             offset = 0
             while True:
-                following, attributes, size = _ENTRY.unpack_from(data, offset)
+                next_offset, attributes, size = _ENTRY.unpack_from(data, offset)
                 start = offset + _NAME_OFFSET
                 name = data[start : start + size].decode("utf-16-le", "surrogatepass")
                 if name not in (".", ".."):
                     yield name, attributes
-                if not following:
+                if not next_offset:
                     break
-                offset += following
+                offset += next_offset
     finally:
         kernel32.CloseHandle(handle)
 
@@ -404,7 +411,8 @@ def open_lock(folder: int) -> int:
 def lock(fd: int, *, wait: bool = True) -> None:
     """Lock an open file against other descriptors of it. Without `wait`, raise `BlockingIOError` if it is locked.
 
-    The lock ends with `unlock`, and when the descriptor and its duplicates are closed. To lock twice does nothing.
+    The lock ends with `unlock`, and when the descriptor and its duplicates are closed. A lock that is held already is
+    released first.
     """
     # A second lock of the same handle would wait for the first one.
     with contextlib.suppress(OSError):
@@ -413,36 +421,38 @@ def lock(fd: int, *, wait: bool = True) -> None:
     if not kernel32.LockFileEx(get_handle(fd), flags, 0, 1, 0, ctypes.byref(Overlapped(_LOCK_POSITION))):
         if not wait and ctypes.get_last_error() in (_ERROR_LOCK_VIOLATION, _ERROR_IO_PENDING):
             raise BlockingIOError(errno.EAGAIN, "locked by another process")
-        call(is_done=False)
+        check_result(is_done=False)
 
 
 def unlock(fd: int) -> None:
     """Release a lock."""
-    call(kernel32.UnlockFileEx(get_handle(fd), 0, 1, 0, ctypes.byref(Overlapped(_LOCK_POSITION))))
+    check_result(kernel32.UnlockFileEx(get_handle(fd), 0, 1, 0, ctypes.byref(Overlapped(_LOCK_POSITION))))
 
 
 def read_at(fd: int, length: int, offset: int) -> bytes:
     """Read at a position; the result may be shorter, and is empty only at the end."""
     length = min(length, _MAX_CALL_BYTES)
     buffer, count = bytearray(length), wintypes.DWORD()
-    # The buffer needs an address.
+    # ctypes needs an array type to pass the address.
     target = (ctypes.c_char * length).from_buffer(buffer) if length else None
     position = ctypes.byref(Overlapped(offset))
     if not kernel32.ReadFile(get_handle(fd), target, length, ctypes.byref(count), position):
-        call(ctypes.get_last_error() == _ERROR_HANDLE_EOF)
+        check_result(ctypes.get_last_error() == _ERROR_HANDLE_EOF)
     return bytes(memoryview(buffer)[: count.value])
 
 
 def write_at(fd: int, data: Buffer, offset: int) -> int:
     """Write at a position, and return the number of bytes written."""
     part, count = bytes(memoryview(data)[:_MAX_CALL_BYTES]), wintypes.DWORD()
-    call(kernel32.WriteFile(get_handle(fd), part, len(part), ctypes.byref(count), ctypes.byref(Overlapped(offset))))
+    check_result(
+        kernel32.WriteFile(get_handle(fd), part, len(part), ctypes.byref(count), ctypes.byref(Overlapped(offset)))
+    )
     return count.value
 
 
 def write_parts(fd: int, parts: Sequence[Buffer]) -> int:
     """Write at most `MAX_PARTS` parts to the end of a file, and return the number of bytes written."""
-    # `read_at` moves the position of the descriptor, so this must not depend on it.
+    # `read_at` moves the position of the descriptor, so the write must not depend on it.
     data = parts[0] if len(parts) == 1 else b"".join(parts)
     return write_at(fd, data, _END_OF_FILE)
 
@@ -484,7 +494,7 @@ def _make_fd(handle: int, name: str) -> int:
 def _get_attributes(fd: int) -> int:
     information = ctypes.create_string_buffer(8)
     kind = _ATTRIBUTE_TAG_INFORMATION
-    call(kernel32.GetFileInformationByHandleEx(get_handle(fd), kind, information, len(information)))
+    check_result(kernel32.GetFileInformationByHandleEx(get_handle(fd), kind, information, len(information)))
     return int(struct.unpack_from("<I", information)[0])
 
 

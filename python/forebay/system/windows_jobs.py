@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 assert sys.platform == "win32"  # noqa: S101 - for mypy
 
-from forebay.system.windows_api import call, call_nt, declare, kernel32, ntdll
+from forebay.system.windows_api import check_result, check_status, declare, kernel32, ntdll
 
 if TYPE_CHECKING:
     import subprocess
@@ -51,10 +51,10 @@ class Job:
             flags |= _LIMIT_CPU
         limits = _LIMITS.pack((max_cpu_seconds or 0) * _TICKS_PER_SECOND, flags, 1, max_memory_bytes or 0)
         handle = kernel32.CreateJobObjectW(None, None)
-        call(handle)
+        check_result(handle)
         self._handle = int(handle)
         try:
-            call(kernel32.SetInformationJobObject(self._handle, _EXTENDED_LIMITS, limits, len(limits)))
+            check_result(kernel32.SetInformationJobObject(self._handle, _EXTENDED_LIMITS, limits, len(limits)))
         except BaseException:
             self.close()
             raise
@@ -63,8 +63,8 @@ class Job:
         """Take a suspended process into the job, and let it run. If that fails, it is killed."""
         try:
             handle = int(process._handle)  # type: ignore[attr-defined]
-            call(kernel32.AssignProcessToJobObject(self._handle, handle))
-            call_nt(ntdll.NtResumeProcess(handle))
+            check_result(kernel32.AssignProcessToJobObject(self._handle, handle))
+            check_status(ntdll.NtResumeProcess(handle))
         except BaseException:
             process.kill()
             raise

@@ -1,6 +1,6 @@
 """Pipes to and from other processes, on Windows: a thread waits in each read and write.
 
-Pipes that are inherited cannot be waited for together with something else, so a read that must end is cancelled.
+A thread cannot wait for an inherited pipe and for something else at once, so a read that must end is cancelled.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ _MAX_WRITE_BYTES = 64 << 10
 
 
 class EndSignal:
-    """Tells a `PipeInput`, once, that it must not wait for more."""
+    """A signal, given once, that ends the wait of a `PipeInput`."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -101,7 +101,7 @@ class PipeOutput:
         return os.write(self._fd, memoryview(data)[:_MAX_WRITE_BYTES])
 
     def is_broken(self) -> bool:
-        """Return whether the reader has closed its end, as far as earlier writes have told."""
+        """Return whether the reader has closed its end, as far as earlier writes have shown."""
         return False
 
 

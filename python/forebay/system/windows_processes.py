@@ -19,7 +19,7 @@ from forebay.system.windows_jobs import CREATE_SUSPENDED, Job
 
 __all__ = ["KILLED_CODE", "STOP_SIGNALS", "ProcessGroup", "limit_heaps"]
 
-# Windows sends the third one for Ctrl-Break, and when the console is closed, the user logs off or the system ends.
+# Windows sends SIGBREAK for Ctrl-Break, and when the console is closed, the user logs off or the system ends.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGBREAK)
 """Signals that ask this process to end."""
 
@@ -89,7 +89,7 @@ class ProcessGroup:
 
 
 def _resolve(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> str | list[str]:
-    """Return what to start: Windows finds only programs by their names, not batch files such as `npx.cmd`."""
+    """Return the command line. Windows finds only programs by name, so `npx.cmd` and its like are looked up here."""
     variables = os.environ if env is None else env
     search_path = next((value for name, value in variables.items() if name.upper() == "PATH"), None)
     name, *arguments = command

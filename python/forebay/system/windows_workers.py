@@ -19,7 +19,7 @@ from pathlib import Path
 
 assert sys.platform == "win32"  # noqa: S101 - for mypy
 
-from forebay.system.windows_api import call, get_handle, kernel32
+from forebay.system.windows_api import check_result, get_handle, kernel32
 from forebay.system.windows_files import create_private_folder, create_temporary
 from forebay.system.windows_jobs import CREATE_SUSPENDED, Job
 from forebay.system.windows_pipes import count_available
@@ -169,7 +169,7 @@ def create_memory_file() -> int:
 def get_file_path(fd: int) -> str:
     """Return the path at which another process can read an open file, as a pattern of names that fits no other."""
     buffer = ctypes.create_unicode_buffer(_MAX_PATH_CHARS)
-    call(kernel32.GetFinalPathNameByHandleW(get_handle(fd), buffer, len(buffer), 0))
+    check_result(kernel32.GetFinalPathNameByHandleW(get_handle(fd), buffer, len(buffer), 0))
     path = buffer.value.removeprefix("\\\\?\\")
     if path.startswith("UNC\\"):
         path = path.replace("UNC", "\\", 1)

@@ -3,12 +3,11 @@
 //! Almost all blocks have none. So this only tests whether any rule may be broken, and leaves all else to
 //! [`State::check_exact`]: errors with their positions, and the start and the end of the payload.
 //!
-//! The first byte of every token is moved next to that of the token before it. White space and the content of strings
-//! are gone then, so the order of sixty-four tokens is checked at once: that of several blocks. Likewise for the bytes of
-//! numbers and literals.
+//! The first bytes of all tokens are packed together, without white space and the content of strings, so one step
+//! checks the order of sixty-four tokens: those of several blocks. Likewise for the bytes of numbers and literals.
 //!
-//! What stands in a block is hard to predict, and a branch that is predicted wrongly costs as much as sixty
-//! instructions. So each step goes through a batch of blocks, whatever they have.
+//! What is in a block is hard to predict, and a mispredicted branch costs as much as sixty instructions. So each step
+//! processes a whole batch of blocks.
 
 use super::CommaCount;
 use super::block::{State, check_escapes};
@@ -24,7 +23,7 @@ pub(super) struct PackedQuick<'a> {
     pub(super) buffers: &'a mut Buffers,
 }
 
-/// What the steps pass on. It is large, so it is used again.
+/// Buffers that the steps share. They are large, so they are reused.
 pub(super) struct Buffers {
     masks: [Masks; BATCH_BLOCKS],
     tokens: Packed,
@@ -59,7 +58,7 @@ impl PackedQuick<'_> {
     fn run_blocks<B: Block, const ROWS: bool>(self) -> usize {
         let Self { state, bytes, count, buffers } = self;
         let Buffers { masks, tokens, scalars, batch_len } = buffers;
-        let Some(mut walk) = Walk::resume::<ROWS>(state, count) else { return 0 };
+        let Some(mut walk) = PackedState::resume::<ROWS>(state, count) else { return 0 };
         let (blocks, _) = bytes.as_chunks::<WIDTH>();
         let mut valid = 0;
         while valid < blocks.len() {
@@ -91,7 +90,7 @@ impl PackedQuick<'_> {
     }
 }
 
-/// Blocks that each step goes through before the next step does: a bit of a [`Selection`] each.
+/// Blocks per batch; a [`Selection`] has a bit for each.
 const BATCH_BLOCKS: usize = 64;
 
 /// The blocks of a batch that a step is for, one bit each.
@@ -127,9 +126,9 @@ struct Masks {
     escaped: u64,
 }
 
-/// Bytes of a batch that are moved next to each other: those of one kind.
+/// Bytes of one kind from a batch, packed together.
 struct Packed {
-    /// As many as a batch has, and a block more, because blocks are written and read whole.
+    /// As many as a batch has, and room for whole blocks after them, because blocks are written and read whole.
     bytes: [u8; (BATCH_BLOCKS + 2) * WIDTH],
     len: usize,
 }
@@ -152,7 +151,7 @@ impl Packed {
 /// What a block needs from the blocks before it: [`State`] in the form that takes the fewest instructions. Fields
 /// without a description are 1 if the last token is one of these, else 0.
 #[derive(Clone, Copy)]
-struct Walk {
+struct PackedState {
     strings: StringState,
     /// The backslashes of the last block; all of its bytes if that is not known.
     backslashes: u64,
@@ -171,8 +170,8 @@ struct Walk {
     commas: u64,
 }
 
-impl Walk {
-    /// Returns the state to go on with; `None` if the next block needs the exact check.
+impl PackedState {
+    /// Returns the state before the next block; `None` if that block needs the exact check.
     #[inline(always)]
     fn resume<const ROWS: bool>(state: &State, count: &CommaCount) -> Option<Self> {
         let depth = state.stack.depth;
@@ -311,7 +310,7 @@ impl Walk {
             at += WIDTH;
         }
         if at < *len {
-            // The last bytes are moved to the end of a block, where the next step finds the state.
+            // Move the rest to the end of a block, because the state is taken from its last byte.
             let unused = WIDTH - (*len - at);
             let mut window = [b' '; WIDTH + LITERAL_BYTES];
             window[unused..].copy_from_slice(&bytes[at..*len + LITERAL_BYTES]);
@@ -340,26 +339,26 @@ impl Walk {
             let colon = block.eq(b':') & used;
             let curly = block.bit5();
             let containers = levels.follow::<B>(open, close, curly);
-            let mut marks = comma | colon | close;
+            let mut separators = comma | colon | close;
             if ROWS {
                 // The newlines between rows are read as if they were commas.
                 let newline = block.eq(b'\n') & used;
-                marks |= newline;
+                separators |= newline;
                 bad |= (comma | colon) & containers.level | newline & !containers.level;
             } else {
                 commas += u64::from((comma & containers.level).count_ones());
             }
-            let ends = used & !(open | marks) | close;
+            let ends = used & !(open | separators) | close;
             let after = ends << 1 | value;
             let leads = open & curly | comma & containers.object;
             let after_lead = (leads << 1 | lead) & used;
             let keys = after_lead & block.eq(b'"');
             let after_key = keys << 1 | key;
-            // Marks follow every value and nothing else; a key follows every brace and comma of an object, and a colon
+            // Separators follow every value and nothing else; a key follows every brace and comma of an object, and a colon
             // every key and nothing else. The exception is an empty container, which is closed right after its
             // opening bracket.
             let empty = close & (open << 1 | opened);
-            let wrong = (marks ^ after) | (after_lead ^ keys) | (colon ^ after_key);
+            let wrong = (separators ^ after) | (after_lead ^ keys) | (colon ^ after_key);
             bad |= wrong & used & !empty | containers.bad;
             let carry = |mask: u64| mask >> last & 1;
             (value, opened, lead, key) = (carry(ends), carry(open), carry(leads), carry(keys));

@@ -3,7 +3,7 @@
 use super::number::Scalars;
 use crate::scan::{Block, WIDTH};
 
-/// Roles of the last byte in an exponent: 1 if it has that, else 0.
+/// Which part of an exponent the last byte is: 1 for that part, else 0.
 #[derive(Clone, Copy)]
 struct Exponent {
     letter: u64,
@@ -37,13 +37,13 @@ pub(super) struct PackedScalars {
     exponent: Exponent,
     /// A literal.
     literal: u64,
-    /// Mask of the bytes at the start of the block that belong to the last block's literal. They are checked.
+    /// Mask of the bytes at the start of the block that belong to the last block's literal. They have been checked.
     literal_rest: u64,
     /// Whether all fields but the first three are 0.
     is_plain: bool,
 }
 
-/// A literal as the number that its bytes are when read from memory.
+/// A literal as a little-endian integer.
 #[derive(Clone, Copy)]
 struct Literal {
     text: u64,
@@ -88,20 +88,20 @@ fn literal_at(start: u64, window: &Window) -> Found {
     let Some(text) = window[at..].first_chunk() else { return Found { here: 0, rest: 0 } };
     let text = u64::from_le_bytes(*text);
     let Literal { text: expected, bits, bytes } = LITERALS[text as usize & 31];
-    // Multiplying by the bit moves the mask there, and to nowhere if there is none.
+    // Multiplying by the bit shifts the mask to it; without a literal the product is 0.
     let is_literal = u64::from((text ^ expected) & bits == 0);
     let moved = u128::from(bytes) * u128::from(start * is_literal);
     Found { here: moved as u64, rest: (moved >> 64) as u64 }
 }
 
-/// Adds a carried bit below the bits of a mask, moved up by one.
+/// Shifts a mask up by one, and inserts the carried bit.
 #[inline(always)]
 fn after(mask: u64, carried: u64) -> u64 {
     mask.wrapping_mul(2).wrapping_add(carried)
 }
 
 impl PackedScalars {
-    /// Returns the state to go on with; `None` inside a literal, the rest of which has to be checked.
+    /// Returns the state before the next block; `None` inside a literal, the rest of which has to be checked.
     #[inline(always)]
     pub(super) fn resume(scalars: Scalars) -> Option<Self> {
         if scalars.is_literal() {
@@ -139,10 +139,10 @@ impl PackedScalars {
         Scalars::new(self.scalar, self.zero, self.minus, dot, self.fraction & !dot, exponent)
     }
 
-    /// Checks a block whose first bytes are not used. They must be white space.
+    /// Checks a block whose first `unused` bytes are padding, which must be white space.
     #[inline(always)]
     pub(super) fn check_end<B: Block>(&mut self, window: &Window, unused: usize) -> u64 {
-        // What applies to the first byte applies to the first that is used.
+        // The carried state applies to the first used byte.
         let rest = self.literal_rest >> (WIDTH - unused);
         let Self { scalar, digit, zero, minus, lead, fraction, exponent, literal, literal_rest, .. } = self;
         let Exponent { letter, sign, digit: power } = exponent;
@@ -195,7 +195,7 @@ impl PackedScalars {
             let found = numbers.check_exponents(block, self.exponent);
             bad |= found.bad;
             exponent = found.after;
-            // The rest is the same as for numbers without exponents, once their signs are removed.
+            // Without the signs of exponents, the rest is as for other numbers.
             minus &= !found.signs;
         }
 

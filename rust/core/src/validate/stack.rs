@@ -8,10 +8,10 @@ pub(super) const MAX_DEPTH: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Stack {
-    /// The innermost up to 64 containers, the innermost highest: 1 for an object.
+    /// Kinds of up to 64 innermost containers, the innermost in the top bit: 1 for an object.
     innermost: u64,
     pub(super) depth: u64,
-    /// What `innermost` was at every depth that is a multiple of 64, and not 0.
+    /// `innermost` at each depth that is a positive multiple of 64.
     outer: Vec<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Stack {
     }
 
     /// Returns, for [`Nesting`](crate::scan::nesting::Nesting), how deep the containers inside the one at `depth` are
-    /// nested, and whether the outermost of them is an object. `None` if they are too many.
+    /// nested, and whether the outermost of them is an object. `None` if `innermost` does not hold them all.
     pub(super) fn nested(&self, depth: u64) -> Option<(u64, bool)> {
         let inside = self.depth.checked_sub(depth)?;
         if inside == 0 {
@@ -101,7 +101,7 @@ pub(super) struct Levels {
     has_left: u64,
 }
 
-/// Masks of the bytes of a block by the containers they are in. Neither means anything at brackets.
+/// Masks of the bytes of a block by the containers they are in. The bits at brackets are undefined.
 pub(super) struct Inside {
     /// Bytes directly inside an object.
     pub(super) object: u64,
@@ -111,7 +111,7 @@ pub(super) struct Inside {
     pub(super) bad: u64,
 }
 
-/// Masks of the brackets that change something, and whether one is wrong.
+/// Brackets at which `object` or `level` changes, and whether one is wrong.
 struct Changes {
     object: u64,
     level: u64,
@@ -183,10 +183,10 @@ impl Levels {
         let highest = self.count.wrapping_add(u64::from(peak));
         let out_of_word = (outer.wrapping_sub(self.floor) | 64_u64.wrapping_sub(highest)) >> 63;
 
-        let above = self.count.wrapping_sub(self.level).min(LEVELS as u64 - 1);
+        let above = self.count.wrapping_sub(self.level).min(HEIGHTS as u64 - 1);
         let switches = u64::from(SWITCHES[above as usize][row]);
         self.has_left |= outer.wrapping_sub(self.level);
-        // Nothing here waits for `after`, so that the next step can begin.
+        // The new state does not depend on `after`, so the next step can begin.
         let kinds = B::gather(curlies, u64::from(remaining)).rotate_right(u32::from(opened));
         self.kinds = self.kinds << (closed & 63) >> (opened & 63) | kinds;
         self.count = outer.wrapping_add(u64::from(opened));
@@ -226,7 +226,7 @@ impl Levels {
     }
 }
 
-/// Most brackets that are followed at once.
+/// Maximum number of brackets that are followed at once.
 const MAX_BRACKETS: u32 = 7;
 
 /// Effect of a sequence of brackets on a stack.
@@ -281,15 +281,15 @@ static STEPS: [Steps; 256] = {
     table
 };
 
-/// Heights above the wanted level that are told apart. From the highest, no sequence of brackets returns to it.
-const LEVELS: usize = MAX_BRACKETS as usize + 2;
+/// Heights above the wanted level that are distinguished. From the highest, no sequence of brackets returns to it.
+const HEIGHTS: usize = MAX_BRACKETS as usize + 2;
 
 /// Indexed by the height above the wanted level, and by the brackets as in [`STEPS`]: a bit for each bracket that
 /// leaves the level or returns to it.
-static SWITCHES: [[u8; 256]; LEVELS] = {
-    let mut table = [[0; 256]; LEVELS];
+static SWITCHES: [[u8; 256]; HEIGHTS] = {
+    let mut table = [[0; 256]; HEIGHTS];
     let mut height = 0;
-    while height < LEVELS {
+    while height < HEIGHTS {
         let mut row = 1_usize;
         while row < 256 {
             let (mut now, mut i) = (height as i32, 0);
