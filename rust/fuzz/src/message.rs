@@ -48,7 +48,7 @@ fn check_unescape(data: &[u8], step: usize) {
     data.chunks(step).for_each(|piece| unescaper.push(piece, &mut pieces));
     unescaper.finish(&mut pieces);
     assert_eq!(pieces, whole, "in pieces of {step}");
-    let mut exact = vec![0; unescaped_len(data)];
+    let mut exact = vec![0; unescaped_len(data).unwrap_or(whole.len())];
     assert!(unescape_into(data, &mut exact));
     assert_eq!(exact, whole);
     let token = [b"\"", data, b"\""].concat();

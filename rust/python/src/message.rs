@@ -114,8 +114,10 @@ pub fn dissect<'py>(
 /// A lone surrogate becomes three bytes, as in WTF-8; unknown escapes are copied unchanged.
 #[pyfunction]
 pub fn unescape<'py>(py: Python<'py>, content: Payload) -> PyResult<Bound<'py, PyBytes>> {
-    // Counting first is cheaper than to copy a result of unknown length, and takes half of the memory.
-    let len = content.detach(py, message::unescaped_len);
+    // Where counting is fast, it is cheaper than to copy a result of unknown length, and takes half of the memory.
+    let Some(len) = content.detach(py, message::unescaped_len) else {
+        return Ok(PyBytes::new(py, &content.detach(py, message::unescape)));
+    };
     PyBytes::new_with(py, len, |out| {
         if content.detach(py, |content| message::unescape_into(content, out)) {
             Ok(())

@@ -14,10 +14,11 @@ pub fn unescape(content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the length of what [`unescape`] returns.
+/// Returns the length of what [`unescape`] returns; `None` where counting takes about as long as to decode and copy.
 #[must_use]
-pub fn unescaped_len(content: &[u8]) -> usize {
-    Isa::detect().run(Pass::new(content, Nowhere([0; WIDTH]), true)).1
+pub fn unescaped_len(content: &[u8]) -> Option<usize> {
+    let isa = Isa::detect();
+    isa.has_compress().then(|| isa.run(Pass::new(content, Nowhere([0; WIDTH]), true)).1)
 }
 
 /// [`unescape`] into `out`, which is as long as [`unescaped_len`] says. Returns whether it was; if not, `out` has no
