@@ -8,6 +8,7 @@ import logging
 import os
 import struct
 import sys
+import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -20,7 +21,7 @@ from forebay.store.async_methods import _BlockingChunks
 from forebay.store.backends import TOTAL_ACCOUNT
 from forebay.store.entries import Entry, EntryTable
 from forebay.store.handles import get_sidecar_handle, make_subject_principal
-from forebay.store.threads import start_in_thread
+from forebay.store.threads import call_in_threads, start_in_thread
 from forebay.system import files
 from stores import Clock, noise, store_at, whole
 from waiting import wait_until
@@ -265,6 +266,83 @@ def test_items_with_very_many_fields_are_no_csv(tmp_path: Path) -> None:
             pytest.raises(InvalidArgument, match="too many for CSV"),
         ):
             b"".join(bytes(chunk) for chunk in export.chunks)
+
+
+def test_items_with_many_fields_in_different_parts_are_no_csv(tmp_path: Path) -> None:
+    items = [
+        {**{f"{name} {number}": number for number in range(3000)}, "padding": "x" * 3_000_000} for name in ("a", "b")
+    ]
+    with store_at(tmp_path) as store:
+        handle = store.put(items).output_handle
+        with (
+            store.open_export(handle, format="csv") as export,
+            pytest.raises(InvalidArgument, match="too many for CSV"),
+        ):
+            b"".join(bytes(chunk) for chunk in export.chunks)
+
+
+def test_a_binary_payload_has_no_text_to_redact(tmp_path: Path) -> None:
+    data = noise(5000)
+    with store_at(tmp_path, redact=["secret"]) as store:
+        assert whole(store, store.put(data).output_handle) == data
+
+
+def test_names_beside_the_items_that_are_no_text_have_no_paths(tmp_path: Path) -> None:
+    raw = b'{"\\ud800":"%s","items":[%s]}' % (b"x" * 500, b",".join([b"1"] * 20_000))
+    with store_at(tmp_path) as store:
+        handle = store.put(raw, mime_type="application/json").output_handle
+        page = store.fetch(handle, format="items", limit=2)
+        assert (page.returned, page.total) == (2, 20_000)
+
+
+def test_items_that_are_nested_too_deeply_are_not_searched_for_fields(tmp_path: Path) -> None:
+    deep = b"[" * 1500 + b"]" * 1500
+    with store_at(tmp_path) as store:
+        handle = store.put(b'[{"x":%s},{"x":%s}]' % (deep, deep), mime_type="application/json").output_handle
+        assert store.fetch(handle, where={"y": 1}).total == 0
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"data": {"rows": [{"id": number, "text": "y" * 100} for number in range(30_000)]}},
+        {"data": {f"key {number}": {"id": number, "text": "y" * 100} for number in range(30_000)}},
+        {f"key {number}": {"id": number, "text": "y" * 1_200_000} for number in range(3)},
+        {f"key {number}": {"id": number, "text": "y" * 300_000} for number in range(9)},
+    ],
+    ids=["rows", "map", "very large entries", "large entries"],
+)
+def test_a_large_payload_is_outlined_by_its_first_items(payload: object, tmp_path: Path) -> None:
+    with store_at(tmp_path) as store:
+        outline = store.put(payload).outline
+    assert outline is not None
+    assert outline.startswith("{")
+
+
+def test_a_function_is_called_with_each_argument_until_one_fails() -> None:
+    called: list[int] = []
+    call_in_threads(called.append, range(100), 4)
+    assert sorted(called) == [*range(100)]
+    call_in_threads(called.append, [], 4)
+
+    def fail(number: int) -> None:
+        called.append(number)
+        raise LookupError(number)
+
+    called.clear()
+    with pytest.raises(LookupError):
+        call_in_threads(fail, range(100), 4)
+    assert len(called) <= 4
+
+
+def test_a_function_whose_caller_is_gone_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: threads.append(thread))
+    called: list[int] = []
+    future = start_in_thread(lambda: called.append(1))
+    assert future.cancel()
+    threads[0].run()
+    assert called == []
 
 
 def test_a_sweep_that_fails_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
