@@ -1,6 +1,7 @@
 """Servers that end, do not answer or refuse the handshake, and the connections to those that take their place."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ for line in sys.stdin:
 """
 
     async def run() -> None:
-        upstream = {"command": "python3", "args": ["-c", script]}
+        upstream = {"command": sys.executable, "args": ["-c", script]}
         async with running_hub(tmp_path, {"one": upstream}, restart_delay_seconds=0.01) as hub:
             client = await _connect(hub)
             if option == "deaf":
@@ -151,7 +152,7 @@ for line in sys.stdin:
 """
 
     async def run() -> None:
-        async with running_hub(tmp_path, {"one": {"command": "python3", "args": ["-c", script]}}) as hub:
+        async with running_hub(tmp_path, {"one": {"command": sys.executable, "args": ["-c", script]}}) as hub:
             client = HubClient(hub, {}, is_stateless=True)
             assert "result" in await client.request(CALL, {"name": "any"})
             (tenant,) = hub.tenants
@@ -221,7 +222,7 @@ for line in sys.stdin:
     monkeypatch.setattr(connection, "_MAX_LISTEN_DELAY_SECONDS", 0.25)
 
     async def run() -> None:
-        async with running_hub(tmp_path, {"one": {"command": "python3", "args": ["-c", script]}}) as hub:
+        async with running_hub(tmp_path, {"one": {"command": sys.executable, "args": ["-c", script]}}) as hub:
             client = HubClient(hub, {}, is_stateless=True)
             monkeypatch.setattr(asyncio, "sleep", record_and_sleep)
             await client.request("tools/list")

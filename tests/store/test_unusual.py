@@ -27,6 +27,7 @@ from stores import Clock, noise, store_at, whole
 from waiting import wait_until
 
 
+@pytest.mark.posix
 def test_a_store_that_is_no_folder_does_not_answer(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         store.check()
@@ -37,6 +38,7 @@ def test_a_store_that_is_no_folder_does_not_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_locked", [False, True])
+@pytest.mark.posix
 def test_a_sidecar_is_written_over_what_a_killed_writer_left(is_locked: bool, tmp_path: Path) -> None:
     with store_at(tmp_path) as store:
         handle = store.put([1]).output_handle
@@ -69,6 +71,7 @@ def test_the_sidecar_of_a_payload_that_is_gone_does_not_stay(tmp_path: Path) -> 
         assert store._backend.usage([TOTAL_ACCOUNT]) == {TOTAL_ACCOUNT: 0}
 
 
+@pytest.mark.posix
 def test_reads_that_return_less_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, pread = noise(300_000), os.pread
     with store_at(tmp_path) as store:
@@ -81,6 +84,7 @@ def test_reads_that_return_less_are_continued(tmp_path: Path, monkeypatch: pytes
             assert len(blob.read(blob.size - 10, 5000)) == 10
 
 
+@pytest.mark.posix
 def test_accounts_that_are_removed_during_a_recount_stay_unknown(tmp_path: Path) -> None:
     with store_at(tmp_path) as store:
         store.put([1], principal="ann")
@@ -93,6 +97,7 @@ def test_accounts_that_are_removed_during_a_recount_stay_unknown(tmp_path: Path)
         assert store._backend.usage([TOTAL_ACCOUNT])[TOTAL_ACCOUNT] > 0
 
 
+@pytest.mark.posix
 def test_what_is_written_in_part_is_not_counted_and_the_journal_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +114,7 @@ def test_what_is_written_in_part_is_not_counted_and_the_journal_goes_on(
         assert [event["event"] for event in store.journal.recent(2)][:1] == ["output_handle_expired"]
 
 
+@pytest.mark.posix
 def test_counts_wait_for_another_writer_only_for_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forebay.store.backends.local_counts._LOCK_TIMEOUT_SECONDS", 0.02)
     with store_at(tmp_path) as store:
@@ -127,6 +133,7 @@ def test_a_clock_is_a_function(tmp_path: Path) -> None:
         store_at(tmp_path, clock=5)
 
 
+@pytest.mark.posix
 def test_a_home_of_a_user_that_is_none_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FOREBAY_STORE", raising=False)
     monkeypatch.setenv("FOREBAY_HOME", "~no-such-user/store")
@@ -345,6 +352,7 @@ def test_a_function_whose_caller_is_gone_is_not_called(monkeypatch: pytest.Monke
     assert called == []
 
 
+@pytest.mark.posix
 def test_a_sweep_that_fails_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     with forebay.open_store((tmp_path / "store").as_uri(), sweep_interval=0.01) as store:
