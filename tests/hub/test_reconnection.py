@@ -206,7 +206,7 @@ for line in sys.stdin:
     result = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "tools": [], "resultType": "complete"}
     if message["method"] == "subscriptions/listen":
         count += 1
-        time.sleep(0.3 if count == 5 else 0)
+        time.sleep(1.2 if count == 5 else 0)
     if "id" in message:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
@@ -214,12 +214,12 @@ for line in sys.stdin:
     sleep = asyncio.sleep
 
     async def record_and_sleep(seconds: float) -> None:
-        if seconds >= 0.0625:
+        if seconds >= 0.25:
             delays.append(seconds)
-        await sleep(0.001 if seconds >= 0.0625 else seconds)
+        await sleep(0.001 if seconds >= 0.25 else seconds)
 
-    monkeypatch.setattr(connection, "_MIN_LISTEN_DELAY_SECONDS", 0.0625)
-    monkeypatch.setattr(connection, "_MAX_LISTEN_DELAY_SECONDS", 0.25)
+    monkeypatch.setattr(connection, "_MIN_LISTEN_DELAY_SECONDS", 0.25)
+    monkeypatch.setattr(connection, "_MAX_LISTEN_DELAY_SECONDS", 1.0)
 
     async def run() -> None:
         async with running_hub(tmp_path, {"one": {"command": sys.executable, "args": ["-c", script]}}) as hub:
@@ -227,6 +227,7 @@ for line in sys.stdin:
             monkeypatch.setattr(asyncio, "sleep", record_and_sleep)
             await client.request("tools/list")
             await wait_until_async(lambda: len(delays) >= 6)
-            assert delays[:6] == [0.0625, 0.125, 0.25, 0.25, 0.0625, 0.125]
+            # The fifth subscription lasts.
+            assert delays[:6] == [0.25, 0.5, 1.0, 1.0, 0.25, 0.5]
 
     asyncio.run(run())
