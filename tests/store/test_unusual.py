@@ -16,10 +16,12 @@ from pathlib import Path
 import forebay
 import pytest
 from forebay import OPERATOR, ForebayError, HandleNotFound, InvalidArgument, InvalidFormat, Store, StoreUnavailable
+from forebay.errors import FileRefTooLarge
 from forebay.store import entries, frames
 from forebay.store.async_methods import _BlockingChunks
 from forebay.store.backends import TOTAL_ACCOUNT
 from forebay.store.entries import Entry, EntryTable
+from forebay.store.export import rows_to_csv, rows_to_objects
 from forebay.store.handles import get_sidecar_handle, make_subject_principal
 from forebay.store.threads import call_in_threads, start_in_thread
 from forebay.system import files
@@ -379,3 +381,21 @@ def test_a_payload_that_another_process_deleted_is_evicted_once(tmp_path: Path) 
         assert handles[0] not in kept
         with pytest.raises(HandleNotFound):
             store.stat(handles[0])
+
+
+@pytest.mark.slow
+def test_the_rows_of_a_query_are_exported_in_each_format(tmp_path: Path) -> None:
+    sql = "SELECT id, name AS id FROM items ORDER BY 1"
+    with store_at(tmp_path) as store:
+        handle = store.put([{"id": 1, "name": "a,b"}, {"id": 2, "name": None}]).output_handle
+        expected = {
+            "json": b'[{"id":1,"id_2":"a,b"},{"id":2,"id_2":null}]',
+            "ndjson": b'{"id":1,"id_2":"a,b"}\n{"id":2,"id_2":null}\n',
+            "csv": b'id,id_2\n1,"a,b"\n2,\n',
+        }
+        for name, content in expected.items():
+            with store.open_export(handle, format=name, sql=sql) as export:
+                assert b"".join(bytes(chunk) for chunk in export.chunks) == content
+        assert rows_to_csv(store.query(handle, sql)) == expected["csv"]
+        with pytest.raises(FileRefTooLarge, match="more than 10 bytes"):
+            rows_to_objects(store.query(handle, sql), 10)
