@@ -27,17 +27,22 @@ ACCEPTED = {"action": "accept", "content": {}}
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "_MIN_POLL_SECONDS", 0.005)
-    monkeypatch.setattr(handover, "_PICKUP_SECONDS", 0.2)
+    monkeypatch.setattr(handover, "_MAX_POLL_SECONDS", 0.01)
+    # Much longer than the process of a call takes to pick up answers.
+    monkeypatch.setattr(handover, "_PICKUP_SECONDS", 1.5)
 
 
 @contextlib.asynccontextmanager
 async def _two_hubs(folder: Path, timeout: float = 60) -> AsyncIterator[list[Hub]]:
-    """Run two hubs, which continue each other's calls: only in stores on other machines they do so by themselves."""
+    """Run two hubs that continue each other's calls, and wait for each other at most `timeout` seconds.
+
+    By themselves they do so only with stores on other machines.
+    """
     async with contextlib.AsyncExitStack() as stack:
         hubs = []
         for name in ("one", "other"):
             upstreams = {"one": stepping_server(folder, name)}
-            hub = await stack.enter_async_context(running_hub(folder, upstreams, answer_timeout_seconds=timeout))
+            hub = await stack.enter_async_context(running_hub(folder, upstreams, answer_timeout_seconds=60))
             hub.policy.store.sweep()
             hub.handover = Handover(hub.policy.store.mailbox, hub.paused_calls, timeout)
             hubs.append(hub)
@@ -94,18 +99,27 @@ def test_the_error_of_a_call_reaches_the_other_process(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_process_that_is_gone_or_does_not_answer(tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer_is_waited_for_only_for_a_time(tmp_path: Path) -> None:
     async def run() -> None:
-        async with _two_hubs(tmp_path, timeout=0.5) as (one, other):
+        async with _two_hubs(tmp_path, timeout=1.5) as (one, other):
             call = make_call({"ask": 1}, "never")
             required = await _call(one, call)
-            # It has taken the answers, and its server is silent.
             assert "has not answered; call again" in (await _call(other, call, required))["message"]
+
+    asyncio.run(run())
+
+
+def test_the_answers_for_a_process_that_is_gone_are_withdrawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "_PICKUP_SECONDS", 0.1)
+
+    async def run() -> None:
+        async with _two_hubs(tmp_path) as (one, other):
+            call = make_call({"ask": 1})
             required = await _call(one, call)
             assert one.handover is not None
             await one.handover.close()
-            # Nobody takes the answers.
             assert "requestState is unknown" in (await _call(other, call, required))["message"]
+            assert other.policy.store.mailbox.read(f"answers/{required['requestState']}") is None
 
     asyncio.run(run())
 
@@ -125,7 +139,7 @@ def test_a_full_store_limits_a_call_to_its_process(
 
     async def run() -> None:
         nonlocal full
-        async with _two_hubs(tmp_path, timeout=0.5) as (one, other):
+        async with _two_hubs(tmp_path, timeout=1.5) as (one, other):
             call = make_call({"ask": 1})
             required = await _call(one, call)
             assert "requestState is unknown" in (await _call(other, call, required))["message"]

@@ -1,6 +1,7 @@
 """Servers that end, do not answer or refuse the handshake, and the connections to those that take their place."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ for line in sys.stdin:
 """
 
     async def run() -> None:
-        upstream = {"command": "python3", "args": ["-c", script]}
+        upstream = {"command": sys.executable, "args": ["-c", script]}
         async with running_hub(tmp_path, {"one": upstream}, restart_delay_seconds=0.01) as hub:
             client = await _connect(hub)
             if option == "deaf":
@@ -151,7 +152,7 @@ for line in sys.stdin:
 """
 
     async def run() -> None:
-        async with running_hub(tmp_path, {"one": {"command": "python3", "args": ["-c", script]}}) as hub:
+        async with running_hub(tmp_path, {"one": {"command": sys.executable, "args": ["-c", script]}}) as hub:
             client = HubClient(hub, {}, is_stateless=True)
             assert "result" in await client.request(CALL, {"name": "any"})
             (tenant,) = hub.tenants
@@ -205,7 +206,7 @@ for line in sys.stdin:
     result = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "tools": [], "resultType": "complete"}
     if message["method"] == "subscriptions/listen":
         count += 1
-        time.sleep(0.3 if count == 5 else 0)
+        time.sleep(1.2 if count == 5 else 0)
     if "id" in message:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
@@ -213,19 +214,20 @@ for line in sys.stdin:
     sleep = asyncio.sleep
 
     async def record_and_sleep(seconds: float) -> None:
-        if seconds >= 0.0625:
+        if seconds >= 0.25:
             delays.append(seconds)
-        await sleep(0.001 if seconds >= 0.0625 else seconds)
+        await sleep(0.001 if seconds >= 0.25 else seconds)
 
-    monkeypatch.setattr(connection, "_MIN_LISTEN_DELAY_SECONDS", 0.0625)
-    monkeypatch.setattr(connection, "_MAX_LISTEN_DELAY_SECONDS", 0.25)
+    monkeypatch.setattr(connection, "_MIN_LISTEN_DELAY_SECONDS", 0.25)
+    monkeypatch.setattr(connection, "_MAX_LISTEN_DELAY_SECONDS", 1.0)
 
     async def run() -> None:
-        async with running_hub(tmp_path, {"one": {"command": "python3", "args": ["-c", script]}}) as hub:
+        async with running_hub(tmp_path, {"one": {"command": sys.executable, "args": ["-c", script]}}) as hub:
             client = HubClient(hub, {}, is_stateless=True)
             monkeypatch.setattr(asyncio, "sleep", record_and_sleep)
             await client.request("tools/list")
             await wait_until_async(lambda: len(delays) >= 6)
-            assert delays[:6] == [0.0625, 0.125, 0.25, 0.25, 0.0625, 0.125]
+            # The fifth subscription lasts.
+            assert delays[:6] == [0.25, 0.5, 1.0, 1.0, 0.25, 0.5]
 
     asyncio.run(run())

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -303,7 +304,7 @@ for line in sys.stdin:
 """
 
     async def run() -> None:
-        upstreams = {"many": {"command": "python3", "args": ["-c", script]}, "one": stepping_server(tmp_path)}
+        upstreams = {"many": {"command": sys.executable, "args": ["-c", script]}, "one": stepping_server(tmp_path)}
         async with running_hub(tmp_path, upstreams) as hub:
             client = await _connect(hub)
             listed = (await client.request("resources/list"))["result"]["resources"]

@@ -35,6 +35,7 @@ def test_each_message_of_a_batch_is_handled(client: EraClient) -> None:
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
+@pytest.mark.posix
 def test_a_request_that_cannot_be_kept_is_an_error(is_answered: bool, tmp_path: Path) -> None:
     """A large message goes to a file, for which the disk of the gateway has no room."""
     path = write_config(tmp_path, {"one": upstream_command("adverse_server.py")}, spool_above_bytes=100_000)

@@ -306,6 +306,7 @@ def _start(command: list[str], folder: Path) -> StdioUpstream:
 
 
 @pytest.mark.slow
+@pytest.mark.posix
 def test_a_server_whose_command_is_gone_is_started_when_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,5 +1,6 @@
 """What a client or a server can make the gateway keep is limited."""
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from forebay.errors import UpstreamFailed
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.stdio import Outbox
 from relay_peers import Gateway
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -94,3 +96,21 @@ def test_an_outbox_is_limited_in_number() -> None:
     os.close(ours)
     assert outbox.close(20)
     os.close(theirs)
+
+
+@pytest.mark.parametrize("more", [{}, {"x": {"$file": "/x"}}, {"output_mode": "inline"}])
+def test_arguments_with_very_many_members_have_no_references(more: dict[str, Any], tmp_path: Path) -> None:
+    many = {f"member {number}": "x" * 20 for number in range(20_000)}
+    options: dict[str, Any] = {"file_refs": True, "per_call": True, "sweep_interval": 0}
+    with contextlib.closing(OutputPolicy((tmp_path / "store").as_uri(), **options)) as policy:
+        policy.learn_tools([{"name": "any", "inputSchema": {"type": "object"}}])
+        gateway = Gateway(policy)
+        params = {"name": "any", "arguments": {**many, **more}}
+        gateway.receive_from_client(id=1, method="tools/call", params=params)
+        wait_until(lambda: gateway.server.received or gateway.client.received)
+        if more:
+            (response,) = gateway.client.received
+            assert "too many members to be searched" in response["result"]["content"][0]["text"]
+        else:
+            (sent,) = gateway.server.received
+            assert sent["params"] == params

@@ -8,6 +8,7 @@ import logging
 import os
 import struct
 import sys
+import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -15,17 +16,20 @@ from pathlib import Path
 import forebay
 import pytest
 from forebay import OPERATOR, ForebayError, HandleNotFound, InvalidArgument, InvalidFormat, Store, StoreUnavailable
+from forebay.errors import FileRefTooLarge
 from forebay.store import entries, frames
 from forebay.store.async_methods import _BlockingChunks
 from forebay.store.backends import TOTAL_ACCOUNT
 from forebay.store.entries import Entry, EntryTable
+from forebay.store.export import rows_to_csv, rows_to_objects
 from forebay.store.handles import get_sidecar_handle, make_subject_principal
-from forebay.store.threads import start_in_thread
+from forebay.store.threads import call_in_threads, start_in_thread
 from forebay.system import files
 from stores import Clock, noise, store_at, whole
 from waiting import wait_until
 
 
+@pytest.mark.posix
 def test_a_store_that_is_no_folder_does_not_answer(tmp_path: Path) -> None:
     with store_at(tmp_path / "store") as store:
         store.check()
@@ -36,6 +40,7 @@ def test_a_store_that_is_no_folder_does_not_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_locked", [False, True])
+@pytest.mark.posix
 def test_a_sidecar_is_written_over_what_a_killed_writer_left(is_locked: bool, tmp_path: Path) -> None:
     with store_at(tmp_path) as store:
         handle = store.put([1]).output_handle
@@ -68,6 +73,7 @@ def test_the_sidecar_of_a_payload_that_is_gone_does_not_stay(tmp_path: Path) -> 
         assert store._backend.usage([TOTAL_ACCOUNT]) == {TOTAL_ACCOUNT: 0}
 
 
+@pytest.mark.posix
 def test_reads_that_return_less_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, pread = noise(300_000), os.pread
     with store_at(tmp_path) as store:
@@ -80,6 +86,7 @@ def test_reads_that_return_less_are_continued(tmp_path: Path, monkeypatch: pytes
             assert len(blob.read(blob.size - 10, 5000)) == 10
 
 
+@pytest.mark.posix
 def test_accounts_that_are_removed_during_a_recount_stay_unknown(tmp_path: Path) -> None:
     with store_at(tmp_path) as store:
         store.put([1], principal="ann")
@@ -92,6 +99,7 @@ def test_accounts_that_are_removed_during_a_recount_stay_unknown(tmp_path: Path)
         assert store._backend.usage([TOTAL_ACCOUNT])[TOTAL_ACCOUNT] > 0
 
 
+@pytest.mark.posix
 def test_what_is_written_in_part_is_not_counted_and_the_journal_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +116,7 @@ def test_what_is_written_in_part_is_not_counted_and_the_journal_goes_on(
         assert [event["event"] for event in store.journal.recent(2)][:1] == ["output_handle_expired"]
 
 
+@pytest.mark.posix
 def test_counts_wait_for_another_writer_only_for_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forebay.store.backends.local_counts._LOCK_TIMEOUT_SECONDS", 0.02)
     with store_at(tmp_path) as store:
@@ -126,6 +135,7 @@ def test_a_clock_is_a_function(tmp_path: Path) -> None:
         store_at(tmp_path, clock=5)
 
 
+@pytest.mark.posix
 def test_a_home_of_a_user_that_is_none_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FOREBAY_STORE", raising=False)
     monkeypatch.setenv("FOREBAY_HOME", "~no-such-user/store")
@@ -267,6 +277,84 @@ def test_items_with_very_many_fields_are_no_csv(tmp_path: Path) -> None:
             b"".join(bytes(chunk) for chunk in export.chunks)
 
 
+def test_items_with_many_fields_in_different_parts_are_no_csv(tmp_path: Path) -> None:
+    items = [
+        {**{f"{name} {number}": number for number in range(3000)}, "padding": "x" * 3_000_000} for name in ("a", "b")
+    ]
+    with store_at(tmp_path) as store:
+        handle = store.put(items).output_handle
+        with (
+            store.open_export(handle, format="csv") as export,
+            pytest.raises(InvalidArgument, match="too many for CSV"),
+        ):
+            b"".join(bytes(chunk) for chunk in export.chunks)
+
+
+def test_a_binary_payload_has_no_text_to_redact(tmp_path: Path) -> None:
+    data = noise(5000)
+    with store_at(tmp_path, redact=["secret"]) as store:
+        assert whole(store, store.put(data).output_handle) == data
+
+
+def test_names_beside_the_items_that_are_no_text_have_no_paths(tmp_path: Path) -> None:
+    raw = b'{"\\ud800":"%s","items":[%s]}' % (b"x" * 500, b",".join([b"1"] * 20_000))
+    with store_at(tmp_path) as store:
+        handle = store.put(raw, mime_type="application/json").output_handle
+        page = store.fetch(handle, format="items", limit=2)
+        assert (page.returned, page.total) == (2, 20_000)
+
+
+def test_items_that_are_nested_too_deeply_are_not_searched_for_fields(tmp_path: Path) -> None:
+    deep = b"[" * 1500 + b"]" * 1500
+    with store_at(tmp_path) as store:
+        handle = store.put(b'[{"x":%s},{"x":%s}]' % (deep, deep), mime_type="application/json").output_handle
+        assert store.fetch(handle, where={"y": 1}).total == 0
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"data": {"rows": [{"id": number, "text": "y" * 100} for number in range(30_000)]}},
+        {"data": {f"key {number}": {"id": number, "text": "y" * 100} for number in range(30_000)}},
+        {f"key {number}": {"id": number, "text": "y" * 1_200_000} for number in range(3)},
+        {f"key {number}": {"id": number, "text": "y" * 300_000} for number in range(9)},
+    ],
+    ids=["rows", "map", "very large entries", "large entries"],
+)
+def test_a_large_payload_is_outlined_by_its_first_items(payload: object, tmp_path: Path) -> None:
+    with store_at(tmp_path) as store:
+        outline = store.put(payload).outline
+    assert outline is not None
+    assert outline.startswith("{")
+
+
+def test_a_function_is_called_with_each_argument_until_one_fails() -> None:
+    called: list[int] = []
+    call_in_threads(called.append, range(100), 4)
+    assert sorted(called) == [*range(100)]
+    call_in_threads(called.append, [], 4)
+
+    def fail(number: int) -> None:
+        called.append(number)
+        raise LookupError(number)
+
+    called.clear()
+    with pytest.raises(LookupError):
+        call_in_threads(fail, range(100), 4)
+    assert len(called) <= 4
+
+
+def test_a_function_whose_caller_is_gone_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: threads.append(thread))
+    called: list[int] = []
+    future = start_in_thread(lambda: called.append(1))
+    assert future.cancel()
+    threads[0].run()
+    assert called == []
+
+
+@pytest.mark.posix
 def test_a_sweep_that_fails_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     with forebay.open_store((tmp_path / "store").as_uri(), sweep_interval=0.01) as store:
@@ -293,3 +381,21 @@ def test_a_payload_that_another_process_deleted_is_evicted_once(tmp_path: Path) 
         assert handles[0] not in kept
         with pytest.raises(HandleNotFound):
             store.stat(handles[0])
+
+
+@pytest.mark.slow
+def test_the_rows_of_a_query_are_exported_in_each_format(tmp_path: Path) -> None:
+    sql = "SELECT id, name AS id FROM items ORDER BY 1"
+    with store_at(tmp_path) as store:
+        handle = store.put([{"id": 1, "name": "a,b"}, {"id": 2, "name": None}]).output_handle
+        expected = {
+            "json": b'[{"id":1,"id_2":"a,b"},{"id":2,"id_2":null}]',
+            "ndjson": b'{"id":1,"id_2":"a,b"}\n{"id":2,"id_2":null}\n',
+            "csv": b'id,id_2\n1,"a,b"\n2,\n',
+        }
+        for name, content in expected.items():
+            with store.open_export(handle, format=name, sql=sql) as export:
+                assert b"".join(bytes(chunk) for chunk in export.chunks) == content
+        assert rows_to_csv(store.query(handle, sql)) == expected["csv"]
+        with pytest.raises(FileRefTooLarge, match="more than 10 bytes"):
+            rows_to_objects(store.query(handle, sql), 10)

@@ -45,6 +45,7 @@ def test_an_incomplete_line_is_dropped_with_its_file(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.posix
 def test_a_spool_is_in_the_temporary_folder_if_the_store_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,8 @@ class WorkerPool:
         if has_thread:
             self._jobs.put(job)
         else:
-            self._run_job(job)
+            _run_job(job)
+            self._end_job()
 
     def _run(self) -> None:
         while True:
@@ -120,15 +121,12 @@ class WorkerPool:
                 if self._retire():
                     return
                 continue
-            self._run_job(job)
+            _run_job(job)
             # Free the job and its message now, not only when the next job arrives.
             del job
+            self._end_job()
 
-    def _run_job(self, job: Callable[[], None]) -> None:
-        try:
-            job()
-        except Exception:
-            _log.exception("forebay: a message could not be answered")
+    def _end_job(self) -> None:
         with self._changed:
             self._unfinished -= 1
             self._changed.notify_all()
@@ -144,6 +142,13 @@ class WorkerPool:
         """Wait until all jobs are done; return `False` on timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._unfinished, seconds)
+
+
+def _run_job(job: Callable[[], None]) -> None:
+    try:
+        job()
+    except Exception:
+        _log.exception("forebay: a message could not be answered")
 
 
 class ResponseWorkers(WorkerPool):

@@ -359,8 +359,8 @@ class _PageBuilder:
 
     def _project(self, number: int) -> bytes:
         """Return the requested fields of an item."""
-        if self._index is None or self._request.fields is None:
-            raise InvalidFormat("fields works only on items, and this payload has none; omit fields")
+        assert self._index is not None  # noqa: S101 - checked before
+        assert self._request.fields is not None  # noqa: S101 - checked before
         item = self._reader.read_item(self._index, number)
         fields = resolve_columns(self._index, self._request.fields)
         # An entry of a map keeps its key, as on a page.
