@@ -28,6 +28,7 @@ def wait_for_state(server: HttpServer, status: int) -> bytes:
     raise AssertionError(f"/ready never answered {status}")
 
 
+@pytest.mark.posix
 def test_a_server_is_ready_while_its_store_answers(tmp_path: Path) -> None:
     with serving_http(tmp_path, {"plain": upstream_command("plain_server.py")}) as server:
         assert get_state(server) == (200, b'{"status":"ready"}')
@@ -50,6 +51,7 @@ def test_a_store_that_hangs_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> N
     assert asyncio.run(Readiness(check).get_state()) == "store unavailable"
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("era", ERAS)
 def test_a_server_that_drains_still_answers(era: str, tmp_path: Path) -> None:
     with run_server(tmp_path, shutdown_delay_seconds=600, shutdown_grace_seconds=20) as server:

@@ -87,6 +87,7 @@ def test_a_running_function_does_not_block_shutdown(
             talk.wait_for_log("left in order")
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(
     ("function", "era"), [("waits", LEGACY), ("awaits_a_thread", MODERN), ("leaves_a_thread", MODERN)]
 )

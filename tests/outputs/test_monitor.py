@@ -207,6 +207,7 @@ def test_the_command_shows_stats_in_a_pipe() -> None:
     assert (list(bob["tools"]), bob["storage"]["payloads"]) == (["[red]odd"], 0)
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("monitored")
 def test_the_command_shows_stats_on_a_terminal() -> None:
     ran = run_on_terminal("stats")
@@ -227,6 +228,7 @@ def test_stats_of_nothing() -> None:
     assert "no call was counted yet; every call through forebay is counted" in plain(run_on_terminal("stats").out)
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("home")
 def test_every_call_is_counted_without_being_asked_for(era: str, tmp_path: Path) -> None:
     async def test(client: Client, _: Forebay) -> None:

@@ -21,8 +21,8 @@ _RUNS = (
         "--ignore=tests/store/test_many.py",
         # Hundreds of examples of files each.
         "--ignore=tests/query/test_feed.py",
-        *("tests/system", "tests/store", "tests/wire", "tests/outputs/references", "tests/proxy"),
-        *("tests/core", "tests/query", "tests/config", "tests/http"),
+        *("tests/system", "tests/store", "tests/wire", "tests/proxy"),
+        *("tests/core", "tests/query", "tests/config", "tests/http", "tests/outputs", "tests/envelope"),
     ),
     (
         *("-m", "slow"),
