@@ -312,3 +312,41 @@ def test_a_file_that_cannot_be_read_is_named(clients: ClientHome) -> None:
         result = run("adopt", str(path))
     assert (result.code, result.error["code"]) == (2, "invalid_argument")
     assert "cannot be read" in result.error["message"]
+
+
+def test_undo_leaves_servers_that_were_wrapped_by_hand(clients: ClientHome) -> None:
+    text = """{
+  "mcpServers": {
+    "mine": {
+      "command": "forebay",
+      "args": ["wrap", "--redact", "sk-x", "--ttl", "1h", "--", "python", "mine.py"]
+    },
+    "listed": {
+      "command": "forebay",
+      "args": [
+        "wrap",
+        "--ttl=1h",
+        "--",
+        "python"
+      ],
+      "includeTools": ["query"]
+    },
+    "other": { "command": "python", "args": ["other.py"] }
+  }
+}
+"""
+    path = clients.write(".gemini/settings.json", text)
+    adopted = run("adopt", str(path), "--write")
+    assert adopted.code == 0
+    assert b"mine is behind forebay already, and stays as it is" in adopted.err
+    assert path.read_text().count("wrap") == 3
+    assert "output_fetch" in path.read_text()
+
+    undone = run("adopt", str(path), "--undo", "--write")
+    assert undone.code == 0
+    assert b"mine was behind forebay before" in undone.err
+    assert path.read_text() == text
+
+    assert run("adopt", str(path), "--undo", "--server", "mine", "--write").code == 0
+    mine = json.loads(path.read_text())["mcpServers"]["mine"]
+    assert mine == {"command": "python", "args": ["mine.py"]}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from forebay.config.adopt import FileChange
     from forebay.config.clients import ClientFile
+    from forebay.config.documents import Document
 
 __all__ = ["adopt"]
 
@@ -90,7 +91,7 @@ def _make_editor(args: Namespace) -> "Callable[[str, ClientFile], FileChange]":
     if args.undo:
         if flags or args.forebay:
             raise InvalidArgument("--undo needs neither --forebay nor options of `forebay wrap`; leave them out")
-        return lambda text, file: restore_servers(text, str(file.path), names)
+        return lambda text, file: restore_servers(text, str(file.path), names, earlier=_parse_backups(str(file.path)))
     command = _find_forebay_command(args.forebay)
 
     def edit(text: str, file: "ClientFile") -> "FileChange":
@@ -179,22 +180,28 @@ def _change_rules(
 ) -> tuple[str, list[str], list[str]]:
     """Add the rules that allow forebay's tools, or remove them. Return the text, the rules, and notes."""
     from forebay.config.allow_lists import add_rules, find_hidden_tools, remove_rules
-    from forebay.config.documents import Document, parse_document
-    from forebay.config.files import read_backups
+    from forebay.config.documents import parse_document
 
     document = parse_document(text, path)
     if not args.undo:
         hidden = find_hidden_tools(document, servers)
         notes = [f"{path}: {name}: {advice}, or handles cannot be read" for name, advice in hidden]
         return *add_rules(document, servers), notes
-    backups: list[Document] = []
+    new_text, removed, unsure = remove_rules(document, servers, _parse_backups(path))
+    notes = [f"{path} has the rule {rule}; there is no backup that shows who added it, so it stays" for rule in unsure]
+    return new_text, removed, notes
+
+
+def _parse_backups(path: str) -> "list[Document]":
+    from forebay.config.documents import parse_document
+    from forebay.config.files import read_backups
+
+    backups = []
     for content in read_backups(path):
         # A backup may be of another time and another program.
         with contextlib.suppress(InvalidArgument, UnicodeDecodeError):
             backups.append(parse_document(content.decode(), path))
-    new_text, removed, unsure = remove_rules(document, servers, backups)
-    notes = [f"{path} has the rule {rule}; there is no backup that shows who added it, so it stays" for rule in unsure]
-    return new_text, removed, notes
+    return backups
 
 
 def _show(plans: list[_Plan]) -> None:

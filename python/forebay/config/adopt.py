@@ -8,7 +8,7 @@ of the server.
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from forebay.arguments import did_you_mean, is_text
@@ -39,6 +39,7 @@ __all__ = [
 
 ALREADY_ADOPTED = "is behind forebay already"
 NOT_ADOPTED = "is not behind forebay"
+_WRAPPED_BEFORE = "was behind forebay before `forebay adopt` (--server NAME removes it there, too)"
 
 _FOREBAY_WORD_PATTERN = re.compile(r"(?:.*[/\\])?forebay(?:\.exe|[=@<>~!\[].*)?")
 _NOTE_PREFIX = "--adopted="
@@ -121,12 +122,39 @@ def adopt_servers(
     return _edit_servers(document, path, names, adopt_carefully)
 
 
-def restore_servers(text: str, path: str, names: Iterable[str] = ()) -> FileChange:
+def restore_servers(
+    text: str, path: str, names: Collection[str] = (), *, earlier: Iterable[Document] = ()
+) -> FileChange:
     """Undo `adopt_servers` for each server, or for the servers in `names`.
 
-    Raises `InvalidArgument` for an unknown name.
+    `earlier` are versions of the file from before. A server that was behind forebay in all of them was put there by
+    somebody else: unless it is in `names`, only what was added to its entry is removed. Raises `InvalidArgument` for an
+    unknown name.
     """
-    return _edit_servers(parse_document(text, path), path, names, _restore_server)
+    wrapped_before = set() if names else _find_always_wrapped(earlier, path)
+
+    def restore(document: Document, server: ServerEntry) -> list[Edit]:
+        wrap = find_wrap_command(server) if str(server) in wrapped_before else None
+        if wrap is None:
+            return _restore_server(document, server)
+        edits = [*_disallow_tools(document, server, wrap), *_remove_notes(document, wrap)]
+        if not edits:
+            raise CannotEdit(_WRAPPED_BEFORE)
+        return edits
+
+    return _edit_servers(parse_document(text, path), path, names, restore)
+
+
+def _find_always_wrapped(documents: Iterable[Document], path: str) -> set[str]:
+    """Return the names of the servers that are behind forebay in each document that has them."""
+    wrapped: set[str] = set()
+    plain: set[str] = set()
+    for document in documents:
+        with contextlib.suppress(InvalidArgument):
+            for server in find_servers(document, path):
+                with contextlib.suppress(CannotEdit):
+                    (plain if find_wrap_command(server) is None else wrapped).add(str(server))
+    return wrapped - plain
 
 
 def list_rule_servers(document: Document, path: str, *, is_wrapped: bool = True) -> dict[str, tuple[str, ...]]:
@@ -406,6 +434,14 @@ def _disallow_tools(document: Document, server: ServerEntry, wrap: WrapCommand) 
             added = value.split(",")
             indexes = [index for index, item in enumerate(member.node.value) if item.value in added]
             yield from document.remove_items(member, indexes)
+
+
+def _remove_notes(document: Document, wrap: WrapCommand) -> list[Edit]:
+    """Remove the notes among the options of `wrap`."""
+    # Without args, the command itself is the list.
+    words, skipped = (wrap.command, 0) if wrap.args is None else (wrap.args, 1)
+    indexes = [index for index, option in enumerate(wrap.options, wrap.start) if option.startswith(_NOTE_PREFIX)]
+    return document.remove_items(words, [index - skipped for index in indexes])
 
 
 def _restore_command(document: Document, server: ServerEntry, wrap: WrapCommand) -> list[Edit]:
