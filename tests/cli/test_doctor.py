@@ -188,7 +188,8 @@ def test_what_strands_handles(clients: ClientHome, tmp_path: Path) -> None:
     assert problems.pop("denied") == ["disabledTools has output_search; take that out"]
     (rule,) = problems.pop("rules")
     assert rule.startswith(f"{settings} has rules for other tools of it; add mcp__rules__output_fetch, mcp__rules__out")
-    assert problems.pop("twice") == ["it is behind forebay twice; `forebay adopt --undo` removes one of them"]
+    advice = "`forebay adopt FILE --undo --server NAME` removes one of them"
+    assert problems.pop("twice") == [f"it is behind forebay twice; {advice}"]
     (elsewhere,) = problems.pop("elsewhere")
     assert f"it stores in {tmp_path / 'other'}, and well in {tmp_path / 'home'}" in elsewhere
     assert f"its store {file / 'store'} cannot be written" in problems.pop("unwritable")[0]

@@ -200,9 +200,9 @@ def test_a_root_that_is_a_dangling_link_is_refused(tmp_path: Path) -> None:
 
 def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"precious")
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match="file is not a folder; name one"):
         opened(tmp_path / "file")
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match="name a folder"):
         opened(tmp_path / "file" / "below")
     assert (tmp_path / "file").read_bytes() == b"precious"
 

@@ -213,7 +213,9 @@ def _inspect_server(file: ClientFile, server: ServerEntry) -> ServerCheck:
 def _inspect_wrap(check: ServerCheck, wrap: WrapCommand, env: Mapping[str, str]) -> None:
     """Add the problems of the `forebay wrap` command of a server."""
     if any(is_forebay(program) and word == "wrap" for program, word in pairwise(wrap.list_targets())):
-        check.problems.append("it is behind forebay twice; `forebay adopt --undo` removes one of them")
+        check.problems.append(
+            "it is behind forebay twice; `forebay adopt FILE --undo --server NAME` removes one of them"
+        )
     environ = {**os.environ, **env}
     try:
         settings = load_settings("wrap", parse_wrap_options(wrap.options), environ)

@@ -200,7 +200,10 @@ def _open_root(root: Path, *, is_durable: bool) -> int:
         ) from error
     if root.is_symlink():
         raise StoreUnavailable(f"{root} is a symbolic link; name the folder it leads to, or another one")
-    fd = files.open_folder(root)
+    try:
+        fd = files.open_folder(root)
+    except NotADirectoryError as error:
+        raise StoreUnavailable(f"{root} is not a folder; name one, here or in FOREBAY_HOME") from error
     try:
         problem = files.describe_foreign_access(fd, root)
         if problem is not None:
