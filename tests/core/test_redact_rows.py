@@ -76,6 +76,13 @@ def test_only_cells_with_secrets_are_written_again(text: str, expected: str) -> 
     assert Redactor(["SECRET"]).redact(text, "csv") == expected.encode()
 
 
+@pytest.mark.parametrize("text", [",a\n", ",a\n,b\n", "a\n1,\n", '""\n', "\ufeff,"])
+def test_an_empty_cell_can_be_replaced(text: str) -> None:
+    redacted = replace_texts(text, lambda cell: cell or b"x", "csv")
+    assert redacted is not None
+    assert parse(redacted.decode(), "csv") == [[cell or "x" for cell in row] for row in parse(text, "csv")]
+
+
 def test_an_unknown_format_is_refused() -> None:
     for rows in ("CSV", "json", ""):
         with pytest.raises(InvalidArgument, match="rows must be"):

@@ -37,15 +37,15 @@ pub fn redact_cells<F: Filter>(data: &[u8], kind: Kind, filter: &mut F) -> Resul
         }
         pos = row_end;
     }
-    if copied == 0 {
+    if out.is_empty() {
         return Ok(None);
     }
     out.extend_from_slice(&data[copied..]);
     Ok(Some(out))
 }
 
-/// Appends a cell. An empty one is quoted, because a line without any byte is not a row, and so is one that starts
-/// with a byte order mark, which would not be read as part of the first cell.
+/// Appends a cell. An empty one is quoted, because an empty line is not a row. One that starts with a byte order mark
+/// is quoted, because at the start of a payload the mark would not be read as part of the cell.
 fn push_cell(text: &[u8], delimiter: u8, is_quoted: bool, out: &mut Vec<u8>) {
     let is_special = |byte: &u8| matches!(byte, b'"' | b'\n' | b'\r') || *byte == delimiter;
     if is_quoted || text.is_empty() || text.starts_with(BYTE_ORDER_MARK) || text.iter().any(is_special) {
