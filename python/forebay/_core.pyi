@@ -304,7 +304,7 @@ class Redactor:
     """
 
     def __new__(cls, patterns: Sequence[str]) -> Redactor: ...
-    def redact(self, data: Buffer | str) -> bytes | None:
+    def redact(self, data: Buffer | str, rows: Literal["csv", "tsv"] | None = None) -> bytes | None:
         """Return a payload without its secrets, or `None` if it has none.
 
         The expressions see each text of the payload: all of it, or in JSON each string and number, with its escapes
@@ -312,6 +312,9 @@ class Redactor:
 
         An expression that extends over a key and its value, such as `"password": "[^"]*"`, is matched against the JSON
         as it is written; both are replaced then.
+
+        With `rows` the expressions see the cells of CSV or TSV, header included, as texts instead. A cell that changes
+        is quoted where it must be, so that the rows and columns stay.
         """
 
 @final
@@ -629,7 +632,9 @@ class Filter:
     def select(self, data: Buffer | str, index: ItemIndex, chunk: Chunk, skip: int, limit: int) -> Selection:
         """Return the items of a chunk that match, without the first `skip` ones, at most `limit`."""
 
-def replace_texts(data: Buffer | str, function: Callable[[bytes], bytes]) -> bytes | None:
+def replace_texts(
+    data: Buffer | str, function: Callable[[bytes], bytes], rows: Literal["csv", "tsv"] | None = None
+) -> bytes | None:
     """Return a payload with each of its texts replaced by what `function` returns for it, or `None` if all stay.
 
     The texts are those that `Redactor.redact` searches, as bytes. An exception of `function` is raised again.

@@ -93,3 +93,21 @@ def test_fields_are_columns(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "x.json").read_text()) == [{"id": 1}, {"id": 2}]
     assert "no item has the field 'nope'" in report["hint"]
     assert run("export", handle, str(tmp_path / "y"), "--fields", "nope").code == 6
+
+
+def test_a_dash_is_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = b'[{"id": 1, "n": 10}, {"id": 2, "n": 20}]'
+    handle = put(content)
+    for _ in range(2):
+        assert run("export", handle, "-") == (0, content, b"")
+    (event,) = run("journal", "--count", "1").json
+    assert (event["event"], event["path"], event["size_bytes"]) == ("output_exported", "-", len(content))
+    assert run("export", handle, "-", "--format", "csv", "--where", '{"n": {">": 10}}') == (0, b"id,n\n2,20\n", b"")
+    code, out, err = run("export", handle, "-", "--format", "ndjson", "--where", '{"m": 1}')
+    assert (code, out) == (0, b"")
+    assert b"no item has the field 'm'" in err
+    assert run("export", UNKNOWN, "-").code == 3
+    assert not (tmp_path / "-").exists()
+    assert run("export", handle, "./-").json["size_bytes"] == len(content)
+    assert (tmp_path / "-").read_bytes() == content

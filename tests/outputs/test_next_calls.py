@@ -13,6 +13,7 @@ from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import Caller
 from forebay.store import Store, open_store
 from forebay.store.payload import encode
+from stores import content
 
 ORDERS = [{"id": n, "status": "open" if n % 3 else "done", "tags": ["a"], "total": n / 2} for n in range(3000)]
 PLUGINS = {f"plugin-{n}": {"stars": n, "license": "MIT"} for n in range(900)}
@@ -71,6 +72,57 @@ def test_suggested_calls_work(name: str, tmp_path: Path) -> None:
             # A search may find nothing; all other calls return something.
             assert page.get("returned", page.get("row_count", 1)) > 0, (call, page)
         policy.close()
+
+
+REPEATED = ", ".join(f'{{"id": "a{n}", "id": "b{n}", "n": {n}}}' for n in range(300))
+FEW = '{"id": "c0"}, {"id": "c1"}'
+REPEATED_KEYS = {
+    "array": f"[{REPEATED}]",
+    "lines": REPEATED.replace("}, ", "}\n"),
+    "map": "{" + ", ".join(f'"k{n}": {{"id": "a{n}", "id": "b{n}"}}' for n in range(300)) + "}",
+    "repeated entries": "{" + ", ".join(f'"k": {{"id": "a{n}", "id": "b{n}"}}' for n in range(300)) + "}",
+    "types": f"[{REPEATED}]".replace('"id": "b', '"id": 1, "x": "'),
+    "list first": f"[{REPEATED}]".replace('"id": "a', '"id": [], "id": "'),
+    "second collection": f'{{"orders": [{FEW}], "orders": [{REPEATED}]}}',
+    "first collection": f'{{"orders": [{REPEATED}], "orders": [{FEW}]}}',
+    "escaped collection": f'{{"orders": [{FEW}], "order\\u0073": [{REPEATED}]}}',
+    "repeated wrapper": f'{{"a": {{"orders": [{FEW}]}}, "a": {{"orders": [{REPEATED}]}}}}',
+    "wrapped": f'{{"page": 1, "page": 2, "orders": [{REPEATED}]}}',
+}
+
+
+@pytest.mark.parametrize("name", REPEATED_KEYS)
+def test_a_suggested_condition_finds_the_first_item_whose_keys_are_repeated(name: str, tmp_path: Path) -> None:
+    with open_store(tmp_path.as_uri()) as store:
+        policy = OutputPolicy(store, prefix="oc_")
+        response = policy.pipeline.store_result(make_result(REPEATED_KEYS[name], None), ToolCall("get"))
+        descriptor = json.loads(response["content"][0]["text"])
+        assert descriptor["item_count"] == 300
+        conditions = [call["arguments"] for call in descriptor["next_calls"] if "where" in call["arguments"]]
+        # Which of several collections of one name has the items is not known.
+        is_unique = not name.endswith(("collection", "wrapper"))
+        assert len(conditions) == is_unique
+        handle = descriptor["output_handle"]
+        for arguments in conditions:
+            page = json.loads(policy.tools.call("oc_output_fetch", arguments, Caller())["content"][0]["text"])
+            assert page["content"][:1] == content(store.fetch(handle, limit=1))
+        policy.close()
+
+
+def test_odd_previews_give_calls(tmp_path: Path) -> None:
+    texts = {
+        "deep": ("[" * 1015 + "]" * 1015 + "\n") * 9,
+        "large numbers": json.dumps([{"n": 10**30 + n, "m": 2**64 + n, "id": f"a{n}"} for n in range(300)]),
+        "surrogates": json.dumps([{"id": "\ud800", "n": n} for n in range(300)]),
+    }
+    with open_store(tmp_path.as_uri()) as store:
+        pipeline = OutputPolicy(store).pipeline
+        for name, text in texts.items():
+            response = pipeline.store_result(make_result(text, None), ToolCall("get"))
+            calls = json.loads(response["content"][0]["text"])["next_calls"]
+            assert len(calls) >= 2, name
+            wheres = [call["arguments"]["where"] for call in calls if "where" in call["arguments"]]
+            assert wheres == ([{"id": "a0"}] if name == "large numbers" else []), name
 
 
 def find_calls(payload: str, store: Store, *, decode: bool = False) -> list[tuple[str, dict[str, Any]]]:

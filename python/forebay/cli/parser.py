@@ -167,7 +167,7 @@ def _add_commands(subparsers: "argparse._SubParsersAction[_Parser]") -> None:
     add(commands.cat, _add_handle, _add_principal)
 
     export_parser = add(export, _add_handle, _add_principal)
-    export_parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write (default: the handle)")
+    export_parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write, or - (default: the handle)")
     export_parser.add_argument(
         "--format", metavar="FORMAT", help="json, ndjson, csv or parquet; by default that of FILE's name"
     )

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -76,16 +77,45 @@ def _read_items(descriptor: Descriptor) -> list[Any]:
     # A single line of NDJSON looks like an object.
     is_ndjson = bool(_NDJSON_MIME_TYPE.search(descriptor.mime_type))
     try:
-        value = orjson.loads(first_line if is_ndjson else preview)
+        value = _parse(first_line if is_ndjson else preview)
     except ValueError:
         return _parse_lines(preview) if other_lines else []
     if is_ndjson:
         return _parse_lines(preview)
-    for token in (descriptor.items_path or "").split("/")[1:]:
-        value = value.get(decode_token(token)) if isinstance(value, dict) else None
+    for token in map(decode_token, (descriptor.items_path or "").split("/")[1:]):
+        # The items may be under any key of this name.
+        is_unique = isinstance(value, _Object) and token not in value.repeated
+        value = value.get(token) if is_unique else None
     if isinstance(value, dict):
         return [_make_entry(key, entry) for key, entry in value.items()]
     return value if isinstance(value, list) else []
+
+
+class _Object(dict[str, Any]):
+    """A JSON object with the first value of each key, which is the one that `where` compares."""
+
+    def __init__(self, members: Sequence[tuple[str, Any]]) -> None:
+        super().__init__()
+        self.repeated: set[str] = set()
+        for key, value in members:
+            if key in self:
+                self.repeated.add(key)
+            else:
+                self[key] = value
+
+
+# orjson keeps the last value of a key. Here it only reads the numbers, so that none is too large for it to write.
+_DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_int=orjson.loads, parse_float=orjson.loads)
+
+
+def _parse(text: str) -> Any:
+    """Parse JSON, with objects as `_Object`. Raises `ValueError` for what is not JSON, or nested too deeply."""
+    # It refuses what the standard library takes, such as NaN and lone surrogates.
+    orjson.loads(text)
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("this is nested too deeply") from None
 
 
 def _parse_lines(text: str) -> list[Any]:
@@ -93,7 +123,7 @@ def _parse_lines(text: str) -> list[Any]:
     values = []
     for line in filter(str.strip, text.split("\n")):
         try:
-            values.append(orjson.loads(line))
+            values.append(_parse(line))
         except ValueError:
             break
     return values

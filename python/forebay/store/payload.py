@@ -20,6 +20,7 @@ __all__ = [
     "EXTENSIONS",
     "UTF8_BOM",
     "Payload",
+    "RowFormat",
     "SerializedJSON",
     "choose_extension",
     "detect_mime_type",
@@ -340,10 +341,12 @@ def is_json_mime_type(mime_type: str | None) -> bool | None:
     return essence.endswith(("json", "ndjson", "jsonl", "json-seq")) or essence in {"text/x-json"}
 
 
-_ROW_FORMATS: dict[str, Literal["csv", "tsv"]] = {"text/csv": "csv", "text/tab-separated-values": "tsv"}
+RowFormat: TypeAlias = Literal["csv", "tsv"]
+
+_ROW_FORMATS: dict[str, RowFormat] = {"text/csv": "csv", "text/tab-separated-values": "tsv"}
 
 
-def get_row_format(mime_type: str | None) -> Literal["csv", "tsv"] | None:
+def get_row_format(mime_type: str | None) -> RowFormat | None:
     """Return the format of the rows that a MIME type declares, or `None` if it declares no rows with a header."""
     if mime_type is None:
         return None

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from forebay._core import Redactor, Survey, replace_texts
 from forebay.errors import InvalidArgument, RedactionFailed
 from forebay.store.decoding import CannotOpen, find_decoding
-from forebay.store.payload import Payload, iter_chunks, read_all
+from forebay.store.payload import Payload, RowFormat, get_row_format, iter_chunks, read_all
 
 __all__ = ["PayloadRedaction", "TextRedaction", "apply_redactions", "make_redactions"]
 
@@ -22,15 +22,16 @@ class PayloadRedaction:
     """A regular expression or a function that removes secrets, applied to each text of a payload."""
 
     def __init__(self, redact: str | TextRedaction) -> None:
-        self._redact: Callable[[bytes], bytes | None]
+        self._redact: Callable[..., bytes | None]
         if isinstance(redact, str):
             # Not Python's own engine: a payload could make it backtrack forever.
             self._redact = Redactor([redact]).redact
         else:
             self._redact = functools.partial(replace_texts, function=redact)
 
-    def __call__(self, payload: bytes) -> bytes:
-        redacted = self._redact(payload)
+    def __call__(self, payload: bytes, rows: RowFormat | None = None) -> bytes:
+        """Return a payload without its secrets, or with `rows`, without those of its cells."""
+        redacted = self._redact(payload, rows=rows)
         return payload if redacted is None else redacted
 
 
@@ -50,14 +51,14 @@ def apply_redactions(payload: Payload, redactions: Sequence[PayloadRedaction], m
     """Return a whole payload without its secrets.
 
     A payload that readers see decoded is redacted as they see it. If that changes the text, the text is returned, in
-    UTF-8. Raises `RedactionFailed` if a redaction raises, or if a gzip payload cannot be opened.
+    UTF-8. Of CSV and TSV, the cells are texts as well. Raises `RedactionFailed` if a redaction raises, or if a gzip
+    payload cannot be opened.
     """
     data = bytes(read_all(payload))
-    text = _decode(data, mime_type)
-    redacted = _apply(data, redactions)
+    text, rows = _decode(data, mime_type), get_row_format(mime_type)
     if text is None:
-        return redacted
-    redacted_text = _apply(text, redactions)
+        return _redact_text(data, redactions, rows)
+    redacted, redacted_text = _apply(data, redactions), _redact_text(text, redactions, rows)
     # The encoded bytes may hold a secret as well, such as the file name in a gzip header.
     return data if redacted == data and redacted_text == text else redacted_text
 
@@ -84,10 +85,20 @@ def _decode(data: bytes, mime_type: str | None) -> bytes | None:
         ) from None
 
 
-def _apply(data: bytes, redactions: Sequence[PayloadRedaction]) -> bytes:
+def _redact_text(text: bytes, redactions: Sequence[PayloadRedaction], rows: RowFormat | None) -> bytes:
+    if rows is None:
+        return _apply(text, redactions)
+    # Cells first: in the text as it is written, a match of `token=.*` would take the rest of the line with it.
+    text = _apply(text, redactions, rows)
+    redacted = _apply(text, redactions)
+    # A match over several cells may take a quote or a delimiter with it, which makes other cells of what is left.
+    return text if redacted == text else _apply(redacted, redactions, rows)
+
+
+def _apply(data: bytes, redactions: Sequence[PayloadRedaction], rows: RowFormat | None = None) -> bytes:
     for redact in redactions:
         try:
-            data = redact(data)
+            data = redact(data, rows)
         except Exception as error:
             # Only the type, because the message may quote the payload.
             raise RedactionFailed(f"a redaction failed with {type(error).__name__}; nothing was stored") from None

@@ -129,17 +129,23 @@ pub(crate) fn count_line_breaks(bytes: &[u8]) -> usize {
 }
 
 /// Reader of the fields of one row.
-struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     /// What is left of the row; `None` after the last field.
     rest: Option<&'a [u8]>,
     delimiter: u8,
 }
 
-impl Fields<'_> {
-    /// Reads the next field into `field`. Returns whether there was one.
-    fn read(&mut self, field: &mut Vec<u8>) -> bool {
+impl<'a> Fields<'a> {
+    pub(crate) fn new(row: &'a [u8], delimiter: u8) -> Self {
+        Self { rest: Some(row), delimiter }
+    }
+
+    /// Reads the next field into `field`. Returns how many bytes of the row it takes, without the delimiter after it;
+    /// `None` after the last field.
+    pub(crate) fn read(&mut self, field: &mut Vec<u8>) -> Option<usize> {
         field.clear();
-        let Some(mut rest) = self.rest else { return false };
+        let row = self.rest?;
+        let mut rest = row;
         if let Some(mut quoted) = rest.strip_prefix(b"\"") {
             loop {
                 let end = memchr(b'"', quoted).unwrap_or(quoted.len());
@@ -153,10 +159,23 @@ impl Fields<'_> {
             }
         }
         let end = memchr(self.delimiter, rest);
-        field.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
+        let last = &rest[..end.unwrap_or(rest.len())];
+        field.extend_from_slice(last);
         self.rest = end.map(|end| &rest[end + 1..]);
-        true
+        Some(row.len() - rest.len() + last.len())
     }
+}
+
+/// Appends a field in quotes.
+pub(crate) fn push_quoted(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for (number, part) in text.split(|byte| *byte == b'"').enumerate() {
+        if number > 0 {
+            out.extend_from_slice(b"\"\"");
+        }
+        out.extend_from_slice(part);
+    }
+    out.push(b'"');
 }
 
 /// Names of the columns, each of which is the key of one value in a row's object.
@@ -176,7 +195,7 @@ impl Columns {
         let end = RowSplitter::inside(delimiter).row_end(header).unwrap_or(header.len());
         let mut fields = Fields { rest: (end > 0).then_some(&header[..end]), delimiter };
         let (mut field, mut given) = (Vec::new(), Vec::new());
-        while fields.read(&mut field) {
+        while fields.read(&mut field).is_some() {
             given.push(String::from_utf8_lossy(&field).into_owned());
         }
         // A number must not give a name that another column has.
@@ -211,10 +230,10 @@ impl Columns {
 
     /// Returns the name of the column that a byte of a row belongs to. A delimiter belongs to the field before it.
     pub(crate) fn name_at(&self, row: &[u8], at: usize) -> Option<String> {
-        let mut fields = Fields { rest: Some(row), delimiter: self.delimiter };
+        let mut fields = Fields::new(row, self.delimiter);
         let mut field = Vec::new();
         let mut position = 0;
-        while fields.read(&mut field) {
+        while fields.read(&mut field).is_some() {
             if fields.rest.is_none_or(|rest| at < row.len() - rest.len()) {
                 return Some(
                     self.names.get(position).cloned().unwrap_or_else(|| unnamed(position, &self.taken)),
@@ -230,11 +249,11 @@ impl Columns {
     /// The keys of missing fields are left out; a field beyond the header is called by its position: `column_3`.
     /// The object is never shorter than the row.
     pub(crate) fn push_object(&self, row: &[u8], out: &mut Vec<u8>) {
-        let mut fields = Fields { rest: Some(row), delimiter: self.delimiter };
+        let mut fields = Fields::new(row, self.delimiter);
         let mut field = Vec::new();
         let mut position = 0;
         out.push(b'{');
-        while fields.read(&mut field) {
+        while fields.read(&mut field).is_some() {
             if position > 0 {
                 out.push(b',');
             }

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use crate::csv::push_quoted;
 use crate::error::{Error, Result};
 use crate::escaping::push_string;
 use crate::message;
@@ -222,17 +223,6 @@ fn push_cell(value: &[u8], out: &mut Vec<u8>) {
         b"null" => {}
         _ => out.extend_from_slice(value),
     }
-}
-
-fn push_quoted(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    for (number, part) in text.split(|byte| *byte == b'"').enumerate() {
-        if number > 0 {
-            out.extend_from_slice(b"\"\"");
-        }
-        out.extend_from_slice(part);
-    }
-    out.push(b'"');
 }
 
 #[cfg(test)]

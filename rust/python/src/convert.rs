@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use forebay_core::index::Kind;
 use forebay_core::{Error, ErrorKind, Range, Result};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -69,6 +70,18 @@ fn type_error(name: &str, kind: &str, object: &Bound<'_, PyAny>) -> PyErr {
     match object.get_type().name() {
         Ok(class) => PyTypeError::new_err(format!("{name} must be {kind}, not {class}")),
         Err(error) => error,
+    }
+}
+
+/// Converts the name of a format with rows.
+pub fn to_row_kind(rows: &str) -> Result<Kind> {
+    match rows {
+        "csv" => Ok(Kind::Csv),
+        "tsv" => Ok(Kind::Tsv),
+        other => {
+            let why = format!("rows must be \"csv\" or \"tsv\", not {other:.32?}");
+            Err(Error { kind: ErrorKind::InvalidArgument(why), index: 0 })
+        }
     }
 }
 

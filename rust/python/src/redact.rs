@@ -3,6 +3,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::convert::{optional_text, to_row_kind};
 use crate::error::CoreError;
 use crate::payload::Payload;
 
@@ -23,10 +24,21 @@ impl Redactor {
     ///
     /// The expressions see each text of the payload: all of it, or in JSON each string and number, with its
     /// escapes decoded. A text that is itself JSON, or base64 of text, is searched by its own texts. What was
-    /// JSON stays JSON.
-    fn redact<'py>(&self, py: Python<'py>, data: Payload) -> Option<Bound<'py, PyBytes>> {
-        let redacted = data.detach(py, |data| self.0.redact(data));
-        redacted.map(|redacted| PyBytes::new(py, &redacted))
+    /// JSON stays JSON. With `rows` ("csv" or "tsv") they see the cells of a payload, header included, as texts
+    /// instead; its rows and columns stay.
+    #[pyo3(signature = (data, rows = None))]
+    fn redact<'py>(
+        &self,
+        py: Python<'py>,
+        data: Payload,
+        #[pyo3(from_py_with = optional_text::rows)] rows: Option<&str>,
+    ) -> Result<Option<Bound<'py, PyBytes>>, CoreError> {
+        let kind = rows.map(to_row_kind).transpose()?;
+        let redacted = data.detach(py, |data| match kind {
+            None => self.0.redact(data),
+            Some(kind) => self.0.redact_cells(data, kind),
+        });
+        Ok(redacted.map(|redacted| PyBytes::new(py, &redacted)))
     }
 }
 
@@ -34,12 +46,19 @@ impl Redactor {
 ///
 /// The texts are those that `Redactor.redact` searches, as bytes. An exception of `function` is raised again.
 #[pyfunction]
+#[pyo3(signature = (data, function, rows = None))]
 pub fn replace_texts<'py>(
     py: Python<'py>,
     data: Payload,
     function: Bound<'py, PyAny>,
+    #[pyo3(from_py_with = optional_text::rows)] rows: Option<&str>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let redacted = core::redact(data.as_slice(py), &mut Function(function))?;
+    let kind = rows.map(to_row_kind).transpose().map_err(CoreError::from)?;
+    let (data, mut filter) = (data.as_slice(py), Function(function));
+    let redacted = match kind {
+        None => core::redact(data, &mut filter)?,
+        Some(kind) => core::redact_cells(data, kind, &mut filter)?,
+    };
     Ok(redacted.map(|redacted| PyBytes::new(py, &redacted)))
 }
 

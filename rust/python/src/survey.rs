@@ -2,11 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use forebay_core::index::Kind;
 use forebay_core::{Error, ErrorKind, Nature, survey};
 use pyo3::prelude::*;
 
-use crate::convert::optional_text;
+use crate::convert::{optional_text, to_row_kind};
 use crate::error::CoreError;
 use crate::index::ItemIndex;
 use crate::payload::Payload;
@@ -35,15 +34,7 @@ impl Survey {
         is_json: Option<bool>,
         #[pyo3(from_py_with = optional_text::rows)] rows: Option<&str>,
     ) -> Result<Self, CoreError> {
-        let rows = match rows {
-            None => None,
-            Some("csv") => Some(Kind::Csv),
-            Some("tsv") => Some(Kind::Tsv),
-            Some(other) => {
-                let why = format!("rows must be \"csv\" or \"tsv\", not {other:.32?}");
-                return Err(Error { kind: ErrorKind::InvalidArgument(why), index: 0 }.into());
-            }
-        };
+        let rows = rows.map(to_row_kind).transpose()?;
         Ok(Self(Mutex::new(Some(survey::Survey::new(is_json, rows)))))
     }
 

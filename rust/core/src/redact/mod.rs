@@ -2,8 +2,9 @@
 //!
 //! A text is what a reader sees: a whole payload that is not JSON, or a string (keys included) or number of one
 //! that is, with its escapes decoded. A text that is itself JSON, or base64 of text, is redacted by its own
-//! texts. So a pattern finds the same secrets whatever a payload is wrapped in.
+//! texts. So a pattern finds the same secrets whatever a payload is wrapped in. In CSV, each cell is a text as well.
 
+mod cells;
 mod encoded;
 mod patterns;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::ops::Range;
 use crate::message::unescape;
 use crate::reader::check_json;
 use crate::scan::Isa;
+pub use cells::redact_cells;
 use encoded::Base64Text;
 pub use patterns::Redactor;
 use tokens::{Token, Tokens};

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::tokens::{Token, Tokens};
 use super::{Filter, REPLACEMENT};
 use crate::error::Result;
+use crate::index::Kind;
 use crate::message::unescape;
 use crate::search::{Pattern, TextSearcher};
 
@@ -33,10 +34,20 @@ impl Redactor {
     /// Returns a payload without its secrets, or `None` if it has none. What was JSON stays JSON.
     #[must_use]
     pub fn redact(&self, data: &[u8]) -> Option<Vec<u8>> {
-        let searchers = self.patterns.iter().map(Pattern::searcher).collect();
-        let mut filter = PatternFilter { patterns: &self.patterns, searchers };
-        let Ok(redacted) = super::redact(data, &mut filter);
+        let Ok(redacted) = super::redact(data, &mut self.filter());
         redacted
+    }
+
+    /// Returns CSV or TSV without the secrets of its cells, or `None` if they have none. The rows and columns stay.
+    #[must_use]
+    pub fn redact_cells(&self, data: &[u8], kind: Kind) -> Option<Vec<u8>> {
+        let Ok(redacted) = super::redact_cells(data, kind, &mut self.filter());
+        redacted
+    }
+
+    fn filter(&self) -> PatternFilter<'_> {
+        let searchers = self.patterns.iter().map(Pattern::searcher).collect();
+        PatternFilter { patterns: &self.patterns, searchers }
     }
 }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::index::Kind;
 use crate::search::Pattern;
 use crate::validate::Validator;
 
@@ -236,4 +237,21 @@ fn filters_see_each_text_and_may_fail() {
     assert_eq!(String::from_utf8(redacted.unwrap()).unwrap(), expected);
     assert_eq!(redact(br#"["ok", "bad", "never"]"#, &mut texts), Err(()));
     assert_eq!(texts.0.last().unwrap(), "bad");
+}
+
+#[test]
+fn cells_are_texts() {
+    let redactor = Redactor::new(&[r#""key": "\w+""#, "sk-1"]).unwrap();
+    let redact = |csv: &str, kind| {
+        redactor.redact_cells(csv.as_bytes(), kind).map(|redacted| String::from_utf8(redacted).unwrap())
+    };
+    let (csv, redacted) = (
+        "\u{feff}id,sk-1\r\n1,\"{\"\"key\"\": \"\"a\"\"}\"\r\n\"s\"k-1",
+        "\u{feff}id,[redacted]\r\n1,\"{\"\"[redacted]\"\": \"\"[redacted]\"\"}\"\r\n\"[redacted]\"",
+    );
+    assert_eq!(redact(csv, Kind::Csv).as_deref(), Some(redacted));
+    assert_eq!(redact(&csv.replace(',', "\t"), Kind::Tsv), Some(redacted.replace(',', "\t")));
+    assert_eq!(redact("id\n\n1,,\n", Kind::Csv), None);
+    assert_eq!(redact("", Kind::Csv), None);
+    assert_eq!(redact("sk-1", Kind::Lines), None);
 }
