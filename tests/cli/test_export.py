@@ -79,6 +79,19 @@ def test_an_export_without_rows_says_why(tmp_path: Path) -> None:
     assert b"no item has the field" in finished.err
 
 
+def test_errors_name_what_helps(tmp_path: Path) -> None:
+    log = put(b"one line\nanother line\n")
+    failed = run("export", log, str(tmp_path / "log.csv"))
+    assert "end the name of the file in another way than .csv" in failed.error["message"]
+    assert run("export", log, str(tmp_path / "log.txt")).code == 0
+    failed = run("export", log, str(tmp_path / "none" / "log.txt"))
+    assert f"there is no folder {tmp_path / 'none'}; make it" in failed.error["message"]
+    many = put(b"[" + b",".join([b'{"id":1}'] * 2_200_000) + b"]")
+    unknown = run("export", many, str(tmp_path / "x.csv"), "--fields", "nope")
+    assert "name keys of an item, as in [{id: int}]" in unknown.error["message"]
+    assert "offset" not in unknown.error["message"]
+
+
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert "is a folder" in run("export", put(b"[1]"), str(tmp_path)).error["message"]
 

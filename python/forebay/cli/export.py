@@ -84,6 +84,8 @@ def _write(opened: "Export", path: Path, *, force: bool) -> int:
             (os.replace if force else os.link)(part, path)
     except StoreUnavailable:
         raise
+    except FileNotFoundError:
+        raise OutputFailed(f"there is no folder {path.parent}; make it, or name another") from None
     except OSError as error:
         raise OutputFailed(f"{path} cannot be written: {error.strerror}") from None
     return size_bytes

@@ -82,7 +82,8 @@ def export_payload(
     index = reader.items
     if index is None:
         raise InvalidFormat(
-            "this payload has no items to convert or select; leave out format, where and fields to copy it"
+            "this payload has no items to convert or select; to copy it, leave out format, where and fields, and end "
+            "the name of the file in another way than .csv, .json, .jsonl, .ndjson or .parquet"
         )
     if format == "parquet" and not is_whole and index.columns is not None:
         # Items of rows are all texts, but Parquet columns have types.
@@ -103,7 +104,7 @@ def _make_projection(reader: PayloadReader, index: ItemIndex, fields: Sequence[s
         return None
     resolved = [*resolve_columns(index, fields)]
     if resolved and len(index):
-        check_fields_exist(reader, index, resolved, 0)
+        check_fields_exist(reader, index, resolved, 0, has_offset=False)
     keys = ["_key"] if index.kind == "map" and resolved else []
     return Projection([*keys, *resolved], [*keys, *fields])
 

@@ -120,10 +120,13 @@ def explain_missing_fields(view: View, index: ItemIndex, names: Iterable[str]) -
     return reasons, example
 
 
-def check_fields_exist(view: View, index: ItemIndex, fields: Sequence[str], first_number: int) -> None:
+def check_fields_exist(
+    view: View, index: ItemIndex, fields: Sequence[str], first_number: int, *, has_offset: bool = True
+) -> None:
     """Raise `PathNotFound` if no item has any of the fields.
 
     Only the first items are scanned, up to `MAX_SCAN_BYTES`. Nothing is raised for a page that starts after them.
+    `has_offset` says whether the caller can look further.
     """
     if index.span(first_number, 1).start - index.start > 2 * MAX_SCAN_BYTES:
         # A scan may overshoot its limit by one batch. This page starts after that, so there is no need to scan.
@@ -131,7 +134,7 @@ def check_fields_exist(view: View, index: ItemIndex, fields: Sequence[str], firs
     count, example = scan_for_fields(view, index, fields)
     if first_number >= count:
         return
-    hint = "" if count == len(index) else f"; or look further from offset={count}"
+    hint = f"; or look further from offset={count}" if has_offset and count < len(index) else ""
     raise PathNotFound(
         f"the first {count} items have none of the fields {short_repr(fields)}; "
         f"name keys of an item, as in {example}{hint}"
