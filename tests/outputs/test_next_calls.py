@@ -46,11 +46,14 @@ RESULTS: dict[str, tuple[Any, str | None]] = {
     "cut lists": ([[*range(5000)]] * 5, None),
     "cut row": ("txt,name\n" + f"{'l' * 2032},name of a man\n" * 90, "text/csv"),
     "repeated names": ("name,name\n" + "".join(f"a{n},{n}\n" for n in range(900)), "text/csv"),
+    "blocks": ([{"type": "text", "text": text} for text in ("3000 orders", *[json.dumps(ORDERS)] * 2)], "blocks"),
     "document": ({"a": "x" * 9000, "b": {"c": 1}}, None),
 }
 
 
 def make_result(payload: Any, mime_type: str | None) -> dict[str, Any]:
+    if mime_type == "blocks":
+        return {"content": payload}
     text = payload if isinstance(payload, str) else json.dumps(payload)
     if mime_type is None:
         return {"content": [{"type": "text", "text": text}]}

@@ -29,6 +29,8 @@ _NDJSON_MIME_TYPE = re.compile("ndjson|jsonl|json-seq")
 _CUT_LIST_KEYS = {"items", "totalCount", "showing"}
 """Keys of the object that stands for a list that is cut."""
 
+_BLOCK_TYPES = {"text", "image", "audio", "resource", "resource_link"}
+
 _MAX_FIELDS = 4
 _LIMIT = 50
 """Number of items in a suggested call."""
@@ -44,8 +46,11 @@ def suggest_calls(descriptor: Descriptor, *, has_query: bool, has_export: bool) 
         return {"tool": prefix + tool, "arguments": {"output_handle": descriptor.output_handle, **arguments}}
 
     search = make_call("output_search", pattern="error", ignore_case=True, count_only=True)
-    if descriptor.item_count:
-        items = _read_items(descriptor)
+    items = _read_items(descriptor) if descriptor.item_count else []
+    if descriptor.items_path == "/content" and items and all(map(_is_block, items)):
+        # The text of a block may be larger than any row or page, and conditions on it say little.
+        calls = [make_call(_FETCH_TOOL), search]
+    elif descriptor.item_count:
         scalars = _find_scalars(items[0], is_cut=descriptor.preview_items == 0) if items else {}
         calls = [make_call(_FETCH_TOOL, where={name: value}) for name, value in [*scalars.items()][:1]]
         if has_query:
@@ -127,6 +132,11 @@ def _parse_lines(text: str) -> list[Any]:
         except ValueError:
             break
     return values
+
+
+def _is_block(item: Any) -> bool:
+    """Return whether an item looks like a content block of a tool result."""
+    return isinstance(item, Mapping) and item.get("type") in _BLOCK_TYPES
 
 
 def _make_entry(key: str, entry: Any) -> dict[str, Any]:
