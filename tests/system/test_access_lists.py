@@ -39,7 +39,8 @@ def test_an_identifier_is_encoded() -> None:
         ([(ALLOW, 0, ALL, ANN), (ALLOW, 0, READ, USERS)], [], [USERS]),
         ([(ALLOW, INHERITED, MODIFY, EVERYBODY)], [EVERYBODY], [EVERYBODY]),
         ([(ALLOW, 0, 0x10000000, USERS)], [USERS], [USERS]),
-        ([(ALLOW, 0, 0x80000, USERS)], [USERS], []),
+        ([(ALLOW, 0, 0x80000, USERS)], [USERS], [USERS]),
+        ([(ALLOW, 0, 0x2, USERS)], [USERS], []),
         # It applies only to files created in the folder, and these get a list of their own.
         ([(ALLOW, INHERIT_ONLY, ALL, EVERYBODY)], [], []),
         ([(DENY, 0, ALL, EVERYBODY)], [], []),

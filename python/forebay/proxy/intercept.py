@@ -85,6 +85,9 @@ _MAX_PARSED_DEPTH = 512
 _MAX_STRAY_BYTES = 256
 """Maximum bytes of members that a response should not have, beside a result that is stored without them."""
 
+_MAX_HANDSHAKE_BYTES = 1 << 20
+"""A larger handshake is forwarded as it is, because its members would take many times the memory."""
+
 _Params = Mapping[str, Any]
 _Handler = Callable[[PendingRequest, dict[str, Any], Message], Message | None]
 
@@ -542,16 +545,14 @@ class ResponseHandler:
 
     def _handle_initialize(self, pending: PendingRequest, message: dict[str, Any], _raw: Message) -> Message | None:
         """Announce tools and resources, even if the server has none, and say what a handle is."""
-        result = message.get("result")
-        if isinstance(result, LazyJSON) and result.is_object:
-            result = result.open_object()
+        result = _open_handshake(message.get("result"))
         if not isinstance(result, dict):
             return None
         if pending.method == "initialize":
             self._session.is_negotiated = True
             version = result.get("protocolVersion")
             self._session.version = version if isinstance(version, str) else self._session.version
-        capabilities = open_container(result.get("capabilities"))
+        capabilities = _open_handshake(result.get("capabilities"))
         if not isinstance(capabilities, dict):
             return None
         extended = {**capabilities, **{name: {} for name in ("tools", "resources") if name not in capabilities}}
@@ -570,6 +571,11 @@ class ResponseHandler:
             return instructions
         # A long text: keep its bytes, and write the note before the closing quote.
         return as_lazy(instructions.json()[:-1] + dump(f"\n\n{self._policy.handle_note}")[1:])
+
+
+def _open_handshake(value: Any) -> Any:
+    """Return an object of a handshake that `parse` has left unparsed, unless it is too large."""
+    return open_container(value) if isinstance(value, LazyJSON) and len(value) <= _MAX_HANDSHAKE_BYTES else value
 
 
 def _find_stray_members(message: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class RequestFailed(Exception):
         """Return the error of a response."""
         error = message.get("error")
         if isinstance(error, LazyJSON) and error.is_object:
-            error = error.open_object()
+            error = {name: member.parse() for name, member in error.members(("code", "message", "data")).items()}
         error = error if isinstance(error, dict) else {}
         code = error.get("code")
         code = code if isinstance(code, int) else INTERNAL_ERROR
