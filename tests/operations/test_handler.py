@@ -251,7 +251,8 @@ def test_whoever_is_late_cleans_up_undisturbed_when_its_caller_gives_up_for_that
 
         system.add("op", clean_up)
         async with system.handler:
-            assert await error_code_of(system.calls.call("ns.op", timeout=0.2)) == "TIMEOUT"
+            # On a busy machine, the operation takes a moment to begin.
+            assert await error_code_of(system.calls.call("ns.op", timeout=1)) == "TIMEOUT"
         assert seen == ["cleaned up"]
         assert system.bus.events_of("call.error") == []
 
