@@ -45,7 +45,7 @@ def test_a_request_that_cannot_be_kept_is_an_error(is_answered: bool, tmp_path: 
         client.initialize()
         call = _make_call(70, "text", padding="x" * 4_000_000)
         if not is_answered:
-            # Without an id that could be found, nobody can be told.
+            # Without a readable id, no request can get an error response.
             call = {"padding": "x" * 4_000_000, "id": 70, "method": "ping", "more": "x" * 70_000}
         client.send(call)
         if is_answered:

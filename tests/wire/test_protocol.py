@@ -74,7 +74,7 @@ def test_the_links_of_many_pages_are_forgotten() -> None:
     assert not links.follow(None, b"0")
     for number in range(2 * MAX_LIST_PAGES):
         assert not links.follow(b"%d" % number, b"%d" % (number + 1))
-    # The way from the first page to this one is not known any more.
+    # The path from the first page to this one has been forgotten.
     assert not links.follow(b"%d" % (2 * MAX_LIST_PAGES), b"0")
     assert len(links._next_pages) == MAX_LIST_PAGES
 

@@ -68,7 +68,7 @@ async def _run_stdio(settings: "Settings") -> int:
         _log.info("forebay: %s", reason)
         stop_event.set()
 
-    handle_stop_signals(loop, lambda number: request_stop(f"told to end by {number.name}"))
+    handle_stop_signals(loop, lambda number: request_stop(f"stopped by {number.name}"))
     hub = Hub(settings)
     transport = StdioTransport(hub, lambda: request_stop("the client is gone"))
     await hub.start()

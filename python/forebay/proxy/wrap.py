@@ -172,7 +172,7 @@ class _StopSignal:
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self.was_signalled = True
-        self.set(f"told to end by {signal.Signals(number).name}")
+        self.set(f"stopped by {signal.Signals(number).name}")
 
     def set(self, reason: str) -> None:
         self.reason = self.reason or reason
