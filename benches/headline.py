@@ -29,7 +29,7 @@ LOOP = "orjson and a loop, gc off"
 """The faster one of two peers: a script that also turns off Python's garbage collector."""
 
 ROWS = {
-    ("page of 50 stored items", "records 100 MB", "orjson"): ("a page from the middle of a stored output", "a page"),
+    ("page of 50 stored items, elsewhere", "records 100 MB", "orjson"): ("a page far from the last one", "a page"),
     ("query with a sidecar", "records 100 MB", LOOP): ("SQL, from the second query on", "SQL"),
     ("truncate to 10 KB", "records 100 MB", "orjson"): ("an overview of 10 KB", "an overview"),
     ("where, three conditions", "records 100 MB", "orjson and a loop"): (
