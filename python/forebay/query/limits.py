@@ -9,10 +9,10 @@ __all__ = [
 ]
 
 WORKER_MEMORY_BYTES = 1 << 30
-"""Maximum memory of a worker for tables and queries, in addition to what it takes when it has started."""
+"""Maximum memory of a worker for tables and queries, in addition to its memory after the start."""
 
 WORKER_START_BYTES = 256 << 20
-"""More than a worker takes when it has started, for a system whose limit includes that."""
+"""Upper bound of a worker's memory after its start, for systems whose limit includes it."""
 
 WORKER_CPU_SECONDS = 900
 """Maximum CPU time of a worker in its whole life. Each query has a deadline of its own."""

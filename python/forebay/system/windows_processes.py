@@ -74,7 +74,7 @@ class ProcessGroup:
     def end(self) -> None:
         """End the processes that still run: send Ctrl-Break, then end the job. Call this only once."""
         if self._is_running() and self._shares_console:
-            # Python raises `SystemError` where there is no such process any more.
+            # Python raises `SystemError` if the process has ended.
             with contextlib.suppress(OSError, SystemError):
                 self.server.send_signal(signal.CTRL_BREAK_EVENT)
             deadline = time.monotonic() + _KILL_DELAY_SECONDS
