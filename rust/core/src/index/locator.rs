@@ -115,15 +115,6 @@ impl Locator {
         self.pos
     }
 
-    /// Returns how many containers are open where items are counted or a value is skipped; 0 elsewhere.
-    pub(super) fn counted_depth(&self) -> u64 {
-        match self.state {
-            State::Items(_) | State::SkipValue(_) => self.objects.depth() as u64 + self.arrays + 1,
-            State::Entries(_) => self.objects.depth() as u64 + self.arrays,
-            _ => 0,
-        }
-    }
-
     /// Returns how many containers are open between two items, two entries, or two parts of a value that is skipped.
     /// `None` in any other state.
     pub(super) fn separator_depth(&self) -> Option<u64> {
@@ -187,7 +178,11 @@ impl Locator {
                     return false;
                 }
                 self.state = State::Entries(counted.nesting);
-                self.keep_tail(counted.nesting, bytes, counted.commas);
+                self.keep_tail(counted.nesting, bytes, counted.separators);
+            }
+            State::Rows(mut rows) => {
+                self.items.skip_rows(&mut rows, self.isa, self.pos, bytes, &counted);
+                self.state = State::Rows(rows);
             }
             State::SkipValue(_) => self.state = State::SkipValue(counted.nesting),
             _ => return false,

@@ -285,6 +285,9 @@ fn validating_does_not_change_the_items() {
             format!("{{\"skipped\":{{\"a\":[{array}]}},\"x\":[0,[7],{{\"y\":{array}}}],\"map\":{{}}}}");
         let map: String = (0..20_000).map(|i| format!("\"{i:06}\":{{\"id\":{i}}},")).collect();
         let map = format!("{{\"m\":{{{}\"last\":{{\"id\":0}}}}}}", map);
+        let rows: String =
+            (0..20_000).map(|i| format!("{{\"id\":{i}}}{}", ["\n", " \n", "\r\n", "\n "][i % 4])).collect();
+        let blank = format!("{}\n{rows}\n \n{long}\n{rows}{}1", " ".repeat(padding), " ".repeat(70_000));
         for (data, path) in [
             (&array, None),
             (&deep, None),
@@ -292,6 +295,8 @@ fn validating_does_not_change_the_items() {
             (&deep, Some("/x")),
             (&deep, Some("/map")),
             (&map, None),
+            (&rows, None),
+            (&blank, None),
         ] {
             let data = data.as_bytes();
             let expected = index_in_pieces(data, &[], path, false, Isa::available()[0]);
