@@ -14,7 +14,7 @@ from pathlib import Path
 from forebay.bench.generate import CHUNK, repeat_items
 
 MB = 1_000_000
-SIZES = {"1 MB": MB, "100 MB": 100 * MB}
+SIZES = {"1 MB": MB, "9 MB": 9 * MB, "20 MB": 20 * MB, "100 MB": 100 * MB}
 
 WORDS = [
     *("cache", "index", "shard", "queue", "login", "payment", "invoice"),

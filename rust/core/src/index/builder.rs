@@ -89,7 +89,7 @@ impl IndexBuilder {
         if counted.nesting.is_directly_inside() && bytes.last() == Some(&b',') {
             return false;
         }
-        let mut commas = counted.commas;
+        let mut commas = counted.separators;
         if commas > 0 && self.next_block <= pos {
             let progress = nesting.seek(isa, bytes, 1);
             self.push(pos + progress.consumed as u64);
@@ -97,6 +97,22 @@ impl IndexBuilder {
         }
         self.count += commas;
         true
+    }
+
+    /// Counts the rows in bytes that the validator has read, which have no boundary of two blocks inside.
+    pub(super) fn skip_rows(&mut self, rows: &mut Rows, isa: Isa, pos: u64, bytes: &[u8], counted: &Counted) {
+        let after = rows.after(bytes);
+        // The validator has not counted blank lines, so a row starts after each newline, at once or in later bytes.
+        let mut starts =
+            counted.separators + u64::from(rows.is_before_line()) - u64::from(after.is_before_line());
+        if starts > 0 && self.next_block <= pos {
+            starts -= 1;
+            if let Some(start) = rows.seek(isa, bytes, 1).reached {
+                self.push(pos + start as u64);
+            }
+        }
+        self.count += starts;
+        *rows = after;
     }
 
     /// Scans rows. Returns how many bytes were consumed; if none, the next call consumes some.

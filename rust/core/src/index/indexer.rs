@@ -62,7 +62,7 @@ impl ItemIndexer {
             // are small enough to stay in the cache between the passes.
             let len = PIECE_BYTES - (self.locator.pos() % PIECE_BYTES as u64) as usize;
             let (piece, others) = rest.split_at(len.min(rest.len()));
-            validator.begin_count(self.locator.counted_depth());
+            validator.begin_count(self.locator.separator_depth());
             validator.feed(piece)?;
             // Deep inside a collection the validator's masks are enough, so the piece is not read again.
             let is_located = validator.counted().is_some_and(|counted| self.locator.skip(piece, counted));

@@ -115,14 +115,6 @@ impl Locator {
         self.pos
     }
 
-    /// Returns how many containers are open where items are counted or a value is skipped; 0 elsewhere.
-    pub(super) fn counted_depth(&self) -> u64 {
-        match self.state {
-            State::Items(_) | State::SkipValue(_) => self.objects.depth() as u64 + self.arrays + 1,
-            _ => 0,
-        }
-    }
-
     /// Returns how many containers are open between two items, two entries, or two parts of a value that is skipped.
     /// `None` in any other state.
     pub(super) fn separator_depth(&self) -> Option<u64> {
@@ -179,6 +171,18 @@ impl Locator {
                     return false;
                 }
                 self.state = State::Items(counted.nesting);
+            }
+            State::Entries(nesting) => {
+                let Some(object) = self.objects.last_mut() else { return false };
+                if !object.entries.skip_values(nesting, self.isa, self.pos, bytes, &counted) {
+                    return false;
+                }
+                self.state = State::Entries(counted.nesting);
+                self.keep_tail(counted.nesting, bytes, counted.separators);
+            }
+            State::Rows(mut rows) => {
+                self.items.skip_rows(&mut rows, self.isa, self.pos, bytes, &counted);
+                self.state = State::Rows(rows);
             }
             State::SkipValue(_) => self.state = State::SkipValue(counted.nesting),
             _ => return false,
@@ -433,18 +437,26 @@ impl Locator {
             self.end_object(end);
             return progress.consumed;
         }
-        self.tail.push(&bytes[..progress.consumed], progress.commas);
-        if end.is_multiple_of(SEGMENT_BYTES) {
-            self.tail.end_segment(nesting);
-            if let Some(entry) = self.tail.take_large_entry(self.isa) {
-                object.is_next_counted = true;
-                self.state = State::Key;
-                self.pos = end - entry.len() as u64;
-                self.feed(&entry);
-                self.pos -= progress.consumed as u64;
-            }
-        }
+        self.keep_tail(nesting, &bytes[..progress.consumed], progress.commas);
         progress.consumed
+    }
+
+    /// Keeps entries that were counted, with the state after them, and reads the last one again if it is large.
+    fn keep_tail(&mut self, nesting: Nesting, bytes: &[u8], commas: u64) {
+        let end = self.pos + bytes.len() as u64;
+        self.tail.push(bytes, commas);
+        if !end.is_multiple_of(SEGMENT_BYTES) {
+            return;
+        }
+        self.tail.end_segment(nesting);
+        let Some(entry) = self.tail.take_large_entry(self.isa) else { return };
+        if let Some(object) = self.objects.last_mut() {
+            object.is_next_counted = true;
+        }
+        self.state = State::Key;
+        let pos = std::mem::replace(&mut self.pos, end - entry.len() as u64);
+        self.feed(&entry);
+        self.pos = pos;
     }
 
     /// Ends a collection whose items were counted.

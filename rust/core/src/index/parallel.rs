@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 
 use super::ItemIndex;
@@ -53,9 +54,11 @@ pub(super) struct Division {
 impl Division {
     /// Returns how to divide a payload of `len` bytes. `None` if one thread has to read it.
     pub(super) fn new(len: usize) -> Option<Self> {
-        let is_large = len > MIN_PARALLEL_BYTES;
+        // Asking the system reads files, so it is done once.
+        static HAS_PROCESSORS: OnceLock<bool> = OnceLock::new();
         let has_processors = || thread::available_parallelism().is_ok_and(|count| count.get() > 1);
-        (is_large && has_processors()).then(|| Self::in_two(len))
+        let is_divided = len > MIN_PARALLEL_BYTES && *HAS_PROCESSORS.get_or_init(has_processors);
+        is_divided.then(|| Self::in_two(len))
     }
 
     fn in_two(len: usize) -> Self {
@@ -82,7 +85,7 @@ pub(super) enum Reuse {
 /// Indexes `data`, of which `indexer` has read nothing. The result is that of feeding it everything.
 pub(super) fn index(mut indexer: ItemIndexer, data: &[u8], division: Division) -> (Result<ItemIndex>, Reuse) {
     let cut = division.cut;
-    match indexer.read_up_to_cut(data, division) {
+    match indexer.read_up_to_cut(data, &division) {
         Ok(ahead) => indexer.finish_with(ahead, &data[cut..]),
         Err(error) => (Err(error), Reuse::Nothing),
     }
@@ -109,24 +112,35 @@ struct Ahead {
 
 impl ItemIndexer {
     /// Reads the bytes before the cut, and returns what a second thread has found from there on.
-    fn read_up_to_cut(&mut self, data: &[u8], division: Division) -> Result<Option<Ahead>> {
-        let Division { mut lead, max_lead, window, cut } = division;
-        self.feed(&data[..lead])?;
-        while self.locator.separator_depth().is_none() && lead < max_lead {
-            let more = max_lead.min(lead + PIECE_BYTES);
-            self.feed(&data[lead..more])?;
-            lead = more;
-        }
-        let (start, is_needed) = (self.clone(), AtomicBool::new(true));
+    fn read_up_to_cut(&mut self, data: &[u8], division: &Division) -> Result<Option<Ahead>> {
+        let Division { ref window, cut, .. } = *division;
+        let is_needed = &AtomicBool::new(true);
         thread::scope(|scope| {
-            let ahead = thread::Builder::new()
-                .spawn_scoped(scope, || start.read_ahead(data, window, cut, &is_needed));
+            // The thread starts up while this one reads the lead. Without a state to begin with, it ends.
+            let (sender, start) = mpsc::sync_channel::<Self>(1);
+            let ahead = thread::Builder::new().spawn_scoped(scope, move || {
+                start.recv().ok()?.read_ahead(data, window.clone(), cut, is_needed)
+            });
+            let lead = self.read_lead(data, division)?;
+            // If the system refuses a thread, there is no receiver, and this one reads everything.
+            let _ = sender.send(self.clone());
             let first = self.feed(&data[lead..cut]);
             is_needed.store(first.is_ok(), Ordering::Relaxed);
-            // If the system refuses a thread, this one reads everything.
             let ahead = ahead.ok().and_then(|ahead| ahead.join().ok().flatten());
             first.map(|()| ahead)
         })
+    }
+
+    /// Reads until an item is found, as far as the division allows. Returns how much was read.
+    fn read_lead(&mut self, data: &[u8], division: &Division) -> Result<usize> {
+        let mut lead = division.lead;
+        self.feed(&data[..lead])?;
+        while self.locator.separator_depth().is_none() && lead < division.max_lead {
+            let more = division.max_lead.min(lead + PIECE_BYTES);
+            self.feed(&data[lead..more])?;
+            lead = more;
+        }
+        Ok(lead)
     }
 
     /// Reads from the end of an item in `window` to the end of the payload. Returns `None` if there is no item's end, or

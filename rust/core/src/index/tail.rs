@@ -1,10 +1,12 @@
 //! The last bytes of a map whose entries are counted in blocks: enough to read its last entry again.
 
+use super::BLOCK_BYTES;
 use crate::scan::Isa;
 use crate::scan::nesting::Nesting;
 
-/// Bytes that are kept or dropped together. A multiple of it is a boundary in every payload, however it is cut.
-pub(super) const SEGMENT_BYTES: u64 = 4096;
+/// Bytes that are kept or dropped together. A multiple of it is a boundary in every payload, however it is cut. No
+/// smaller than what the validator counts at once.
+pub(super) const SEGMENT_BYTES: u64 = BLOCK_BYTES;
 
 /// Bytes of a map before its entries are counted in blocks. An entry that is skipped is smaller, so no collection in
 /// it has more than half of the map's bytes.

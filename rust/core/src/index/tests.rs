@@ -285,6 +285,9 @@ fn validating_does_not_change_the_items() {
             format!("{{\"skipped\":{{\"a\":[{array}]}},\"x\":[0,[7],{{\"y\":{array}}}],\"map\":{{}}}}");
         let map: String = (0..20_000).map(|i| format!("\"{i:06}\":{{\"id\":{i}}},")).collect();
         let map = format!("{{\"m\":{{{}\"last\":{{\"id\":0}}}}}}", map);
+        let rows: String =
+            (0..20_000).map(|i| format!("{{\"id\":{i}}}{}", ["\n", " \n", "\r\n", "\n "][i % 4])).collect();
+        let blank = format!("{}\n{rows}\n \n{long}\n{rows}{}1", " ".repeat(padding), " ".repeat(70_000));
         for (data, path) in [
             (&array, None),
             (&deep, None),
@@ -292,6 +295,8 @@ fn validating_does_not_change_the_items() {
             (&deep, Some("/x")),
             (&deep, Some("/map")),
             (&map, None),
+            (&rows, None),
+            (&blank, None),
         ] {
             let data = data.as_bytes();
             let expected = index_in_pieces(data, &[], path, false, Isa::available()[0]);
@@ -505,10 +510,21 @@ fn entries_of_large_maps_are_counted() {
                 let expected = naive::main(&naive::read(&data, 0));
                 paths.push(expected.path.clone().unwrap());
                 for isa in Isa::available() {
-                    for step in [data.len(), 1_000_003, 65_536, 32_768 + 3, 4_096, 997] {
+                    // The validator counts whole blocks of 64 bytes; entries in other pieces are scanned.
+                    for (step, validate) in [
+                        (data.len(), true),
+                        (data.len(), false),
+                        (1_000_003, false),
+                        (65_536, true),
+                        (65_536, false),
+                        (32_768 + 64, true),
+                        (32_768 + 3, true),
+                        (4_096, true),
+                        (997, false),
+                    ] {
                         let cuts: Vec<_> = (0..data.len()).step_by(step).collect();
-                        let index = index_in_pieces(&data, &cuts, None, step == 65_536, isa);
-                        assert_eq!(index.as_ref(), Ok(&expected), "{isa:?} {step} {len}");
+                        let index = index_in_pieces(&data, &cuts, None, validate, isa);
+                        assert_eq!(index.as_ref(), Ok(&expected), "{isa:?} {step} {validate} {len}");
                     }
                 }
             }

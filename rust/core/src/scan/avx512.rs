@@ -4,11 +4,11 @@
 //! needs. Older machines with AVX-512 slow down when they use it, so they use AVX2.
 
 use std::arch::x86_64::{
-    __m512i, _mm_loadu_si128, _mm512_alignr_epi8, _mm512_alignr_epi64, _mm512_and_si512,
-    _mm512_broadcast_i32x4, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask, _mm512_cmple_epu8_mask,
-    _mm512_cmpneq_epi8_mask, _mm512_loadu_si512, _mm512_maskz_compress_epi8, _mm512_maskz_set1_epi8,
-    _mm512_or_si512, _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16, _mm512_storeu_si512,
-    _mm512_sub_epi8, _mm512_test_epi8_mask,
+    __m512i, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm512_alignr_epi8, _mm512_alignr_epi64,
+    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_cmpeq_epi8_mask, _mm512_cmpge_epu8_mask,
+    _mm512_cmple_epu8_mask, _mm512_cmpneq_epi8_mask, _mm512_loadu_si512, _mm512_maskz_compress_epi8,
+    _mm512_maskz_set1_epi8, _mm512_or_si512, _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16,
+    _mm512_storeu_si512, _mm512_sub_epi8, _mm512_test_epi8_mask,
 };
 
 use super::avx2::Avx2;
@@ -38,6 +38,12 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 }
 
 impl Block for Avx512 {
+    #[inline(always)]
+    fn prefetch(bytes: &[u8; WIDTH], distance: usize) {
+        // SAFETY: every address may be prefetched.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(distance).cast()) }
+    }
+
     const HAS_MASKS: bool = true;
 
     #[inline(always)]

@@ -40,6 +40,10 @@ pub(crate) type Compressed = [u8; WIDTH + 8];
 pub(crate) trait Block: Copy {
     fn load(bytes: &[u8; WIDTH]) -> Self;
 
+    /// Begins to load the block that is `distance` bytes after `bytes`, if there is one, into the cache.
+    #[inline(always)]
+    fn prefetch(_bytes: &[u8; WIDTH], _distance: usize) {}
+
     /// Whether a comparison makes a mask at once, so that a mask costs no more than a test.
     const HAS_MASKS: bool = false;
 

@@ -31,6 +31,20 @@ impl Rows {
         Self { pending: 1, skips_blank }
     }
 
+    /// Whether the next line is not yet counted.
+    pub(crate) fn is_before_line(&self) -> bool {
+        self.pending == 1
+    }
+
+    /// Returns the state after `bytes`, if blank lines are skipped.
+    pub(crate) fn after(self, bytes: &[u8]) -> Self {
+        match bytes.iter().rev().find(|&&byte| byte > b' ' || byte == b'\n') {
+            Some(b'\n') => Self::before_line(self.skips_blank),
+            Some(_) => Self::inside(self.skips_blank),
+            None => self,
+        }
+    }
+
     /// Scans all of `bytes` and counts the lines that start in them.
     #[inline]
     pub(crate) fn count(&mut self, isa: Isa, bytes: &[u8]) -> u64 {
@@ -144,7 +158,9 @@ mod tests {
                     cuts.push(bytes.len());
                     let (mut rows, mut at, mut count) = (Rows::inside(skips_blank), 0, 0);
                     for cut in cuts {
+                        let after = rows.after(&bytes[at..cut]);
                         count += rows.count(isa, &bytes[at..cut]);
+                        prop_assert!(!skips_blank || rows == after, "{:?}", isa);
                         at = cut;
                     }
                     prop_assert_eq!(count, starts.len() as u64, "{:?}", isa);

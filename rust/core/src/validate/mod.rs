@@ -24,21 +24,21 @@ pub(crate) use text::Utf8Validator;
 /// Fewer bytes are not worth the buffers of [`PackedQuick`]. The tests use it for the shortest payloads, too.
 const MIN_PACKED_BYTES: usize = if cfg!(test) { 1 } else { 4096 };
 
-/// The commas directly inside one of the open containers.
+/// The commas directly inside one of the open containers, or the newlines between rows.
 #[derive(Debug, Clone, Copy, Default)]
-struct CommaCount {
-    /// How many containers are open there; 0 if nothing is counted.
+struct SeparatorCount {
+    /// How many containers are open there; 0 between rows.
     depth: u64,
-    commas: u64,
+    separators: u64,
     /// Whether the container was open all the time, and every block was counted.
     is_exact: bool,
 }
 
-/// Result of counting in some bytes, all of them inside a container.
+/// Result of counting in some bytes, all of them inside a container or in rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
-    /// How many commas are directly inside.
-    pub(crate) commas: u64,
+    /// How many commas are directly inside, or how many newlines end a row.
+    pub(crate) separators: u64,
     /// The state after the bytes.
     pub(crate) nesting: Nesting,
 }
@@ -57,7 +57,7 @@ pub struct Validator {
     /// The last bytes, too few for a block.
     tail: [u8; WIDTH],
     tail_len: usize,
-    count: CommaCount,
+    count: SeparatorCount,
 }
 
 impl Validator {
@@ -76,7 +76,7 @@ impl Validator {
             checked: 0,
             tail: [0; WIDTH],
             tail_len: 0,
-            count: CommaCount::default(),
+            count: SeparatorCount::default(),
         }
     }
 
@@ -116,10 +116,13 @@ impl Validator {
         }
     }
 
-    /// Begins to count the commas directly inside the container that is open at `depth`; 0 for none.
-    pub(crate) fn begin_count(&mut self, depth: u64) {
-        let is_exact = depth > 0 && depth <= self.state.stack.depth && self.tail_len == 0;
-        self.count = CommaCount { depth, commas: 0, is_exact };
+    /// Begins to count the commas directly inside the container that is open at `depth`, or the newlines between rows if
+    /// that is 0.
+    pub(crate) fn begin_count(&mut self, depth: Option<u64>) {
+        let (is_rows, open) = (self.state.is_rows, self.state.stack.depth);
+        let is_there = depth.is_some_and(|depth| depth <= open && (depth == 0) == is_rows);
+        let is_exact = is_there && self.tail_len == 0;
+        self.count = SeparatorCount { depth: depth.unwrap_or_default(), separators: 0, is_exact };
     }
 
     /// Returns what was counted, if the container is still open, and every byte was counted.
@@ -129,7 +132,7 @@ impl Validator {
         }
         let (depth, is_object) = self.state.stack.nested(self.count.depth)?;
         let nesting = Nesting::within(self.state.strings, depth, is_object);
-        Some(Counted { commas: self.count.commas, nesting })
+        Some(Counted { separators: self.count.separators, nesting })
     }
 
     /// Returns the state that this validator will have at `pos` if that is after a comma directly inside the container
@@ -144,7 +147,7 @@ impl Validator {
             // White space changes nothing there, so it stands for what comes before.
             tail: [b' '; WIDTH],
             tail_len,
-            count: CommaCount::default(),
+            count: SeparatorCount::default(),
         })
     }
 

@@ -9,7 +9,7 @@
 //! What is in a block is hard to predict, and a mispredicted branch costs as much as sixty instructions. So each step
 //! processes a whole batch of blocks.
 
-use super::CommaCount;
+use super::SeparatorCount;
 use super::block::{State, check_escapes};
 use super::packed_scalars::{LITERAL_BYTES, PackedScalars};
 use super::stack::Levels;
@@ -19,7 +19,7 @@ use crate::scan::{Block, Kernel, StringState, WIDTH};
 pub(super) struct PackedQuick<'a> {
     pub(super) state: &'a mut State,
     pub(super) bytes: &'a [u8],
-    pub(super) count: &'a mut CommaCount,
+    pub(super) count: &'a mut SeparatorCount,
     pub(super) buffers: &'a mut Buffers,
 }
 
@@ -83,12 +83,16 @@ impl PackedQuick<'_> {
                 *batch_len = batch.len().div_ceil(8);
             }
         }
-        count.commas += walk.commas;
+        count.separators += walk.separators;
         count.is_exact &= !walk.levels.has_left();
         walk.suspend(state, &bytes[valid * WIDTH..]);
         valid
     }
 }
+
+/// How far ahead of this step the payload is loaded into the cache. The check for UTF-8 reads it first, and faster than
+/// memory delivers it, so memory works while this step computes: on the next piece of an index.
+const PREFETCH_BYTES: usize = 64 * 1024;
 
 /// Blocks per batch; a [`Selection`] has a bit for each.
 const BATCH_BLOCKS: usize = 64;
@@ -166,14 +170,14 @@ struct PackedState {
     key: u64,
     /// Union of the newlines of all blocks.
     newlines: u64,
-    /// How many commas were at the wanted level; not for rows.
-    commas: u64,
+    /// How many commas were at the wanted level, or newlines between rows.
+    separators: u64,
 }
 
 impl PackedState {
     /// Returns the state before the next block; `None` if that block needs the exact check.
     #[inline(always)]
-    fn resume<const ROWS: bool>(state: &State, count: &CommaCount) -> Option<Self> {
+    fn resume<const ROWS: bool>(state: &State, count: &SeparatorCount) -> Option<Self> {
         let depth = state.stack.depth;
         let scalars = PackedScalars::resume(state.scalars)?;
         // The newline after a row is read as if it were a comma, so no value is open after it.
@@ -191,7 +195,7 @@ impl PackedState {
             lead: (state.open | state.comma) & in_object,
             key: state.key | state.key_end,
             newlines: 0,
-            commas: 0,
+            separators: 0,
         })
     }
 
@@ -248,6 +252,7 @@ impl PackedState {
         let mut bad = 0;
         let (mut token_len, mut scalar_len) = (0, 0);
         for (bytes, masks) in blocks.iter().zip(masks) {
+            B::prefetch(bytes, PREFETCH_BYTES);
             let block = B::load(bytes);
             let quotes = masks.quotes;
             let inside = strings.inside_mask::<B>(quotes);
@@ -320,11 +325,13 @@ impl PackedState {
         bad
     }
 
-    /// Checks the order of the tokens, and counts the commas at the wanted level. Returns a mask that is not 0 if a
-    /// rule is broken.
+    /// Checks the order of the tokens, and counts the commas at the wanted level, or the newlines between rows. Returns a
+    /// mask that is not 0 if a rule is broken.
     #[inline(always)]
     fn check_order<B: Block, const ROWS: bool>(&mut self, tokens: &Packed) -> u64 {
-        let Self { mut levels, mut value, open: mut opened, mut lead, mut key, mut commas, .. } = *self;
+        let Self {
+            mut levels, mut value, open: mut opened, mut lead, mut key, separators: mut counted, ..
+        } = *self;
         let (mut bad, mut at) = (0, 0);
         while at < tokens.len {
             let Some(bytes) = tokens.bytes[at..].first_chunk() else { break };
@@ -344,9 +351,10 @@ impl PackedState {
                 // The newlines between rows are read as if they were commas.
                 let newline = block.eq(b'\n') & used;
                 separators |= newline;
+                counted += u64::from(newline.count_ones());
                 bad |= (comma | colon) & containers.level | newline & !containers.level;
             } else {
-                commas += u64::from((comma & containers.level).count_ones());
+                counted += u64::from((comma & containers.level).count_ones());
             }
             let ends = used & !(open | separators) | close;
             let after = ends << 1 | value;
@@ -363,7 +371,7 @@ impl PackedState {
             let carry = |mask: u64| mask >> last & 1;
             (value, opened, lead, key) = (carry(ends), carry(open), carry(leads), carry(keys));
         }
-        *self = Self { levels, value, open: opened, lead, key, commas, ..*self };
+        *self = Self { levels, value, open: opened, lead, key, separators: counted, ..*self };
         bad
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! On machines that can compress a block, [`PackedQuick`](super::packed::PackedQuick) does the same in less time.
 
-use super::CommaCount;
+use super::SeparatorCount;
 use super::block::{State, check_escapes, next, next_from};
 use super::stack::Levels;
 use crate::scan::{Block, Kernel, WIDTH};
@@ -14,7 +14,7 @@ use crate::scan::{Block, Kernel, WIDTH};
 pub(super) struct Quick<'a> {
     pub(super) state: &'a mut State,
     pub(super) bytes: &'a [u8],
-    pub(super) count: &'a mut CommaCount,
+    pub(super) count: &'a mut SeparatorCount,
 }
 
 impl Kernel for Quick<'_> {
@@ -37,7 +37,7 @@ impl Quick<'_> {
         }
         let mut valid = 0;
         for block in bytes.as_chunks::<WIDTH>().0 {
-            if !state.check_quick::<B, ROWS>(block, &mut levels, &mut count.commas) {
+            if !state.check_quick::<B, ROWS>(block, &mut levels, &mut count.separators) {
                 break;
             }
             valid += 1;
@@ -74,7 +74,7 @@ impl State {
         &mut self,
         bytes: &[u8; WIDTH],
         levels: &mut Levels,
-        commas: &mut u64,
+        separators: &mut u64,
     ) -> bool {
         let block = B::load(bytes);
         let mut strings = self.strings;
@@ -130,10 +130,9 @@ impl State {
             *levels = after;
             self.strings = strings;
             self.hex = hex;
-            if !ROWS {
-                self.is_multiline |= newlines != 0;
-                *commas += u64::from((comma & level).count_ones());
-            }
+            let counted = if ROWS { newlines } else { comma & level };
+            *separators += u64::from(counted.count_ones());
+            self.is_multiline |= !ROWS && newlines != 0;
         }
         is_valid
     }

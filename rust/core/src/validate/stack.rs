@@ -1,6 +1,6 @@
 //! Stack of the open containers, one bit each.
 
-use super::CommaCount;
+use super::SeparatorCount;
 use crate::scan::Block;
 
 /// Maximum nesting depth. Bounds the memory that a hostile payload can take to 128 KiB.
@@ -50,7 +50,7 @@ impl Stack {
     /// Returns the innermost containers as a word. For rows, the wanted level is the top level, else that of `count`.
     /// `None` if the next block needs the exact check: without rows, that is for the start and the end of the payload.
     #[inline(always)]
-    pub(super) fn levels(&self, count: &CommaCount, is_rows: bool) -> Option<Levels> {
+    pub(super) fn levels(&self, count: &SeparatorCount, is_rows: bool) -> Option<Levels> {
         if self.depth == 0 && !is_rows {
             return None;
         }
