@@ -29,6 +29,7 @@ from forebay.store.handles import (
     MAX_NAME_LENGTH,
     Descriptor,
     check_handle_length,
+    fit_descriptor,
     format_timestamp,
     is_valid_name,
     is_valid_time,
@@ -400,23 +401,20 @@ def _read_written(
 
 
 def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, source: PreviewSource | None) -> Descriptor:
-    descriptor = Descriptor(
-        output_handle=meta["handle"],
-        mime_type=meta["mime_type"],
-        size_bytes=meta["size_bytes"],
-        item_count=meta["item_count"],
-        # What `fit` begins with: it fills in the preview.
-        preview=None if source is None else "",
-        preview_items=meta["item_count"] if source is not None and source.has_items else None,
-        expires_at=format_timestamp(meta["expires_at"]),
-        items_path=meta["items_path"],
-        outline=meta["outline"],
-        line_count=None if lines is None else len(lines),
-        decoded_from=meta.get("decoded_from"),
-        note=meta.get("note"),
-        preview_source=source,
-    )
-    return descriptor.fit(_MAX_DESCRIPTOR_BYTES)
+    fields = {
+        "output_handle": meta["handle"],
+        "mime_type": meta["mime_type"],
+        "size_bytes": meta["size_bytes"],
+        "item_count": meta["item_count"],
+        "expires_at": format_timestamp(meta["expires_at"]),
+        "items_path": meta["items_path"],
+        "outline": meta["outline"],
+        "line_count": None if lines is None else len(lines),
+        "decoded_from": meta.get("decoded_from"),
+        "note": meta.get("note"),
+        "preview_source": source,
+    }
+    return fit_descriptor(fields, _MAX_DESCRIPTOR_BYTES)
 
 
 def _resolve_mime_type(mime_type: str | None, nature: str, first_chunk: Buffer) -> str:
