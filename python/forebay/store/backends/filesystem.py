@@ -22,6 +22,7 @@ __all__ = [
     "ignore_missing",
     "iter_file_names",
     "open_locked",
+    "raise_translated",
     "translate_os_errors",
     "unlock",
 ]
@@ -251,17 +252,22 @@ def _is_missing(error: BaseException | None) -> bool:
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+def raise_translated(error: BaseException | None) -> None:
+    """Raise `StoreFull` or `StoreUnavailable` in place of an `OSError`; return for anything else."""
+    if not isinstance(error, OSError) or isinstance(error, ForebayError):
+        return
+    if error.errno in _DISK_FULL_ERRNOS:
+        raise StoreFull("the disk has no room for this payload; free some, or store less of it") from error
+    raise StoreUnavailable(f"the store cannot be used: {error.strerror or error}") from error
+
+
 # `_TranslateOSErrors` and `_IgnoreMissing` are classes, because a context manager made by `contextlib` works only once.
 class _TranslateOSErrors:
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, error_type: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, OSError) or isinstance(error, ForebayError):
-            return
-        if error.errno in _DISK_FULL_ERRNOS:
-            raise StoreFull("the disk has no room for this payload; free some, or store less of it") from error
-        raise StoreUnavailable(f"the store cannot be used: {error.strerror or error}") from error
+        raise_translated(error)
 
 
 class _IgnoreMissing:

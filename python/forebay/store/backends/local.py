@@ -23,6 +23,7 @@ from forebay.store.backends.filesystem import (
     ignore_missing,
     iter_file_names,
     open_locked,
+    raise_translated,
     translate_os_errors,
     unlock,
 )
@@ -68,8 +69,12 @@ class LocalBackend:
             files.stat_file(".", self.folders.root_fd)
 
     def create(self, handle: str) -> "LocalUpload":
-        with translate_os_errors:
+        # Not `translate_os_errors`, because every put comes here.
+        try:
             return self.folders.retry(LocalUpload, self, handle)
+        except OSError as error:
+            raise_translated(error)
+            raise
 
     def open(self, handle: str, version: object = None) -> "LocalBlob":  # noqa: ARG002 - an open file has one
         with translate_os_errors:
@@ -181,7 +186,7 @@ class LocalUpload:
         self._size = 0
 
     def write(self, parts: Sequence[Buffer]) -> None:
-        with translate_os_errors:
+        try:
             for i in range(0, len(parts), files.MAX_PARTS):
                 batch = parts[i : i + files.MAX_PARTS]
                 written, size = files.write_parts(self._fd, batch), sum([memoryview(part).nbytes for part in batch])
@@ -189,6 +194,9 @@ class LocalUpload:
                 if written < size:
                     # A nearly full disk stores only a part of the data; writing the remaining part raises the error.
                     _write_all(self._fd, memoryview(b"".join(batch))[written:])
+        except OSError as error:
+            raise_translated(error)
+            raise
 
     def read(self, start: int, length: int) -> bytes:
         return _read_range(self._fd, start, length)
@@ -197,8 +205,7 @@ class LocalUpload:
         name = f"{self._handle}.{extension}.zst"
         # Retried, because a sweep at midnight may have removed today's folder while it was empty.
         move = functools.partial(self._backend.folders.retry, self._move_into_place, name)
-        with translate_os_errors:
-            self._backend.accounts.reserve(self._size, limits, move)
+        self._backend.accounts.reserve(self._size, limits, move)
         self._close()
 
     def _move_into_place(self, name: str) -> None:

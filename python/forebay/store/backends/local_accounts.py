@@ -14,7 +14,7 @@ from forebay.store.backends.filesystem import (
     Folders,
     ignore_missing,
     open_locked,
-    translate_os_errors,
+    raise_translated,
     unlock,
 )
 from forebay.store.threads import fork_safe_lock
@@ -126,7 +126,7 @@ class _CountFiles:
         try:
             self._folders.retry(self._acquire)
         except BaseException as error:
-            self.__exit__(type(error), error, None)
+            self.__exit__(None, error, None)
             raise
         return self
 
@@ -136,8 +136,7 @@ class _CountFiles:
                 self._total_fd = self._folder_fd = -1
         finally:
             self._lock.release()
-        if error is not None:
-            translate_os_errors.__exit__(error_type, error, trace)
+        raise_translated(error)
 
     def _acquire(self) -> None:
         folder_fd = self._folders.get_fd(".usage", create=True)
