@@ -20,6 +20,7 @@ __all__ = [
     "READ_FLAGS",
     "Folders",
     "ignore_missing",
+    "is_missing",
     "iter_file_names",
     "open_locked",
     "raise_translated",
@@ -91,7 +92,7 @@ class Folders:
             if _identify(os.stat(f"{self._path}/{name}", follow_symlinks=False)) == identity:
                 return
         except OSError as error:
-            if not _is_missing(error):
+            if not is_missing(error):
                 raise
         is_root_removed = files.is_removed(os.fstat(self.root_fd), self.root_fd)
         if not is_root_removed and not os.path.lexists(self.root):
@@ -145,7 +146,7 @@ class Folders:
             try:
                 return function(*args, **kwargs)
             except OSError as error:
-                if not _is_missing(error):
+                if not is_missing(error):
                     raise
             self.refresh()
         return function(*args, **kwargs)
@@ -241,7 +242,7 @@ def _identify(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _is_missing(error: BaseException | None) -> bool:
+def is_missing(error: BaseException | None) -> bool:
     """Return whether an error means that a file or folder does not exist."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return True
@@ -275,7 +276,7 @@ class _IgnoreMissing:
         pass
 
     def __exit__(self, error_type: object, error: BaseException | None, trace: object) -> bool:
-        return _is_missing(error)
+        return is_missing(error)
 
 
 translate_os_errors = _TranslateOSErrors()

@@ -21,6 +21,7 @@ from forebay.store.backends.filesystem import (
     READ_FLAGS,
     Folders,
     ignore_missing,
+    is_missing,
     iter_file_names,
     open_locked,
     raise_translated,
@@ -77,7 +78,7 @@ class LocalBackend:
             raise
 
     def open(self, handle: str, version: object = None) -> "LocalBlob":  # noqa: ARG002 - an open file has one
-        with translate_os_errors:
+        try:
             folders_version = self.folders.version
             blob = self._find(handle)
             if blob is None:
@@ -85,6 +86,9 @@ class LocalBackend:
                 self.folders.refresh()
                 if self.folders.version != folders_version:
                     blob = self._find(handle)
+        except OSError as error:
+            raise_translated(error)
+            raise
         if blob is None:
             raise KeyError(handle)
         return blob
@@ -94,8 +98,12 @@ class LocalBackend:
             with ignore_missing:
                 folder_fd = self.folders.get_fd(day)
                 for extension in EXTENSIONS:
-                    with ignore_missing:
+                    # Not `ignore_missing`, because every page comes here.
+                    try:
                         return LocalBlob(files.open_file(f"{handle}.{extension}.zst", READ_FLAGS, folder_fd))
+                    except OSError as error:
+                        if not is_missing(error):
+                            raise
         return None
 
     def is_committed(self, handle: str, version: object) -> bool:  # noqa: ARG002 - a commit is one step
@@ -249,7 +257,7 @@ def _write_all(fd: int, view: memoryview) -> None:
 
 
 def _read_range(fd: int, start: int, length: int) -> bytes:
-    with translate_os_errors:
+    try:
         data = files.read_at(fd, length, start)
         while len(data) < length:
             chunk = files.read_at(fd, length - len(data), start + len(data))
@@ -257,6 +265,9 @@ def _read_range(fd: int, start: int, length: int) -> bytes:
                 break
             data += chunk
         return data
+    except OSError as error:
+        raise_translated(error)
+        raise
 
 
 class LocalBlob:
@@ -264,6 +275,7 @@ class LocalBlob:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._content: bytes | None = None
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
@@ -276,7 +288,13 @@ class LocalBlob:
         self.version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def read(self, start: int, length: int) -> bytes:
-        return _read_range(self._fd, start, length)
+        if self._content is not None:
+            return self._content[start : start + length]
+        data = _read_range(self._fd, start, length)
+        if len(data) == self.size:
+            # The footer of a small file was read with all of the file; its frames are read next.
+            self._content = data
+        return data
 
     def read_ahead(self) -> None:
         """Do nothing: the system reads ahead."""
