@@ -12,6 +12,7 @@ from typing import BinaryIO, Literal, Protocol, TypeAlias, TypeGuard, cast
 import orjson
 from typing_extensions import Buffer
 
+from forebay import _core
 from forebay._core import ItemIndex, outline, read_items
 from forebay.errors import ForebayError, InvalidArgument
 
@@ -379,10 +380,10 @@ def escaped_size(text: bytes, escape_levels: int, *, is_ascii: bool = False) -> 
 
     `is_ascii` is for transports whose last encoding escapes all characters that are not ASCII, and DEL.
     """
+    if not is_ascii or (text.isascii() and b"\x7f" not in text):
+        return _core.escaped_size(text, escape_levels)
     for _ in range(escape_levels):
         text = orjson.dumps(text.decode())[1:-1]
-    if not is_ascii or (text.isascii() and b"\x7f" not in text):
-        return len(text)
     # `json.dumps` also escapes quotes and backslashes, which are counted already.
     return len(json.dumps(text.decode())) - 2 - text.count(b'"') - text.count(b"\\")
 
