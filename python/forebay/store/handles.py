@@ -11,7 +11,7 @@ import math
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, TypeGuard
 
@@ -303,7 +303,7 @@ def _select_sent(fields: Descriptor | SimpleNamespace) -> dict[str, object]:
 
 
 def fit_descriptor(
-    fields: Mapping[str, Any],
+    fields: dict[str, Any],
     max_bytes: int,
     *,
     escape_levels: int = 1,

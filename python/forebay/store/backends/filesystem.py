@@ -49,7 +49,7 @@ class Folders:
         self._is_durable = is_durable
         self._lock = fork_safe_lock()
         self._fds: dict[str, int] = {}
-        # Device and inode of open folders, which never change.
+        # Device and inode of open folders.
         self._identities: dict[int, tuple[int, int]] = {}
         # Descriptors of removed folders stay open: another thread may be about to use one, and the system soon reuses
         # the number of a closed descriptor for another file.
@@ -84,12 +84,13 @@ class Folders:
 
         Raise `StoreUnavailable` if the root was moved away, or `FileNotFoundError` if only the folder was.
         """
-        identity = self._identities.get(fd)
-        if identity is None:
-            identity = self._identities[fd] = _identify(os.fstat(fd))
         # Not `ignore_missing`, because every put comes here.
         try:
-            if _identify(os.stat(f"{self._path}/{name}", follow_symlinks=False)) == identity:
+            identity = _identify(os.stat(f"{self._path}/{name}", follow_symlinks=False))
+            if self._identities.get(fd) != identity:
+                # Not known yet, or changed: an overlay file system may give a folder another inode.
+                self._identities[fd] = _identify(os.fstat(fd))
+            if self._identities[fd] == identity:
                 return
         except OSError as error:
             if not is_missing(error):

@@ -291,7 +291,7 @@ class LocalBlob:
         if self._content is not None:
             return self._content[start : start + length]
         data = _read_range(self._fd, start, length)
-        if len(data) == self.size:
+        if start == 0 and len(data) == self.size:
             # The footer of a small file was read with all of the file; its frames are read next.
             self._content = data
         return data
