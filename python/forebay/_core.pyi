@@ -440,6 +440,12 @@ def read_items(
     page is wrong.
     """
 
+def escaped_size(data: Buffer | str, escape_levels: int) -> int:
+    """Return the size of a text after it was JSON-escaped `escape_levels` times, without the quotes around it.
+
+    `escape_levels` is 0, 1 or 2.
+    """
+
 def read_text(
     data: Buffer | str, offset: int = 0, max_bytes: int = 65536, *, last: int | None = None, escape_levels: int = 0
 ) -> TextPage:

@@ -1,8 +1,11 @@
 """Escaped sizes of text, measured by functions that take a byte budget."""
 
+import json
+
 import orjson
 import pytest
 from forebay import InvalidArgument, preview, read_lines, read_text
+from forebay.store.payload import escaped_size
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import escape, nasty_text, weigh
@@ -23,6 +26,15 @@ def test_a_character_counts_with_its_escaped_size(char: str, levels: int) -> Non
 @given(nasty_text)
 def test_orjson_escapes_in_the_same_way(text: str) -> None:
     assert orjson.dumps(text)[1:-1].decode() == escape(text, 1)
+
+
+@given(nasty_text, st.sampled_from([(0, False), (1, False), (2, False), (1, True), (2, True)]))
+def test_the_size_is_that_of_the_escaped_text(text: str, escaping: tuple[int, bool]) -> None:
+    levels, is_ascii = escaping
+    escaped = escape(text, levels)
+    if is_ascii:
+        escaped = "".join(char if " " <= char < "\x7f" else json.dumps(char)[1:-1] for char in escaped)
+    assert escaped_size(text.encode(), levels, is_ascii=is_ascii) == len(escaped.encode())
 
 
 @given(nasty_text, st.integers(7, 300), st.sampled_from([1, 2]))

@@ -83,6 +83,7 @@ INTERNAL = {
     "Survey",
     "build_footer",
     "checksum",
+    "escaped_size",
     "has_fields",
     "parse_footer",
     "preview_items",

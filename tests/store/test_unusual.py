@@ -87,6 +87,39 @@ def test_reads_that_return_less_are_continued(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.posix
+@pytest.mark.parametrize(("size", "count"), [(2000, 1), (300_000, 2)])
+def test_a_small_file_is_read_with_its_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, count: int
+) -> None:
+    reads: list[int] = []
+    pread = os.pread
+    with store_at(tmp_path) as store:
+        handle = store.put(noise(size)).output_handle
+
+        def record(fd: int, length: int, offset: int) -> bytes:
+            reads.append(length)
+            return pread(fd, length, offset)
+
+    with store_at(tmp_path) as store:
+        monkeypatch.setattr(os, "pread", record)
+        page = store.fetch(handle, format="bytes", max_bytes=10_000)
+        assert page.returned > 1000
+        # The journal reads one byte.
+        assert len([length for length in reads if length > 1]) == count
+
+
+@pytest.mark.posix
+def test_a_folder_whose_inode_number_has_changed_is_still_used(tmp_path: Path) -> None:
+    """An overlay file system may give an open folder another number."""
+    with store_at(tmp_path) as store:
+        store.put([1])
+        identities = store._backend.folders._identities  # type: ignore[attr-defined]
+        assert identities
+        identities.update(dict.fromkeys(identities, (0, 0)))
+        assert whole(store, store.put(b"next").output_handle) == b"next"
+
+
+@pytest.mark.posix
 def test_accounts_that_are_removed_during_a_recount_stay_unknown(tmp_path: Path) -> None:
     with store_at(tmp_path) as store:
         store.put([1], principal="ann")

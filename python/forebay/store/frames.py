@@ -80,9 +80,9 @@ class SeekEntry(NamedTuple):
     checksum: int
 
     @classmethod
-    def from_last_part(cls, stored_bytes: int, plain_bytes: int, last_part: Buffer) -> Self:
+    def from_last_part(cls, stored_bytes: int, plain_bytes: int, last_part: bytes | memoryview) -> Self:
         """Return the entry of a frame, with the checksum from the end of the frame's last part."""
-        return cls(stored_bytes, plain_bytes, int(_CHECKSUM.unpack(memoryview(last_part)[-_CHECKSUM.size :])[0]))
+        return cls(stored_bytes, plain_bytes, _CHECKSUM.unpack_from(last_part, len(last_part) - _CHECKSUM.size)[0])
 
 
 class ByteSource(Protocol):
@@ -111,7 +111,7 @@ def build_compressed_frame(compressor: zstandard.ZstdCompressor, chunk: Buffer) 
     return [frame], SeekEntry.from_last_part(len(frame), len(memoryview(chunk)), frame)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Footer:
     """The metadata, indexes and seek table of a stored file."""
 
@@ -151,11 +151,13 @@ class Footer:
         if start >= end:
             return start, b""
         first, last = self.find_frame(start), self.find_frame(end - 1)
-        offsets = [offset - self.frame_offsets[first] for offset in self.frame_offsets[first : last + 2]]
-        stored = memoryview(source.read(self.frame_offsets[first], offsets[-1]))
-        header = self.header_bytes
-        frames = [stored[offset + header : next_offset] for offset, next_offset in itertools.pairwise(offsets)]
-        plain = list(map(_decompress, frames, self.frames[first : last + 1]))
+        base = self.frame_offsets[first]
+        stored = memoryview(source.read(base, self.frame_offsets[last + 1] - base))
+        base -= self.header_bytes
+        plain = [
+            _decompress(stored[offset - base : offset - base + entry.stored_bytes], entry)
+            for offset, entry in zip(self.frame_offsets[first : last + 1], self.frames[first : last + 1], strict=True)
+        ]
         return first * self.frame_bytes, plain[0] if len(plain) == 1 else b"".join(plain)
 
     def iter_chunks(self, source: ByteSource) -> Iterator[bytes]:

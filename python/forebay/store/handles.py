@@ -8,10 +8,12 @@ import datetime
 import functools
 import json
 import math
+import operator
 import os
 import re
 from collections.abc import Callable
-from typing import Any, Final, Self, TypeGuard
+from types import SimpleNamespace
+from typing import Any, Final, TypeGuard
 
 import orjson
 
@@ -31,6 +33,7 @@ __all__ = [
     "check_handle_length",
     "extract_handle",
     "find_handles",
+    "fit_descriptor",
     "format_date",
     "format_principal",
     "format_timestamp",
@@ -233,13 +236,7 @@ class Descriptor:
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields in the order they are sent in."""
-        fields = {name: getattr(self, name) for name in _SENT_ORDER}
-        # A list: a tuple is no array to a validator of schemas.
-        fields["next_calls"] = list(self.next_calls) or None
-        for name in ("preview_items", "line_count", "decoded_from", "note", "next_calls"):
-            if fields[name] is None:
-                del fields[name]
-        return fields
+        return _select_sent(self)
 
     def to_json(self) -> bytes:
         """Return the descriptor as JSON."""
@@ -259,7 +256,7 @@ class Descriptor:
         escape_levels: int = 1,
         is_ascii: bool = False,
         is_repeated: bool = False,
-    ) -> Self:
+    ) -> "Descriptor":
         """Return the descriptor shrunk to `max_bytes` in the message it is sent in.
 
         The preview shrinks first, then the outline is dropped, then all but the first of `next_calls`, then that one
@@ -267,42 +264,81 @@ class Descriptor:
         is written into a JSON string; for `is_repeated` see `sent_size`. The smallest descriptor may still be larger
         than `max_bytes`.
         """
-        measure = functools.partial(_sent_size, escape_levels=escape_levels, is_ascii=is_ascii, is_repeated=is_repeated)
-        source = self.preview_source
-        if source is None and self.preview is not None:
-            source = PreviewSource(self.preview.encode())
-        has_items = source is not None and source.has_items
-        # No preview has more items than the payload.
-        preview_items = self.item_count if has_items else None
-        fitted = self
-        if (self.preview, self.preview_items) != ("", preview_items):
-            fitted = dataclasses.replace(self, preview="", preview_items=preview_items)
-        size = measure(fitted.to_json())
-        reductions: tuple[dict[str, Any], ...] = (
-            {"outline": None},
-            {"next_calls": self.next_calls[:1]},
-            {"next_calls": (), "items_path": None},
+        fields = dict(zip(_DEFAULTS, _get_values(self), strict=True))
+        return fit_descriptor(
+            fields, max_bytes, escape_levels=escape_levels, is_ascii=is_ascii, is_repeated=is_repeated
         )
-        for reduction in reductions:
-            if size <= max_bytes:
-                break
-            fitted = dataclasses.replace(fitted, **reduction)
-            size = measure(fitted.to_json())
-        if source is None:
-            return dataclasses.replace(fitted, preview=None)
-        remaining = max(0, max_bytes - size)
-        if is_ascii or is_repeated:
-            text, count = _cut_preview(source, remaining, measure)
-        else:
-            # The preview is escaped once more than the descriptor that contains it.
-            text, count = source.cut(max_escaped_bytes=remaining, escape_levels=1 + escape_levels)
-        return dataclasses.replace(fitted, preview=text, preview_items=count)
 
 
-_SENT_ORDER = (
-    *("output_handle", "mime_type", "size_bytes", "item_count", "preview_items", "preview", "expires_at", "fetch_with"),
-    *("items_path", "outline", "line_count", "decoded_from", "note", "next_calls"),
-)
+_DEFAULTS = {
+    field.name: None if field.default is dataclasses.MISSING else field.default
+    for field in dataclasses.fields(Descriptor)
+}
+_get_values = operator.attrgetter(*_DEFAULTS)
+
+
+def _select_sent(fields: Descriptor | SimpleNamespace) -> dict[str, object]:
+    """Return the fields that are sent, in their order."""
+    sent = {
+        "output_handle": fields.output_handle,
+        "mime_type": fields.mime_type,
+        "size_bytes": fields.size_bytes,
+        "item_count": fields.item_count,
+        "preview_items": fields.preview_items,
+        "preview": fields.preview,
+        "expires_at": fields.expires_at,
+        "fetch_with": fields.fetch_with,
+        "items_path": fields.items_path,
+        "outline": fields.outline,
+        "line_count": fields.line_count,
+        "decoded_from": fields.decoded_from,
+        "note": fields.note,
+        # A list: a tuple is no array to a validator of schemas.
+        "next_calls": list(fields.next_calls) or None,
+    }
+    for name in ("preview_items", "line_count", "decoded_from", "note", "next_calls"):
+        if sent[name] is None:
+            del sent[name]
+    return sent
+
+
+def fit_descriptor(
+    fields: dict[str, Any],
+    max_bytes: int,
+    *,
+    escape_levels: int = 1,
+    is_ascii: bool = False,
+    is_repeated: bool = False,
+) -> Descriptor:
+    """Return a descriptor with these fields, shrunk as `Descriptor.fit` does it."""
+    measure = functools.partial(_sent_size, escape_levels=escape_levels, is_ascii=is_ascii, is_repeated=is_repeated)
+    fitted = SimpleNamespace(**_DEFAULTS | fields)
+    source = fitted.preview_source
+    if source is None and fitted.preview is not None:
+        source = PreviewSource(fitted.preview.encode())
+    # No preview has more items than the payload.
+    fitted.preview_items = fitted.item_count if source is not None and source.has_items else None
+    fitted.preview = ""
+    size = measure(orjson.dumps(_select_sent(fitted)))
+    reductions: tuple[dict[str, Any], ...] = (
+        {"outline": None},
+        {"next_calls": fitted.next_calls[:1]},
+        {"next_calls": (), "items_path": None},
+    )
+    for reduction in reductions:
+        if size <= max_bytes:
+            break
+        vars(fitted).update(reduction)
+        size = measure(orjson.dumps(_select_sent(fitted)))
+    remaining = max(0, max_bytes - size)
+    if source is None:
+        fitted.preview = None
+    elif is_ascii or is_repeated:
+        fitted.preview, fitted.preview_items = _cut_preview(source, remaining, measure)
+    else:
+        # The preview is escaped once more than the descriptor that contains it.
+        fitted.preview, fitted.preview_items = source.cut(max_escaped_bytes=remaining, escape_levels=1 + escape_levels)
+    return Descriptor(**vars(fitted))
 
 
 def _sent_size(data: bytes, escape_levels: int, *, is_ascii: bool, is_repeated: bool) -> int:

@@ -12,6 +12,7 @@ from typing import BinaryIO, Literal, Protocol, TypeAlias, TypeGuard, cast
 import orjson
 from typing_extensions import Buffer
 
+from forebay import _core
 from forebay._core import ItemIndex, outline, read_items
 from forebay.errors import ForebayError, InvalidArgument
 
@@ -300,6 +301,8 @@ _EXTENSION_BY_MIME_TYPE = {
     "application/zip": "zip",
 }
 
+_EXTENSION_BY_NATURE = {"json": "json", "ndjson": "ndjson", "text": "txt"}
+
 EXTENSIONS = tuple(dict.fromkeys(["json", "txt", "ndjson", "md", "bin", *_EXTENSION_BY_MIME_TYPE.values()]))
 """Extensions of stored files, the most common first."""
 
@@ -327,7 +330,7 @@ def sniff_mime_type(head: bytes) -> str | None:
     return next((mime_type for magic, mime_type in _MAGIC_NUMBERS if head.startswith(magic)), None)
 
 
-def detect_mime_type(nature: str, head: bytes) -> str:
+def detect_mime_type(nature: str, head: bytes | memoryview) -> str:
     """Detect the MIME type of a payload from its nature (`json`, `ndjson`, `text` or `binary`) and first bytes."""
     match nature:
         case "json":
@@ -338,7 +341,7 @@ def detect_mime_type(nature: str, head: bytes) -> str:
             is_markdown = _MARKDOWN_FIRST_LINE_PATTERN.match(head) or _MARKDOWN_LATER_LINE_PATTERN.search(head)
             return "text/markdown" if is_markdown else "text/plain"
         case _:
-            return sniff_mime_type(head) or "application/octet-stream"
+            return sniff_mime_type(bytes(head)) or "application/octet-stream"
 
 
 _MIME_TYPE_PATTERN = re.compile(r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}(?: *;[ -~]{0,127})?", re.ASCII)
@@ -385,8 +388,7 @@ def choose_extension(mime_type: str, nature: str, decoded_from: str = "") -> str
     # `zstd -dc` returns the payload as it was put.
     if decoded_from.startswith("gzip"):
         return "gz"
-    fallback = {"json": "json", "ndjson": "ndjson", "text": "txt"}.get(nature, "bin")
-    return _EXTENSION_BY_MIME_TYPE.get(mime_type, fallback)
+    return _EXTENSION_BY_MIME_TYPE.get(mime_type) or _EXTENSION_BY_NATURE.get(nature, "bin")
 
 
 def escaped_size(text: bytes, escape_levels: int, *, is_ascii: bool = False) -> int:
@@ -394,10 +396,10 @@ def escaped_size(text: bytes, escape_levels: int, *, is_ascii: bool = False) -> 
 
     `is_ascii` is for transports whose last encoding escapes all characters that are not ASCII, and DEL.
     """
+    if not is_ascii or (text.isascii() and b"\x7f" not in text):
+        return _core.escaped_size(text, escape_levels)
     for _ in range(escape_levels):
         text = orjson.dumps(text.decode())[1:-1]
-    if not is_ascii or (text.isascii() and b"\x7f" not in text):
-        return len(text)
     # `json.dumps` also escapes quotes and backslashes, which are counted already.
     return len(json.dumps(text.decode())) - 2 - text.count(b'"') - text.count(b"\\")
 

@@ -25,7 +25,7 @@ _MAX_AROUND_BYTES = 64 * 1024
 """Maximum bytes before or after the items that a preview is made from."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class PreviewSource:
     """The part of a payload that a preview of any size is cut from."""
 

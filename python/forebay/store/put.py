@@ -1,6 +1,5 @@
 """Storing a payload: whole, or not at all."""
 
-import contextlib
 import dataclasses
 import functools
 import logging
@@ -15,7 +14,6 @@ from forebay._core import Findings, ItemIndex, Survey, outline
 from forebay.arguments import short_repr
 from forebay.errors import ForebayError, InvalidArgument, StoreFull
 from forebay.store.backends import Backend, Upload
-from forebay.store.cache import LRUCache
 from forebay.store.decoding import CannotOpen, find_decoding
 from forebay.store.entries import Entry
 from forebay.store.frames import (
@@ -29,6 +27,7 @@ from forebay.store.handles import (
     MAX_NAME_LENGTH,
     Descriptor,
     check_handle_length,
+    fit_descriptor,
     format_timestamp,
     is_valid_name,
     is_valid_time,
@@ -85,7 +84,7 @@ _OPAQUE_MIME_TYPES = {*_GZIP_MIME_TYPES, "application/octet-stream"}
 """MIME types that say nothing of the text in a gzip payload."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(slots=True, kw_only=True)
 class PutRequest:
     """The parameters of `Store.put`, except the payload."""
 
@@ -131,7 +130,8 @@ class PayloadWriter:
         self._lock = fork_safe_lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
-        self._stored_bytes: LRUCache[str | None, int] = LRUCache(_MAX_WATCHED_PRINCIPALS)
+        # A principal that stores is moved to the end.
+        self._stored_bytes: dict[str | None, int] = {}
 
     def put(self, payload: Payload, request: PutRequest) -> Descriptor:
         """Store a payload, record that in the journal, and return its descriptor."""
@@ -316,19 +316,25 @@ class PayloadWriter:
         self._sweeper.note_stored(handle, entry)
 
     def _commit_within_quota(self, upload: Upload, entry: Entry, extension: str) -> None:
-        for _ in range(_MAX_EVICTION_ATTEMPTS if self._options.on_full == "evict" else 1):
-            with contextlib.suppress(QuotaExceeded):
+        attempts = _MAX_EVICTION_ATTEMPTS if self._options.on_full == "evict" else 1
+        while True:
+            try:
                 self._quota.commit(upload, entry, extension)
                 return
+            except QuotaExceeded:
+                if attempts == 0:
+                    raise
             # Another writer may take the freed space first; the next attempt frees more.
             self._sweeper.make_space(entry.principal, entry.size)
-        self._quota.commit(upload, entry, extension)
+            attempts -= 1
 
     def _warn_if_large(self, principal: str | None, size: int) -> None:
         """Log a warning when a principal's total passes `warn_bytes`."""
         with self._lock:
-            before = self._stored_bytes.get(principal, 0)
+            before = self._stored_bytes.pop(principal, 0)
             after = self._stored_bytes[principal] = before + size
+            if len(self._stored_bytes) > _MAX_WATCHED_PRINCIPALS:
+                del self._stored_bytes[next(iter(self._stored_bytes))]
         if before <= self._options.warn_bytes < after:
             owner = "this process" if principal is None else f"principal {principal!r}"
             _log.warning(
@@ -412,29 +418,26 @@ def _read_written(
 
 
 def _make_descriptor(meta: dict[str, Any], lines: ItemIndex | None, source: PreviewSource | None) -> Descriptor:
-    descriptor = Descriptor(
-        output_handle=meta["handle"],
-        mime_type=meta["mime_type"],
-        size_bytes=meta["size_bytes"],
-        item_count=meta["item_count"],
-        # What `fit` begins with: it fills in the preview.
-        preview=None if source is None else "",
-        preview_items=meta["item_count"] if source is not None and source.has_items else None,
-        expires_at=format_timestamp(meta["expires_at"]),
-        items_path=meta["items_path"],
-        outline=meta["outline"],
-        line_count=None if lines is None else len(lines),
-        decoded_from=meta.get("decoded_from"),
-        note=meta.get("note"),
-        preview_source=source,
-    )
-    return descriptor.fit(_MAX_DESCRIPTOR_BYTES)
+    fields = {
+        "output_handle": meta["handle"],
+        "mime_type": meta["mime_type"],
+        "size_bytes": meta["size_bytes"],
+        "item_count": meta["item_count"],
+        "expires_at": format_timestamp(meta["expires_at"]),
+        "items_path": meta["items_path"],
+        "outline": meta["outline"],
+        "line_count": None if lines is None else len(lines),
+        "decoded_from": meta.get("decoded_from"),
+        "note": meta.get("note"),
+        "preview_source": source,
+    }
+    return fit_descriptor(fields, _MAX_DESCRIPTOR_BYTES)
 
 
 def _resolve_mime_type(mime_type: str | None, nature: str, first_chunk: Buffer) -> str:
     """Return the given MIME type, or the detected one if none is given or it wrongly claims JSON."""
     if mime_type is None or (is_json_mime_type(mime_type) and nature not in ("json", "ndjson")):
-        return detect_mime_type(nature, bytes(memoryview(first_chunk)[:_SNIFFED_BYTES]))
+        return detect_mime_type(nature, memoryview(first_chunk)[:_SNIFFED_BYTES])
     return mime_type
 
 

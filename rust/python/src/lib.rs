@@ -94,7 +94,7 @@ mod _core {
     #[pymodule_export]
     use super::survey::{Findings, Survey, checksum};
     #[pymodule_export]
-    use super::text::{TextPage, read_text};
+    use super::text::{TextPage, escaped_size, read_text};
     #[pymodule_export]
     use super::truncate::truncate;
     #[pymodule_export]

@@ -28,6 +28,18 @@ impl TextPage {
     }
 }
 
+/// Return the size of a text after it was JSON-escaped `escape_levels` times, without the quotes around it.
+#[pyfunction]
+pub fn escaped_size(
+    py: Python<'_>,
+    data: Payload,
+    #[pyo3(from_py_with = int::escape_levels)] escape_levels: i64,
+) -> PyResult<usize> {
+    let levels = to_u64("escape_levels", escape_levels).map_err(CoreError::from)?;
+    let escaping = Escaping::from_levels(levels).map_err(CoreError::from)?;
+    Ok(data.detach(py, |data| escaping.escaped_len(data)))
+}
+
 /// Return text from byte `offset` on that takes at most `max_bytes` once escaped.
 ///
 /// `escape_levels` is how many times it will be JSON-escaped. `last=n` reads from the n-th byte before the

@@ -20,8 +20,10 @@ __all__ = [
     "READ_FLAGS",
     "Folders",
     "ignore_missing",
+    "is_missing",
     "iter_file_names",
     "open_locked",
+    "raise_translated",
     "translate_os_errors",
     "unlock",
 ]
@@ -47,6 +49,8 @@ class Folders:
         self._is_durable = is_durable
         self._lock = fork_safe_lock()
         self._fds: dict[str, int] = {}
+        # Device and inode of open folders.
+        self._identities: dict[int, tuple[int, int]] = {}
         # Descriptors of removed folders stay open: another thread may be about to use one, and the system soon reuses
         # the number of a closed descriptor for another file.
         self._stale_fds: list[int] = []
@@ -80,14 +84,21 @@ class Folders:
 
         Raise `StoreUnavailable` if the root was moved away, or `FileNotFoundError` if only the folder was.
         """
-        is_current = False
-        with ignore_missing:
-            is_current = os.path.samestat(os.fstat(fd), os.stat(f"{self._path}/{name}", follow_symlinks=False))
-        if not is_current:
-            is_root_removed = files.is_removed(os.fstat(self.root_fd), self.root_fd)
-            if not is_root_removed and not os.path.lexists(self.root):
-                raise StoreUnavailable(f"{self.root} was moved away; move it back, or open the store again")
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        # Not `ignore_missing`, because every put comes here.
+        try:
+            identity = _identify(os.stat(f"{self._path}/{name}", follow_symlinks=False))
+            if self._identities.get(fd) != identity:
+                # Not known yet, or changed: an overlay file system may give a folder another inode.
+                self._identities[fd] = _identify(os.fstat(fd))
+            if self._identities[fd] == identity:
+                return
+        except OSError as error:
+            if not is_missing(error):
+                raise
+        is_root_removed = files.is_removed(os.fstat(self.root_fd), self.root_fd)
+        if not is_root_removed and not os.path.lexists(self.root):
+            raise StoreUnavailable(f"{self.root} was moved away; move it back, or open the store again")
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     @property
     def days(self) -> list[str]:
@@ -131,9 +142,13 @@ class Folders:
 
     def retry(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call a function. If a folder is missing, reopen the folders and repeat the call, at most three times."""
+        # Not `ignore_missing`, because every put comes here several times.
         for _ in range(3):
-            with ignore_missing:
+            try:
                 return function(*args, **kwargs)
+            except OSError as error:
+                if not is_missing(error):
+                    raise
             self.refresh()
         return function(*args, **kwargs)
 
@@ -224,7 +239,28 @@ def _create_root(root: Path, *, is_durable: bool) -> None:
             files.sync_folder_at(folder.parent)
 
 
+def _identify(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def is_missing(error: BaseException | None) -> bool:
+    """Return whether an error means that a file or folder does not exist."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return True
+    # O_NOFOLLOW reports a symbolic link as ELOOP; the store never creates one.
+    return isinstance(error, OSError) and error.errno == errno.ELOOP
+
+
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def raise_translated(error: BaseException | None) -> None:
+    """Raise `StoreFull` or `StoreUnavailable` in place of an `OSError`; return for anything else."""
+    if not isinstance(error, OSError) or isinstance(error, ForebayError):
+        return
+    if error.errno in _DISK_FULL_ERRNOS:
+        raise StoreFull("the disk has no room for this payload; free some, or store less of it") from error
+    raise StoreUnavailable(f"the store cannot be used: {error.strerror or error}") from error
 
 
 # `_TranslateOSErrors` and `_IgnoreMissing` are classes, because a context manager made by `contextlib` works only once.
@@ -233,11 +269,7 @@ class _TranslateOSErrors:
         pass
 
     def __exit__(self, error_type: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, OSError) or isinstance(error, ForebayError):
-            return
-        if error.errno in _DISK_FULL_ERRNOS:
-            raise StoreFull("the disk has no room for this payload; free some, or store less of it") from error
-        raise StoreUnavailable(f"the store cannot be used: {error.strerror or error}") from error
+        raise_translated(error)
 
 
 class _IgnoreMissing:
@@ -245,10 +277,7 @@ class _IgnoreMissing:
         pass
 
     def __exit__(self, error_type: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, FileNotFoundError | NotADirectoryError):
-            return True
-        # O_NOFOLLOW reports a symbolic link as ELOOP; the store never creates one.
-        return isinstance(error, OSError) and error.errno == errno.ELOOP
+        return is_missing(error)
 
 
 translate_os_errors = _TranslateOSErrors()

@@ -21,8 +21,10 @@ from forebay.store.backends.filesystem import (
     READ_FLAGS,
     Folders,
     ignore_missing,
+    is_missing,
     iter_file_names,
     open_locked,
+    raise_translated,
     translate_os_errors,
     unlock,
 )
@@ -68,11 +70,15 @@ class LocalBackend:
             files.stat_file(".", self.folders.root_fd)
 
     def create(self, handle: str) -> "LocalUpload":
-        with translate_os_errors:
+        # Not `translate_os_errors`, because every put comes here.
+        try:
             return self.folders.retry(LocalUpload, self, handle)
+        except OSError as error:
+            raise_translated(error)
+            raise
 
     def open(self, handle: str, version: object = None) -> "LocalBlob":  # noqa: ARG002 - an open file has one
-        with translate_os_errors:
+        try:
             folders_version = self.folders.version
             blob = self._find(handle)
             if blob is None:
@@ -80,6 +86,9 @@ class LocalBackend:
                 self.folders.refresh()
                 if self.folders.version != folders_version:
                     blob = self._find(handle)
+        except OSError as error:
+            raise_translated(error)
+            raise
         if blob is None:
             raise KeyError(handle)
         return blob
@@ -89,8 +98,12 @@ class LocalBackend:
             with ignore_missing:
                 folder_fd = self.folders.get_fd(day)
                 for extension in EXTENSIONS:
-                    with ignore_missing:
+                    # Not `ignore_missing`, because every page comes here.
+                    try:
                         return LocalBlob(files.open_file(f"{handle}.{extension}.zst", READ_FLAGS, folder_fd))
+                    except OSError as error:
+                        if not is_missing(error):
+                            raise
         return None
 
     def is_committed(self, handle: str, version: object) -> bool:  # noqa: ARG002 - a commit is one step
@@ -181,7 +194,7 @@ class LocalUpload:
         self._size = 0
 
     def write(self, parts: Sequence[Buffer]) -> None:
-        with translate_os_errors:
+        try:
             for i in range(0, len(parts), files.MAX_PARTS):
                 batch = parts[i : i + files.MAX_PARTS]
                 written, size = files.write_parts(self._fd, batch), sum([memoryview(part).nbytes for part in batch])
@@ -189,6 +202,9 @@ class LocalUpload:
                 if written < size:
                     # A nearly full disk stores only a part of the data; writing the remaining part raises the error.
                     _write_all(self._fd, memoryview(b"".join(batch))[written:])
+        except OSError as error:
+            raise_translated(error)
+            raise
 
     def read(self, start: int, length: int) -> bytes:
         return _read_range(self._fd, start, length)
@@ -197,8 +213,7 @@ class LocalUpload:
         name = f"{self._handle}.{extension}.zst"
         # Retried, because a sweep at midnight may have removed today's folder while it was empty.
         move = functools.partial(self._backend.folders.retry, self._move_into_place, name)
-        with translate_os_errors:
-            self._backend.accounts.reserve(self._size, limits, move)
+        self._backend.accounts.reserve(self._size, limits, move)
         self._close()
 
     def _move_into_place(self, name: str) -> None:
@@ -242,7 +257,7 @@ def _write_all(fd: int, view: memoryview) -> None:
 
 
 def _read_range(fd: int, start: int, length: int) -> bytes:
-    with translate_os_errors:
+    try:
         data = files.read_at(fd, length, start)
         while len(data) < length:
             chunk = files.read_at(fd, length - len(data), start + len(data))
@@ -250,6 +265,9 @@ def _read_range(fd: int, start: int, length: int) -> bytes:
                 break
             data += chunk
         return data
+    except OSError as error:
+        raise_translated(error)
+        raise
 
 
 class LocalBlob:
@@ -257,6 +275,7 @@ class LocalBlob:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._content: bytes | None = None
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
@@ -269,7 +288,13 @@ class LocalBlob:
         self.version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def read(self, start: int, length: int) -> bytes:
-        return _read_range(self._fd, start, length)
+        if self._content is not None:
+            return self._content[start : start + length]
+        data = _read_range(self._fd, start, length)
+        if start == 0 and len(data) == self.size:
+            # The footer of a small file was read with all of the file; its frames are read next.
+            self._content = data
+        return data
 
     def read_ahead(self) -> None:
         """Do nothing: the system reads ahead."""

@@ -1,6 +1,5 @@
 """Accounts of stored bytes as accounts: `.usage/<account>`, which hold the bytes and a position each."""
 
-import contextlib
 import errno
 import os
 import re
@@ -15,7 +14,7 @@ from forebay.store.backends.filesystem import (
     Folders,
     ignore_missing,
     open_locked,
-    translate_os_errors,
+    raise_translated,
     unlock,
 )
 from forebay.store.threads import fork_safe_lock
@@ -53,7 +52,7 @@ class LocalAccounts:
 
     def read(self, names: Collection[str] | None = None) -> dict[str, int]:
         """Return the stored bytes of these accounts, or of all."""
-        with self._files.lock() as accounts:
+        with self._files as accounts:
             return _get_usage({name: accounts.get(name) for name in (accounts.names() if names is None else names)})
 
     def reserve(self, size: int, limits: Mapping[str, int | None], commit: Callable[[], object]) -> None:
@@ -61,7 +60,7 @@ class LocalAccounts:
 
         Raises `AccountFull` if the bytes do not fit.
         """
-        with self._files.lock() as accounts:
+        with self._files as accounts:
             counts = {name: accounts.get(name) for name in limits}
             usage = _get_usage(counts)
             if not has_room(usage, size, limits):
@@ -76,7 +75,7 @@ class LocalAccounts:
 
     def release(self, size: int, names: Collection[str], delete: Callable[[], bool]) -> bool:
         """Call `delete` and, if it returns that the object existed, subtract the object's size."""
-        with self._files.lock() as accounts:
+        with self._files as accounts:
             if not delete():
                 return False
             _change(accounts, {name: accounts.get(name) for name in names}, -size)
@@ -106,7 +105,9 @@ def _change(accounts: "_CountFiles", counts: Mapping[str, _Count | None], added_
 
 
 class _CountFiles:
-    """The files of the accounts, to be read and set only inside `lock`.
+    """The files of the accounts, to be read and set only inside a `with` block.
+
+    The block holds their lock against other threads and processes, and translates errors of the operating system.
 
     The file of `TOTAL_ACCOUNT` stays open, so that the next holder can release a lock that an interrupted
     holder left behind. The other files are opened for each access, because there may be many principals.
@@ -119,17 +120,23 @@ class _CountFiles:
         self._total_fd = -1
         self._opened_pid = 0
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[Self]:
-        """Hold the lock of the accounts against other threads and processes."""
-        with self._lock:
-            try:
-                with translate_os_errors:
-                    self._folders.retry(self._acquire)
-                yield self
-            finally:
-                if self._total_fd >= 0 and not unlock(self._total_fd):
-                    self._total_fd = self._folder_fd = -1
+    # Not `contextlib.contextmanager`, because every put comes here.
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        try:
+            self._folders.retry(self._acquire)
+        except BaseException as error:
+            self.__exit__(None, error, None)
+            raise
+        return self
+
+    def __exit__(self, error_type: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if self._total_fd >= 0 and not unlock(self._total_fd):
+                self._total_fd = self._folder_fd = -1
+        finally:
+            self._lock.release()
+        raise_translated(error)
 
     def _acquire(self) -> None:
         folder_fd = self._folders.get_fd(".usage", create=True)
@@ -144,9 +151,9 @@ class _CountFiles:
 
     def get(self, name: str) -> _Count | None:
         """Return an account, or `None` if it is not set or is 0."""
-        with translate_os_errors, ignore_missing:
-            if name == TOTAL_ACCOUNT:
-                return _read_count(self._total_fd)
+        if name == TOTAL_ACCOUNT:
+            return _read_count(self._total_fd)
+        with ignore_missing:
             fd = files.open_file(name, READ_FLAGS, self._folder_fd)
             try:
                 return _read_count(fd)
@@ -156,24 +163,22 @@ class _CountFiles:
 
     def set(self, name: str, count: _Count) -> None:
         """Set an account. A principal's account that becomes 0 is removed."""
-        with translate_os_errors:
-            if name == TOTAL_ACCOUNT:
-                files.write_at(self._total_fd, _COUNT_FORMAT.pack(*count), 0)
-            elif count.used_bytes:
-                fd = files.open_file(name, _WRITE_FLAGS, self._folder_fd)
-                try:
-                    files.ensure_private(fd)
-                    files.write_at(fd, _COUNT_FORMAT.pack(*count), 0)
-                finally:
-                    close_quietly(fd)
-            else:
-                with ignore_missing:
-                    files.remove_file(name, self._folder_fd)
+        if name == TOTAL_ACCOUNT:
+            files.write_at(self._total_fd, _COUNT_FORMAT.pack(*count), 0)
+        elif count.used_bytes:
+            fd = files.open_file(name, _WRITE_FLAGS, self._folder_fd)
+            try:
+                files.ensure_private(fd)
+                files.write_at(fd, _COUNT_FORMAT.pack(*count), 0)
+            finally:
+                close_quietly(fd)
+        else:
+            with ignore_missing:
+                files.remove_file(name, self._folder_fd)
 
     def names(self) -> Iterator[str]:
         """Return the names of the accounts that are set."""
-        with translate_os_errors:
-            return filter(_ACCOUNT_PATTERN.fullmatch, files.list_names(self._folder_fd))
+        return filter(_ACCOUNT_PATTERN.fullmatch, files.list_names(self._folder_fd))
 
     def close(self) -> None:
         """Close the file of `TOTAL_ACCOUNT`."""
@@ -215,7 +220,7 @@ class LocalRecount:
     def __init__(self, accounts: _CountFiles) -> None:
         self._files = accounts
         self._sums: Counter[str | None] = Counter()
-        with accounts.lock():
+        with accounts:
             self._start = accounts.get(TOTAL_ACCOUNT)
 
     def add(self, principal: str | None, size: int) -> None:
@@ -226,13 +231,13 @@ class LocalRecount:
         """Correct the accounts, some at each step of the iteration."""
         sums = Counter({name_account(name): size for name, size in self._sums.items() if name is not None})
         sums[TOTAL_ACCOUNT] = self._sums.total()
-        with self._files.lock() as accounts:
+        with self._files as accounts:
             names = {*sums, *accounts.names()} - {TOTAL_ACCOUNT}
         # The total comes last: until it is set, nobody relies on the other accounts.
         remaining = [TOTAL_ACCOUNT, *names]
         while remaining:
             batch = [remaining.pop() for _ in range(min(_MAX_LOCKED_CORRECTIONS, len(remaining)))]
-            with self._files.lock() as accounts:
+            with self._files as accounts:
                 total = accounts.get(TOTAL_ACCOUNT)
                 if not self._is_valid(total):
                     return
