@@ -301,7 +301,7 @@ $(FREE_THREADED)/bin/python3.14t:
 	rm -rf $(FREE_THREADED)
 	mkdir -p $(FREE_THREADED)/source
 	cd $(FREE_THREADED) && mirror=$$(apt-get indextargets --format '$$(REPO_URI)' | grep --max-count=1 '/debian/$$') && \
-		curl --fail --silent --show-error --output cpython.tar.xz "$$mirror$(CPYTHON)" && \
+		curl --fail --silent --show-error --output cpython.tar.xz "$${mirror}$(CPYTHON)" && \
 		echo '$(CPYTHON_SHA256)  cpython.tar.xz' | sha256sum --check && tar xf cpython.tar.xz -C source --strip-components=1
 	cd $(FREE_THREADED)/source && ./configure --quiet --disable-gil --prefix=$(FREE_THREADED) && $(MAKE) --silent && $(MAKE) --silent install
 	rm -rf $(FREE_THREADED)/source $(FREE_THREADED)/cpython.tar.xz

@@ -151,6 +151,18 @@ def test_chunks_may_be_text(store: Store) -> None:
     assert whole(store, store.put(iter(["é", "\n", "b"])).output_handle) == "é\nb".encode()
 
 
+@pytest.mark.parametrize("rare", ["é", "漢", "🚀", "\ud83d"])
+@pytest.mark.parametrize("shape", ['["%s",null]', '{"text":"%s","number":1,"list":[1,2]}', "text: %s"])
+def test_a_long_text_is_stored_as_its_bytes_are(shape: str, rare: str, store: Store) -> None:
+    text = shape % "".join(f"row {number} {rare * (number % 3)}, " for number in range(100_000))
+    data = text.encode("utf-8", "surrogatepass")
+    assert len(text) > CHUNK_BYTES
+    by_text, by_bytes = (store.put(payload) for payload in (text, data))
+    assert whole(store, by_text.output_handle) == data
+    same_name = {"output_handle": by_bytes.output_handle, "expires_at": by_bytes.expires_at}
+    assert by_text.to_dict() | same_name == by_bytes.to_dict()
+
+
 @given(st.lists(st.binary(max_size=300), max_size=12))
 def test_chunks_of_any_size_make_one_payload(store: Store, chunks: list[bytes]) -> None:
     handle = store.put(iter(chunks)).output_handle

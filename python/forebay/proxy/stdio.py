@@ -34,7 +34,7 @@ __all__ = [
 
 _log = logging.getLogger("forebay")
 
-_MAX_QUEUED_BYTES = 32 << 20
+_MAX_QUEUED_BYTES = 24 << 20
 """Maximum bytes that wait for a server, not counting the message that is being written, or that comes last."""
 
 _QUEUED_MESSAGE_BYTES = 4096

@@ -44,6 +44,9 @@ __all__ = [
 CHUNK_BYTES = 1024 * 1024
 """Size of the chunks that payloads are processed in."""
 
+_ENCODED_CHARACTERS = 64 * 1024
+"""Characters of a text to encode at once, so that they stay in the processor's cache."""
+
 Payload: TypeAlias = "object | str | Buffer | BinaryIO | Iterator[Buffer]"
 """Bytes, text, an open binary file, an iterator of chunks, or an object that can be encoded as JSON."""
 
@@ -75,12 +78,12 @@ class _Model(Protocol):
 
 
 def to_buffer(payload: Payload) -> Buffer | None:
-    """Return a payload as one immutable buffer, or `None` if it is a stream."""
+    """Return a payload as one immutable buffer, or `None` if it is a stream or a text that takes long to encode."""
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, str):
-        # A lone surrogate is not valid text, but its bytes are stored.
-        return payload.encode("utf-8", "surrogatepass")
+        # Encoding a long text takes Python as long as storing it: `iter_chunks` does it while other threads store.
+        return None if _is_encoded_in_chunks(payload) else _encode_text(payload)
     view = _as_memoryview(payload)
     if view is not None:
         return view if view.readonly else bytes(view)
@@ -225,10 +228,23 @@ def iter_chunks(payload: Payload) -> Iterator[Buffer]:
     if data is not None:
         view = memoryview(data)
         return (view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES))
+    if isinstance(payload, str):
+        starts = range(0, len(payload), _ENCODED_CHARACTERS)
+        return rechunk(_encode_text(payload[start : start + _ENCODED_CHARACTERS]) for start in starts)
     # Tested first: a file is also an iterator of lines, and one line may be as long as the file.
     if callable(getattr(payload, "read", None)):
         return rechunk(_read_chunks(cast("_ReadableFile", payload)))
     return rechunk(cast("Iterator[object]", payload))
+
+
+def _is_encoded_in_chunks(text: str) -> bool:
+    # ASCII is encoded by copying.
+    return len(text) > CHUNK_BYTES and not text.isascii()
+
+
+def _encode_text(text: str) -> bytes:
+    # A lone surrogate is not valid text, but its bytes are stored.
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _read_chunks(file: _ReadableFile) -> Iterator[object]:
@@ -246,7 +262,7 @@ def rechunk(chunks: Iterable[object]) -> Iterator[bytes]:
     """Return chunks of any size as chunks of `CHUNK_BYTES`."""
     buffer = bytearray()
     for chunk in chunks:
-        view = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else _as_memoryview(chunk)
+        view = _encode_text(chunk) if isinstance(chunk, str) else _as_memoryview(chunk)
         if view is None:
             raise InvalidArgument(f"a chunk of a payload is bytes or text, not {type(chunk).__name__}")
         if not buffer and len(view) == CHUNK_BYTES:

@@ -187,7 +187,13 @@ class PayloadWriter:
         upload = create(handle)
         try:
             chunks = iter_chunks(payload if data is None else data)
+            encoded: list[Buffer] = []
+            if data is None and isinstance(payload, str):
+                # Its outline is made from all of it, as that of bytes is.
+                chunks = _collect(chunks, encoded)
             original = content = self._write(chunks, mime_type, upload, on_progress)
+            if encoded:
+                data = b"".join(encoded)
             if original.parts and request.progress is not None:
                 request.progress(original.progress.payload_bytes)
             frames, stored_bytes = original.progress.frames, original.progress.stored_bytes
@@ -388,6 +394,12 @@ def _read_again(original: _Content, upload: Upload) -> Iterator[Buffer]:
 def _get_text_mime_type(mime_type: str | None) -> str | None:
     """Return the MIME type of the text in a payload, or `None` to detect it."""
     return None if mime_type in _OPAQUE_MIME_TYPES else mime_type
+
+
+def _collect(chunks: Iterator[Buffer], into: list[Buffer]) -> Iterator[Buffer]:
+    for chunk in chunks:
+        into.append(chunk)
+        yield chunk
 
 
 def _read_written(
