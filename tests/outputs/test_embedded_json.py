@@ -9,7 +9,7 @@ import pytest
 from forebay.outputs.embedded_json import describe_embedded_json
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.tool_call import ToolCall
-from forebay.wire.messages import ChunkSource
+from forebay.wire.lazy_json import ChunkSource
 from hypothesis import example, given
 from hypothesis import strategies as st
 from stores import store_at

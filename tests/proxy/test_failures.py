@@ -19,7 +19,7 @@ from forebay.proxy.session import UpstreamRejected
 from forebay.proxy.stdio import PipeClosed, Process, StdioClient, StdioUpstream
 from forebay.proxy.workers import WorkerPool
 from forebay.wire.framing import HeadTail, LineReader, LostMessage, Message, Spool
-from forebay.wire.messages import dump
+from forebay.wire.lazy_json import dump
 from relay_peers import Gateway
 from waiting import wait_until, wait_until_async
 

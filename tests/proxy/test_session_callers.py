@@ -12,7 +12,8 @@ from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler
 from forebay.proxy.session import Session
 from forebay.wire.framing import Spool
-from forebay.wire.messages import dump, parse
+from forebay.wire.lazy_json import dump
+from forebay.wire.messages import parse
 
 SERVER_INFO = {"name": "forebay", "version": "0"}
 TEXT = "a line of text\n" * 10_000

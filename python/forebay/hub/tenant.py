@@ -35,14 +35,12 @@ from forebay.proxy.session import PendingRequest, Session
 from forebay.store.threads import run_in_pool, wait_all
 from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import LostMessage, Message
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump, to_text
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    LazyJSON,
-    as_lazy,
-    dump,
     dump_line,
     dump_message,
     get_meta,
@@ -54,7 +52,6 @@ from forebay.wire.messages import (
     replace_id,
     replace_result,
     replace_values,
-    to_text,
 )
 from forebay.wire.protocol import (
     CANCELLED_METHOD,

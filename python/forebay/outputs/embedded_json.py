@@ -4,7 +4,7 @@ import re
 
 from forebay import _core
 from forebay.errors import ForebayError
-from forebay.wire.messages import ChunkSource
+from forebay.wire.lazy_json import ChunkSource
 
 __all__ = ["describe_embedded_json"]
 

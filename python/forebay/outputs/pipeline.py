@@ -37,7 +37,8 @@ from forebay.store import Store
 from forebay.store.handles import Descriptor
 from forebay.store.payload import encode, escaped_size
 from forebay.store.redaction import apply_redactions
-from forebay.wire.messages import INTERNAL_ERROR, ChunkSource, LazyJSON, dump_chunks, parse_lazy
+from forebay.wire.lazy_json import ChunkSource, LazyJSON, dump_chunks, parse_lazy
+from forebay.wire.messages import INTERNAL_ERROR
 from forebay.wire.protocol import RESOURCE_LINK_VERSION, SERVER_INFO_KEY
 
 __all__ = ["HAS_RUN_NOTE", "Pipeline", "get_response_budget"]

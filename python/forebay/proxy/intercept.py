@@ -30,22 +30,17 @@ from forebay.outputs.tools import RESOURCE_TEMPLATE, Caller, is_resource_uri, re
 from forebay.proxy.list_pages import ListPage, open_page, parse_tools
 from forebay.proxy.session import PendingRequest, Session
 from forebay.wire.framing import Message
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump, dump_size, open_container, parse_lazy
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    LazyJSON,
-    as_lazy,
-    dump,
     dump_message,
-    dump_size,
     get_meta,
     is_unambiguous,
     make_error_message,
     make_optional_key,
     make_result_message,
-    open_container,
-    parse_lazy,
 )
 from forebay.wire.protocol import (
     CLIENT_INFO_KEY,

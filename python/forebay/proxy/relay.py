@@ -29,15 +29,12 @@ from forebay.proxy.session import (
 )
 from forebay.proxy.workers import CallOrder, Capacity, ResponseWorkers, WorkerPool
 from forebay.wire.framing import HeadTail, Line, LostMessage, Message, count_memory_bytes, read_head_tail
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump, dump_size
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
-    LazyJSON,
-    as_lazy,
-    dump,
     dump_line,
-    dump_size,
     find_response_id,
     get_meta,
     make_error_message,
