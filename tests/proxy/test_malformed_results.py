@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from forebay.outputs.modes import Mode
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy.intercept import ResponseHandler
 from forebay.proxy.relay import Relay
+from forebay.proxy.response_handler import ResponseHandler
 from forebay.proxy.session import PendingRequest, Session
 from forebay.store import Store
 from forebay.wire.framing import Message

@@ -20,17 +20,12 @@ from forebay.operations.spec import Identity, OperationSpec
 from forebay.operations.tools import call_operation, finish_result
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.result import TASK_RESULT_METHODS, BodyResult
-from forebay.proxy.intercept import (
-    ForwardedRequest,
-    RequestHandler,
-    ResponseHandler,
-    find_refusal,
-    make_response,
-    make_tool_call,
-    record_size,
-)
+from forebay.proxy.calls import make_response, make_tool_call, record_size
 from forebay.proxy.list_pages import parse_tools
 from forebay.proxy.message_queue import Reply
+from forebay.proxy.refusals import find_refusal
+from forebay.proxy.request_handler import ForwardedRequest, RequestHandler
+from forebay.proxy.response_handler import ResponseHandler
 from forebay.proxy.session import PendingRequest, Session
 from forebay.store.threads import run_in_pool, wait_all
 from forebay.wire.errors import RequestFailed

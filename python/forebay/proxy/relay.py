@@ -13,8 +13,10 @@ from forebay.errors import CapabilityDisabled, InvalidArgument, UpstreamFailed
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler, find_refusal
 from forebay.proxy.list_pages import parse_tools
+from forebay.proxy.refusals import find_refusal
+from forebay.proxy.request_handler import ForwardedRequest, RequestHandler
+from forebay.proxy.response_handler import ResponseHandler
 from forebay.proxy.session import (
     CANCELLED_METHOD,
     InternalRequests,
