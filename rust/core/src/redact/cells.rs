@@ -29,11 +29,11 @@ pub fn redact_cells<F: Filter>(data: &[u8], kind: Kind, filter: &mut F) -> Resul
         let row_end =
             RowSplitter::inside(delimiter).row_end(&data[pos..]).map_or(data.len(), |len| pos + len);
         let row = &data[pos..row_end];
-        let spanned =
-            names.as_ref().map(|names| find_spanned(names, row, delimiter, filter)).unwrap_or_default();
-        if names.is_none() {
-            names = Some(read_names(row, delimiter));
-        }
+        let spanned = match &names {
+            Some(names) if filter.matches_quotes() => find_spanned(names, row, delimiter, filter),
+            _ => Vec::new(),
+        };
+        names.get_or_insert_with(|| read_names(row, delimiter));
         let mut fields = Fields::new(row, delimiter);
         let mut position = 0;
         while let Some(len) = fields.read(&mut content) {
@@ -60,22 +60,35 @@ pub fn redact_cells<F: Filter>(data: &[u8], kind: Kind, filter: &mut F) -> Resul
     Ok(Some(out))
 }
 
+/// Returns the names of the columns as JSON.
+///
+/// Unlike the objects that readers get, those here repeat a name for each column that has it: a secret may be in any
+/// of them.
 fn read_names(header: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
     let mut fields = Fields::new(header, delimiter);
     let (mut names, mut name) = (Vec::new(), Vec::new());
     while fields.read(&mut name).is_some() {
-        names.push(name.clone());
+        names.push(if name.is_empty() { unnamed(names.len()) } else { to_json(&name) });
     }
     names
 }
 
+fn unnamed(position: usize) -> Vec<u8> {
+    to_json(format!("column_{}", position + 1).as_bytes())
+}
+
+fn to_json(text: &[u8]) -> Vec<u8> {
+    let mut json = Vec::with_capacity(text.len() + 2);
+    push_string(text, &mut json);
+    json
+}
+
 /// Returns whether each cell of a row is touched by a match that extends over several texts of the row's object.
 ///
-/// Nobody wrote that object, so both usual spellings are searched. Unlike the objects that readers get, it repeats a
-/// name for each column that has it: a secret may be in any of them.
+/// Nobody wrote that object, so both usual spellings are searched.
 fn find_spanned<F: Filter>(names: &[Vec<u8>], row: &[u8], delimiter: u8, filter: &mut F) -> Vec<bool> {
     let mut is_spanned = Vec::new();
-    let (mut object, mut spans, mut content) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut object, mut spans, mut content) = (Vec::with_capacity(2 * row.len()), Vec::new(), Vec::new());
     for [colon, comma] in [[":", ","], [": ", ", "]] {
         object.clear();
         spans.clear();
@@ -83,8 +96,8 @@ fn find_spanned<F: Filter>(names: &[Vec<u8>], row: &[u8], delimiter: u8, filter:
         while fields.read(&mut content).is_some() {
             object.extend_from_slice(if spans.is_empty() { "{" } else { comma }.as_bytes());
             match names.get(spans.len()) {
-                Some(name) if !name.is_empty() => push_string(name, &mut object),
-                _ => push_string(format!("column_{}", spans.len() + 1).as_bytes(), &mut object),
+                Some(name) => object.extend_from_slice(name),
+                None => object.extend_from_slice(&unnamed(spans.len())),
             }
             object.extend_from_slice(colon.as_bytes());
             let start = object.len();

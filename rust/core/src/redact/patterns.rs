@@ -112,6 +112,10 @@ impl Filter for PatternFilter<'_> {
         }
         merge(secrets)
     }
+
+    fn matches_quotes(&self) -> bool {
+        self.patterns.iter().any(Pattern::matches_quotes)
+    }
 }
 
 fn decode<'a>(json: &'a [u8], token: &Token) -> Cow<'a, [u8]> {

@@ -336,6 +336,20 @@ fn cells_are_texts() {
 }
 
 #[test]
+fn only_some_expressions_match_quotes() {
+    for expression in
+        ["\"", r"a\W+b", ".", "[^a]", r"(x|(y\x22)?)+z", "(?-u:[\\x00-\\xff])", "(?i)\"", "a|\""]
+    {
+        assert!(Pattern::regex(expression, false).unwrap().matches_quotes(), "{expression}");
+    }
+    for expression in
+        ["sk-", r"\w+@\w+\.(com|org)", "[^\"]+", r"^\bé{2,}$", "(?-u:[\\x80-\\xff])", "(?i)pass", "a|b"]
+    {
+        assert!(!Pattern::regex(expression, true).unwrap().matches_quotes(), "{expression}");
+    }
+}
+
+#[test]
 fn a_cell_is_the_value_of_its_column() {
     let redact = |expression: &str, csv: &str| {
         let redacted = Redactor::new(&[expression]).unwrap().redact_cells(csv.as_bytes(), Kind::Csv);
