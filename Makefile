@@ -107,7 +107,7 @@ test-free-threaded: $(FREE_THREADED)/bin/python3.14t $(VENV)/.group-build ## Bui
 	$(FREE_THREADED)/venv/bin/python -m pip install --quiet --no-deps --no-index --find-links $(FREE_THREADED)/dist forebay
 	@# An extension that does not declare that it works without the GIL turns it on, with a warning.
 	$(FREE_THREADED)/venv/bin/python -W error -c 'import sys, forebay; sys.exit(sys._is_gil_enabled())'
-	$(FREE_THREADED)/venv/bin/python -m pytest -q --noconftest tests/core --ignore tests/core/test_escaping.py
+	$(FREE_THREADED)/venv/bin/python -m pytest -q --noconftest --hypothesis-profile=ci tests/core --ignore tests/core/test_escaping.py
 
 coverage: $(BUILT) $(VENV)/.group-test $(VENV)/.group-coverage ## Measure which lines of Python and Rust the tests run (needs llvm-tools of rustup)
 	$(BIN)/python tools/measure_coverage.py
