@@ -6,7 +6,7 @@ import orjson
 import pytest
 from conftest import Measure
 from forebay.bench.memcpy import Memcpy
-from forebay.wire.messages import LazyJSON, parse_lazy
+from forebay.wire.lazy_json import LazyJSON, parse_lazy
 
 LINES = "a line é\n"
 """Has an escape every ten bytes, as in a log."""

@@ -313,7 +313,8 @@ class Redactor:
         An expression that extends over a key and its value, such as `"password": "[^"]*"`, is matched against the JSON
         as it is written; both are replaced then.
 
-        With `rows` the expressions see the cells of CSV or TSV, header included, as texts instead. A cell that changes
+        With `rows` the expressions see the cells of CSV or TSV, header included, as texts instead, and each row as a
+        JSON object: of a key and its value, the cell is replaced and the name of the column stays. A cell that changes
         is quoted where it must be, so that the rows and columns stay.
         """
 

@@ -61,12 +61,29 @@ def test_the_name_of_the_file_chooses_the_format(tmp_path: Path) -> None:
         ("x.csv", "id\n1\n2\n"),
         ("x.jsonl", '{"id": 1}\n{"id": 2}\n'),
         ("x.json", '[{"id": 1}, {"id": 2}]'),
-        ("x.other", '[{"id": 1}, {"id": 2}]'),
+        ("x", '[{"id": 1}, {"id": 2}]'),
+        ("x 1.5", '[{"id": 1}, {"id": 2}]'),
     ):
         run("export", handle, str(tmp_path / name))
         assert (tmp_path / name).read_text() == content
     run("export", handle, str(tmp_path / "sum.csv"), "--sql", "SELECT sum(id) AS n FROM items")
     assert (tmp_path / "sum.csv").read_text() == "n\n3\n"
+
+
+def test_an_unknown_extension_is_refused_unless_a_format_is_given(tmp_path: Path) -> None:
+    handle, path = put(b'[{"id": 1}, {"id": 2}]'), tmp_path / "q.xlsx"
+    for options in ((), ("--sql", "SELECT 1 AS n"), ("--fields", "id"), ("--where", '{"id": 1}')):
+        failed = run("export", handle, str(path), *options)
+        assert failed.code == 2
+        assert "'.xlsx'" in failed.error["message"]
+        assert ".json, .ndjson, .jsonl, .csv, .parquet" in failed.error["message"]
+        assert not path.exists()
+    run("export", handle, str(path), "--format", "csv")
+    assert path.read_text() == "id\n1\n2\n"
+    # What has none of the formats is copied to any name.
+    for content in (b"PK\x03\x04\x00", b"plain text"):
+        run("export", put(content), str(path), "--force")
+        assert path.read_bytes() == content
 
 
 def test_an_export_without_rows_says_why(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from forebay.http.message_checks import HEADER_MISMATCH, find_request_fault, get_params, is_request
-from forebay.wire.messages import INVALID_PARAMS, LazyJSON
+from forebay.wire.lazy_json import LazyJSON
+from forebay.wire.messages import INVALID_PARAMS
 from forebay.wire.protocol import UNSUPPORTED_VERSION
 from wires import MODERN, MODERN_META
 

@@ -7,7 +7,8 @@ from typing import Any
 import jsonschema
 import pytest
 from forebay.hub.hub import Hub
-from forebay.wire.messages import dump, parse
+from forebay.wire.lazy_json import dump
+from forebay.wire.messages import parse
 from hub_client import CALL, Channel, HubClient, get_value, make_call, read_record, running_hub, stepping_server
 from waiting import wait_until_async
 from wires import INITIALIZE_PARAMS

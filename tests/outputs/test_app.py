@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from forebay.outputs.app.resource import EXTENSION_KEY, MIME_TYPE, ViewerApp, declares_apps
 from forebay.outputs.policy import OutputPolicy
-from forebay.wire.messages import LazyJSON, parse, parse_lazy
+from forebay.wire.lazy_json import LazyJSON, parse_lazy
+from forebay.wire.messages import parse
 
 NAMES = {"output_fetch": "oc_output_fetch", "output_search": "oc_output_search"}
 

@@ -16,7 +16,7 @@ from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.tool_call import ToolCall
 from forebay.outputs.tools import Caller
 from forebay.store.payload import encode
-from forebay.wire.messages import parse_lazy
+from forebay.wire.lazy_json import parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -433,6 +433,36 @@ def test_the_tool_is_listed_where_it_is_enabled(store: Store, root: Path) -> Non
     assert "name another path" in again["content"][0]["text"]
 
 
+def test_the_tool_writes_fields_as_the_command_does(store: Store, root: Path) -> None:
+    policy = OutputPolicy(store, export_roots=[root])
+    handle = store.put(ROWS).output_handle
+
+    def call(**arguments: Any) -> dict[str, Any]:
+        result = policy.tools.call("output_export", {"output_handle": handle, **arguments}, Caller())
+        return dict(json.loads(result["content"][0]["text"]))
+
+    report = call(path="two.csv", fields=["status", "id"], where={"id": {"<": 2}})
+    assert (report["rows"], report["format"]) == (2, "csv")
+    assert (root / "two.csv").read_text() == "status,id\nopen,0\nfailed,1\n"
+    report = call(path="all.json", fields=["id", "nope"])
+    assert json.loads((root / "all.json").read_text()) == [{"id": row["id"]} for row in ROWS]
+    assert "no item has the field 'nope'" in report["hint"]
+    assert call(fields=["id"], sql="SELECT 1")["error"]["code"] == "invalid_argument"
+    assert call(fields="id")["error"]["code"] == "invalid_argument"
+
+
+def test_the_extension_of_another_format_is_refused(store: Store, root: Path) -> None:
+    policy = OutputPolicy(store, export_roots=[root])
+    arguments = {"output_handle": store.put(ROWS).output_handle, "path": "q.XLSX"}
+    refused = policy.tools.call("output_export", arguments, Caller())
+    error = json.loads(refused["content"][0]["text"])["error"]
+    assert error["code"] == "invalid_argument"
+    assert "'.XLSX'; end the name in .json, .ndjson, .jsonl, .csv, .parquet" in error["message"]
+    assert list(root.iterdir()) == [root / "sub"]
+    policy.tools.call("output_export", {**arguments, "format": "json"}, Caller())
+    assert json.loads((root / "q.XLSX").read_bytes()) == ROWS
+
+
 def test_descriptors_suggest_the_tool(store: Store, root: Path) -> None:
     result = {"content": [{"type": "text", "text": json.dumps(ROWS)}]}
     exporting: dict[str, Any] = {"export_roots": [root], "prefix": "oc_"}

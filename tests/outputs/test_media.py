@@ -16,7 +16,7 @@ from forebay.outputs.media import MAX_MEDIA_BYTES, find_media, select_media
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.tool_call import ToolCall
 from forebay.store.payload import encode
-from forebay.wire.messages import as_lazy, parse_lazy
+from forebay.wire.lazy_json import as_lazy, parse_lazy
 from PIL import Image
 
 

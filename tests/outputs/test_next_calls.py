@@ -160,6 +160,16 @@ def test_the_calls_for_a_text_depend_on_what_it_is(tmp_path: Path) -> None:
         matches = store.search(store.put(HANDBOOK).output_handle, **headings).matches
         assert [match["match"] for match in matches[:2]] == ["# Handbook", "## Chapter 0"]
 
+        code = HANDBOOK.replace("\n\n", "\n\n```sh\n# fill it\nmake water\n```\n\n", 1)
+        (tool, headings), *_ = find_calls(code, store)
+        matches = store.search(store.put(code).output_handle, **headings).matches
+        assert [match["match"] for match in matches[:2]] == ["## Chapter 0", "## Chapter 1"]
+        only_code = f"```sh\n# fill it\nmake water\n```\n{PROSE}"
+        assert find_calls(only_code, store)[0] == start
+        for fence in ("```", "~~~"):
+            chapters = HANDBOOK.replace("## ", "# ").replace("\n", f"\n{fence}\n# a comment\n{fence}\n", 1)
+            assert find_calls(chapters, store)[0][1]["pattern"] == "(?m)^#{1,4} .*"
+
         first, (tool, search), _ = find_calls(PROSE, store)
         assert (first, tool, search["pattern"]) == (start, "output_search", "reservoir")
 

@@ -17,7 +17,7 @@ from forebay.outputs.tool_call import ToolCall
 from forebay.store import Store, open_store
 from forebay.store.payload import encode
 from forebay.wire.framing import Spool
-from forebay.wire.messages import LazyJSON, as_lazy, dump, parse_lazy
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump, parse_lazy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 

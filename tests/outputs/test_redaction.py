@@ -13,7 +13,7 @@ from forebay.outputs.pipeline import Pipeline
 from forebay.outputs.tool_call import ToolCall
 from forebay.store import Store
 from forebay.wire.framing import Spool
-from forebay.wire.messages import LazyJSON, as_lazy, dump, parse_lazy
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump, parse_lazy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from stores import events, store_at

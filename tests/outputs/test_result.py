@@ -14,7 +14,7 @@ from forebay.outputs.result import (
     extract_payload,
 )
 from forebay.store.payload import read_all
-from forebay.wire.messages import parse_lazy
+from forebay.wire.lazy_json import parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import nasty_text

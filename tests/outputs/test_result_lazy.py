@@ -12,7 +12,7 @@ import pytest
 from forebay.outputs.result import ResultPayload, decode_base64_chunks, extract_payload
 from forebay.store.payload import read_all
 from forebay.wire.framing import Spool
-from forebay.wire.messages import ChunkSource, LazyJSON, dump_chunks, parse_lazy
+from forebay.wire.lazy_json import ChunkSource, LazyJSON, dump_chunks, parse_lazy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from texts import nasty_text

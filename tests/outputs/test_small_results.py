@@ -16,7 +16,7 @@ from forebay.outputs.sink import ResultSink
 from forebay.outputs.tool_call import ToolCall
 from forebay.store import Store, open_store
 from forebay.store.payload import encode
-from forebay.wire.messages import parse_lazy
+from forebay.wire.lazy_json import parse_lazy
 
 CALL = ToolCall("orders", request_id=7, fetch_with="mcp__shop__output_fetch")
 LOW = Mode("auto", 0)

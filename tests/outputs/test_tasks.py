@@ -11,7 +11,7 @@ from forebay import open_store
 from forebay.outputs.modes import Mode
 from forebay.outputs.result import get_task_result, set_task_result
 from forebay.outputs.tasks import TaskCalls
-from forebay.wire.messages import parse_lazy
+from forebay.wire.lazy_json import parse_lazy
 from gateway_harness import StdioClient, connect, parse_text, script, wrap
 from large_server import RELATED, make_call_result
 from serve_harness import EraClient, serving, upstream_command, write_config

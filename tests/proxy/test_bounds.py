@@ -4,6 +4,7 @@ import json
 
 import pytest
 from forebay.errors import UpstreamFailed
+from forebay.proxy.pipe_writers import MAX_QUEUED_BYTES
 from forebay.proxy.process_group import Grace
 from forebay.proxy.session import Session
 from forebay.proxy.stdio import Process, StdioUpstream
@@ -26,7 +27,7 @@ def test_messages_that_wait_for_a_restarting_server_are_bounded_in_bytes() -> No
     upstream = StdioUpstream(process, ADVERSE, make_reader=LineReader, grace=Grace(0.1))
     try:
         upstream._queued_messages = []
-        for _ in range(4):
+        for _ in range(MAX_QUEUED_BYTES // (8 << 20)):
             upstream.send(b"x" * (8 << 20))
         with pytest.raises(UpstreamFailed, match="too much waits for it"):
             upstream.send(b"x")

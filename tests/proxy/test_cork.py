@@ -10,7 +10,7 @@ from io import FileIO
 from pathlib import Path
 
 import pytest
-from forebay.proxy.stdio import Outbox, PipeClosed, StdioClient
+from forebay.proxy.pipe_writers import Outbox, PipeClosed, StdioClient
 from forebay.wire.framing import LineReader, Message, Spool
 from gateway_harness import connect, wrap
 

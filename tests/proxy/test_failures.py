@@ -14,12 +14,13 @@ import pytest
 from forebay.errors import StoreFull, UpstreamFailed
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.inbox import Inbox
+from forebay.proxy.pipe_writers import PipeClosed, StdioClient
 from forebay.proxy.process_group import Grace
 from forebay.proxy.session import UpstreamRejected
-from forebay.proxy.stdio import PipeClosed, Process, StdioClient, StdioUpstream
+from forebay.proxy.stdio import Process, StdioUpstream
 from forebay.proxy.workers import WorkerPool
 from forebay.wire.framing import HeadTail, LineReader, LostMessage, Message, Spool
-from forebay.wire.messages import dump
+from forebay.wire.lazy_json import dump
 from relay_peers import Gateway
 from waiting import wait_until, wait_until_async
 

@@ -9,10 +9,11 @@ import pytest
 from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.modes import Mode
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy.intercept import ResponseHandler
+from forebay.proxy.response_handler import ResponseHandler
 from forebay.proxy.session import PendingRequest, Session
 from forebay.wire.framing import Spool
-from forebay.wire.messages import dump, parse
+from forebay.wire.lazy_json import dump
+from forebay.wire.messages import parse
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from forebay.errors import UpstreamFailed
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy.stdio import Outbox
+from forebay.proxy.pipe_writers import Outbox
 from relay_peers import Gateway
 from waiting import wait_until
 

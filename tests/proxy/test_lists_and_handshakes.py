@@ -10,7 +10,8 @@ import pytest
 from forebay.errors import UpstreamFailed
 from forebay.outputs.policy import OutputPolicy
 from forebay.proxy.list_pages import ToolPages, index_tools, open_page, parse_tools
-from forebay.wire.messages import as_lazy, dump, parse
+from forebay.wire.lazy_json import as_lazy, dump
+from forebay.wire.messages import parse
 from relay_peers import Gateway
 
 TOOL = {"name": "one", "inputSchema": {"type": "object"}}

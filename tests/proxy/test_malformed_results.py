@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from forebay.outputs.modes import Mode
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy.intercept import ResponseHandler
 from forebay.proxy.relay import Relay
+from forebay.proxy.response_handler import ResponseHandler
 from forebay.proxy.session import PendingRequest, Session
 from forebay.store import Store
 from forebay.wire.framing import Message
-from forebay.wire.messages import dump, parse
+from forebay.wire.lazy_json import dump
+from forebay.wire.messages import parse
 from forebay.wire.protocol import SERVER_INFO_KEY
 from stores import store_at
 

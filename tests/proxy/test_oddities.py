@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from forebay import open_store
 from forebay.errors import UpstreamFailed
-from forebay.proxy.stdio import Outbox
+from forebay.proxy.pipe_writers import Outbox
 from forebay.proxy.workers import CallOrder
 from forebay.wire.protocol import PageCursors
 from gateway_harness import ADVERSE, TIMEOUT_SECONDS, connect, parse_text, wrap
@@ -222,7 +222,7 @@ def test_an_outbox_keeps_messages_complete_and_in_order(lines: list[bytes]) -> N
 
 
 def test_an_outbox_is_limited_behind_a_large_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forebay.proxy.stdio._MAX_QUEUED_BYTES", 9000)
+    monkeypatch.setattr("forebay.proxy.pipe_writers.MAX_QUEUED_BYTES", 9000)
     ours, theirs = os.pipe()
     outbox = Outbox(theirs)
     outbox.send(b"x" * 1_000_000)
@@ -359,7 +359,7 @@ def test_results_made_by_forebay_have_its_own_server_info(tmp_path: Path) -> Non
 
 def test_standard_output_is_reserved_for_the_protocol() -> None:
     code = (
-        "import os; from forebay.proxy.stdio import claim_stdout; fd = claim_stdout(); print('chatter'); "
+        "import os; from forebay.proxy.pipe_writers import claim_stdout; fd = claim_stdout(); print('chatter'); "
         "os.system('echo a child'); os.write(fd, b'message')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=TIMEOUT_SECONDS)

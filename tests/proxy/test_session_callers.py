@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler
+from forebay.proxy.request_handler import ForwardedRequest, RequestHandler
+from forebay.proxy.response_handler import ResponseHandler
 from forebay.proxy.session import Session
 from forebay.wire.framing import Spool
-from forebay.wire.messages import dump, parse
+from forebay.wire.lazy_json import dump
+from forebay.wire.messages import parse
 
 SERVER_INFO = {"name": "forebay", "version": "0"}
 TEXT = "a line of text\n" * 10_000

@@ -95,6 +95,21 @@ def test_a_reader_gets_each_cell_redacted(
     assert parse(text.encode(), CSV if delimiter == "," else TSV) == [[*read[0]], *expected]
 
 
+@pytest.mark.parametrize("mime_type", [CSV, TSV])
+def test_the_values_of_a_key_are_the_cells_of_its_column(store: Store, mime_type: str) -> None:
+    rows = [["ann", f's3cr"et {number}', "x"] for number in range(3)]
+    names = ["user", "password", "note"]
+    payload = dump([names, *rows, ["bob"]], DELIMITERS[mime_type], csv.QUOTE_MINIMAL, "\n")
+    expected = [["ann", "[redacted]", "x"]] * 3 + [["bob"]]
+    handle = store.put(payload, mime_type=mime_type).output_handle
+    assert parse(whole(store, handle), mime_type) == [names, *expected]
+    objects = [dict(zip(names, row, strict=False)) for row in rows]
+    for separators in ((",", ":"), (", ", ": ")):
+        text = json.dumps(objects, separators=separators)
+        redacted = apply_redactions(text, make_redactions(r'"password":\s*"(\\.|[^"])*"'))
+        assert json.loads(redacted) == [{"user": "ann", "[redacted]": "[redacted]", "note": "x"}] * 3
+
+
 def test_a_query_reads_each_cell_redacted(store: Store) -> None:
     rows = [[str(number), SECRET_JSON, f"token=x,{number}"] for number in range(5)]
     handle = store.put(dump([["id", "note", "t"], *rows], ",", csv.QUOTE_MINIMAL, "\n"), mime_type=CSV).output_handle

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from forebay.errors import InvalidArgument
 from forebay.wire.framing import LostMessage, Message, Spool
-from forebay.wire.messages import LazyJSON, dump, dump_line, dump_message, dump_size, make_id_key, parse, split_batch
+from forebay.wire.lazy_json import LazyJSON, dump, dump_size
+from forebay.wire.messages import dump_line, dump_message, make_id_key, parse, split_batch
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,8 @@ import pytest
 from forebay.errors import StoreFull, StoreUnavailable
 from forebay.store import Store, open_store
 from forebay.wire.framing import HeadTail, LineBuffer, LostMessage, Spool, create_spool
-from forebay.wire.messages import as_lazy, dump, replace_result
+from forebay.wire.lazy_json import as_lazy, dump
+from forebay.wire.messages import replace_result
 
 
 def _fail(*_: Any) -> Any:

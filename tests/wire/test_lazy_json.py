@@ -12,7 +12,8 @@ from forebay import _core
 from forebay.errors import InvalidJSON, StoreFull, StoreUnavailable
 from forebay.store.payload import encode
 from forebay.wire.framing import Spool
-from forebay.wire.messages import ChunkSource, LazyJSON, as_lazy, dump, dump_chunks, parse, parse_lazy
+from forebay.wire.lazy_json import ChunkSource, LazyJSON, as_lazy, dump, dump_chunks, parse_lazy
+from forebay.wire.messages import parse
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import NASTY, nasty_text

@@ -29,7 +29,7 @@ def export(args: Namespace) -> None:
       forebay export HANDLE users.csv --fields id,user.name
       forebay export HANDLE - --format ndjson | wc -l
     """
-    from forebay.outputs.export import EXTENSIONS, find_hint, guess_format
+    from forebay.outputs.export import EXTENSIONS, check_extension, find_hint, guess_format
 
     is_stdout = args.file == "-"
     if args.file is not None and not is_stdout and Path(args.file).is_dir():
@@ -43,6 +43,7 @@ def export(args: Namespace) -> None:
             if is_stdout:
                 path, size_bytes = "-", _print(opened)
             else:
+                check_extension(args.file, opened, args.format)
                 file_path = Path(args.file or f"{args.handle}.{EXTENSIONS[opened.format]}")
                 size_bytes = _write(opened, file_path, force=args.force)
                 path = str(file_path.absolute())

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from forebay.http.request_headers import join_headers
 from forebay.proxy.message_queue import MessageQueue
 from forebay.wire.framing import Message, Spool, count_memory_bytes
-from forebay.wire.messages import dump, parse
+from forebay.wire.lazy_json import dump
+from forebay.wire.messages import parse
 
 __all__ = ["PING_SECONDS", "BodyTooLarge", "Disconnected", "EventStream", "HTTPExchange"]
 

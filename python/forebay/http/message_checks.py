@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forebay.errors import InvalidJSON
-from forebay.wire.messages import LazyJSON
+from forebay.wire.lazy_json import LazyJSON
 from forebay.wire.protocol import (
     PROTOCOL_VERSION_KEY,
     UNSUPPORTED_VERSION,

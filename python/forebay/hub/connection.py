@@ -23,19 +23,17 @@ from forebay.proxy.workers import ResponseWorkers
 from forebay.store.threads import run_in_thread
 from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
+from forebay.wire.lazy_json import LazyJSON, dump, to_text
 from forebay.wire.messages import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    LazyJSON,
-    dump,
     dump_message,
     get_meta,
     get_params,
     parse,
     read_bytes,
     replace_values,
-    to_text,
 )
 from forebay.wire.protocol import (
     ACKNOWLEDGED_METHOD,

@@ -19,7 +19,8 @@ from forebay.hub.paused_calls import PausableCall, PausedCalls, read_answers, se
 from forebay.store.mailbox import Mailbox
 from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
-from forebay.wire.messages import INVALID_PARAMS, dump, parse, read_bytes
+from forebay.wire.lazy_json import dump
+from forebay.wire.messages import INVALID_PARAMS, parse, read_bytes
 
 if TYPE_CHECKING:
     from forebay.hub.tenant import Request

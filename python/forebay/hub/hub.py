@@ -23,7 +23,8 @@ from forebay.proxy.session import Session
 from forebay.store.handles import LONG_HANDLE_LENGTH, SHORT_HANDLE_LENGTH
 from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message, create_spool
-from forebay.wire.messages import get_meta, open_container
+from forebay.wire.lazy_json import open_container
+from forebay.wire.messages import get_meta
 from forebay.wire.protocol import CLIENT_CAPABILITIES_KEY, LEGACY_VERSION, MODERN_VERSION, find_envelope_fault
 
 if TYPE_CHECKING:

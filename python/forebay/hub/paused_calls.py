@@ -16,7 +16,8 @@ from forebay.hub.connection import ServerConnection
 from forebay.hub.exchanges import Exchange, Response, keep_response
 from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, dump, open_container
+from forebay.wire.lazy_json import LazyJSON, dump, open_container
+from forebay.wire.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from forebay.wire.protocol import REQUEST_TIMEOUT, check_input_request, supports_request
 
 if TYPE_CHECKING:

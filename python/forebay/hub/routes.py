@@ -12,7 +12,8 @@ from forebay.operations.responses import needs_result_wrapper, wrap_schema
 from forebay.operations.tools import define_tool, describe_unknown_tool
 from forebay.outputs.known_tools import parse_definition
 from forebay.wire.errors import RequestFailed
-from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND, LazyJSON, as_lazy, dump, open_container
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump, open_container
+from forebay.wire.messages import INVALID_PARAMS, METHOD_NOT_FOUND
 from forebay.wire.protocol import LIST_METHODS, PageCursors, matches_template
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from forebay.proxy.process_group import Grace
 from forebay.proxy.stdio import BatchReader, Process, RestartBackoff, StdioUpstream
 from forebay.proxy.workers import ResponseWorkers
 from forebay.wire.framing import LineReader, create_spool
-from forebay.wire.messages import dump
+from forebay.wire.lazy_json import dump
 
 if sys.platform != "win32":
     from forebay.proxy.loop_reader import LoopReader

@@ -8,7 +8,8 @@ from forebay.hub.tenant import Request, RoutedRequest, Tenant
 from forebay.hub.translation import SERVER_INFO
 from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
-from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, LazyJSON, get_params, make_result_message
+from forebay.wire.lazy_json import LazyJSON
+from forebay.wire.messages import INTERNAL_ERROR, METHOD_NOT_FOUND, get_params, make_result_message
 from forebay.wire.protocol import HANDSHAKE_VERSIONS, LEGACY_VERSION
 
 __all__ = ["SessionlessTenant"]

@@ -17,17 +17,14 @@ from forebay.proxy.message_queue import Reply
 from forebay.proxy.session import Session, make_cancellation
 from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import Message
+from forebay.wire.lazy_json import as_lazy, dump, open_container, to_text
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    as_lazy,
-    dump,
     get_params,
     make_result_message,
-    open_container,
     read_bytes,
     replace_values,
-    to_text,
 )
 from forebay.wire.protocol import (
     CANCELLED_METHOD,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.store.threads import wait_all
 from forebay.wire.errors import RequestFailed
-from forebay.wire.messages import INVALID_REQUEST, dump, open_container, to_text
+from forebay.wire.lazy_json import dump, open_container, to_text
+from forebay.wire.messages import INVALID_REQUEST
 from forebay.wire.protocol import ACKNOWLEDGED_METHOD, LIST_CHANGED_KEYS, SUBSCRIPTION_ID_KEY, UPDATED_METHOD
 
 if TYPE_CHECKING:

@@ -20,29 +20,22 @@ from forebay.operations.spec import Identity, OperationSpec
 from forebay.operations.tools import call_operation, finish_result
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.result import TASK_RESULT_METHODS, BodyResult
-from forebay.proxy.intercept import (
-    ForwardedRequest,
-    RequestHandler,
-    ResponseHandler,
-    find_refusal,
-    make_response,
-    make_tool_call,
-    record_size,
-)
+from forebay.proxy.calls import make_response, make_tool_call, record_size
 from forebay.proxy.list_pages import parse_tools
 from forebay.proxy.message_queue import Reply
+from forebay.proxy.refusals import find_refusal
+from forebay.proxy.request_handler import ForwardedRequest, RequestHandler
+from forebay.proxy.response_handler import ResponseHandler
 from forebay.proxy.session import PendingRequest, Session
 from forebay.store.threads import run_in_pool, wait_all
 from forebay.wire.errors import RequestFailed
 from forebay.wire.framing import LostMessage, Message
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump, to_text
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    LazyJSON,
-    as_lazy,
-    dump,
     dump_line,
     dump_message,
     get_meta,
@@ -54,7 +47,6 @@ from forebay.wire.messages import (
     replace_id,
     replace_result,
     replace_values,
-    to_text,
 )
 from forebay.wire.protocol import (
     CANCELLED_METHOD,

@@ -9,7 +9,7 @@ from typing import Any
 
 import forebay
 from forebay.outputs.result import strip_server_fields
-from forebay.wire.messages import LazyJSON
+from forebay.wire.lazy_json import LazyJSON
 from forebay.wire.protocol import (
     CLIENT_CAPABILITIES_KEY,
     CLIENT_INFO_KEY,

@@ -26,7 +26,7 @@ from forebay.operations.spec import OperationSpec
 from forebay.operations.validation import Schema, has_rules
 from forebay.outputs.result import BodyResult, ResultPayload
 from forebay.store.payload import encode, is_json_mime_type
-from forebay.wire.messages import ChunkSource, LazyJSON
+from forebay.wire.lazy_json import ChunkSource, LazyJSON
 from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [

@@ -15,7 +15,7 @@ from forebay.arguments import short_repr
 from forebay.errors import CapabilityDisabled, InvalidArgument
 from forebay.outputs.contract.text import to_single_line
 from forebay.outputs.known_tools import encode_definition
-from forebay.wire.messages import LazyJSON, as_lazy
+from forebay.wire.lazy_json import LazyJSON, as_lazy
 
 __all__ = [
     "CORE",

@@ -10,7 +10,7 @@ from forebay.outputs.contract.response import PayloadView, Response, build_respo
 from forebay.outputs.result import Result, ResultPayload, text_result
 from forebay.outputs.tool_call import ToolCall
 from forebay.store.payload import encode, escaped_size
-from forebay.wire.messages import ChunkSource
+from forebay.wire.lazy_json import ChunkSource
 
 __all__ = ["apply_contract"]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, BinaryIO
@@ -10,13 +11,21 @@ from forebay.arguments import check_text, short_repr
 from forebay.errors import FileRefDenied, FileRefNotFound, InvalidArgument, StoreUnavailable
 from forebay.outputs.references.files import FileRoots
 from forebay.store import Store
-from forebay.store.export import Export
+from forebay.store.export import FORMATS, Export
 from forebay.store.handles import Principal
 from forebay.store.pages import PageRequest
 from forebay.system import files
 from forebay.system.paths import NativePath
 
-__all__ = ["EXTENSIONS", "ExportRoots", "export_output", "find_hint", "guess_format", "write_chunks"]
+__all__ = [
+    "EXTENSIONS",
+    "ExportRoots",
+    "check_extension",
+    "export_output",
+    "find_hint",
+    "guess_format",
+    "write_chunks",
+]
 
 EXTENSIONS = {"json": "json", "ndjson": "ndjson", "csv": "csv", "parquet": "parquet", "text": "txt", "binary": "bin"}
 
@@ -127,6 +136,7 @@ def export_output(
     path: str | None = None,
     format: str | None = None,  # noqa: A002
     where: object = None,
+    fields: Sequence[str] | None = None,
     sql: str | None = None,
     principal: Principal = None,
 ) -> dict[str, Any]:
@@ -138,15 +148,18 @@ def export_output(
         check_text("path", path)
         if not path:
             raise InvalidArgument("path is empty; name a file, or leave it out")
-    file_format = format or guess_format(path, is_selection=where is not None or sql is not None)
-    with store.open_export(handle, format=file_format, where=where, sql=sql, principal=principal) as export:
+    is_selection = where is not None or fields is not None or sql is not None
+    options: dict[str, Any] = {"where": where, "fields": fields, "sql": sql}
+    file_format = format or guess_format(path, is_selection=is_selection)
+    with store.open_export(handle, format=file_format, **options, principal=principal) as export:
+        check_extension(path, export, format)
         name = f"{handle}.{EXTENSIONS[export.format]}" if path is None else path
         with roots.create(name, is_numbered=path is None) as new_file:
             size_bytes = write_chunks(export, new_file.file)
             written_path = new_file.publish()
         report = {"path": written_path, "size_bytes": size_bytes, "rows": export.rows, "format": export.format}
     store.journal.record("output_exported", principal=export.principal, handle=handle, **report)
-    hint = find_hint(store, handle, where, export.rows, principal)
+    hint = find_hint(store, handle, where, export.rows, principal, fields)
     return {**report, **({} if hint is None else {"hint": hint})}
 
 
@@ -156,6 +169,21 @@ def guess_format(path: str | None, *, is_selection: bool) -> str | None:
     """
     file_format = _FORMATS.get(PurePath(path or "").suffix.lower())
     return None if file_format == "json" and not is_selection else file_format
+
+
+def check_extension(path: str | None, export: Export, format: str | None) -> None:  # noqa: A002
+    """Raise `InvalidArgument` if the name of a file is that of another format than its content, such as `rows.xlsx`.
+
+    A payload that is copied and has no format, such as an image, may have any name, and so may all with a `format`.
+    """
+    extension = PurePath(path or "").suffix
+    # A name such as `run 1.5` has no extension.
+    has_extension = re.search("[a-z]", extension, re.IGNORECASE) is not None
+    if format is None and export.format in FORMATS and has_extension and extension.lower() not in _FORMATS:
+        raise InvalidArgument(
+            f"no format has the extension {short_repr(extension)}; end the name in {', '.join(_FORMATS)}, or give the "
+            f"format: {', '.join(FORMATS)}"
+        )
 
 
 def find_hint(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forebay.store.payload import encode
-from forebay.wire.messages import LazyJSON, as_lazy
+from forebay.wire.lazy_json import LazyJSON, as_lazy
 
 __all__ = ["MAX_DEFINITION_BYTES", "MAX_KNOWN_BYTES", "KnownTools", "encode_definition", "parse_definition"]
 

@@ -11,7 +11,7 @@ from forebay import _core
 from forebay.errors import InvalidArgument, InvalidJSON, make_missing_extra
 from forebay.outputs.result import Result, is_text_value
 from forebay.store.payload import encode
-from forebay.wire.messages import LazyJSON
+from forebay.wire.lazy_json import LazyJSON
 
 if TYPE_CHECKING:
     from PIL.Image import Image

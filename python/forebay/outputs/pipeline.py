@@ -13,6 +13,7 @@ from forebay.errors import ForebayError, InvalidJSON, RedactionFailed, StoreUnav
 from forebay.outputs.contract.context import ResponseContext
 from forebay.outputs.contract.limits import ResponseLimits
 from forebay.outputs.contract_result import apply_contract
+from forebay.outputs.embedded_json import describe_embedded_json
 from forebay.outputs.handle_response import MAX_MESSAGE_BYTES, HandleResponse, shorten_server_info
 from forebay.outputs.media import MAX_MEDIA_BYTES, find_media, measure_media, select_media
 from forebay.outputs.modes import Mode
@@ -36,7 +37,8 @@ from forebay.store import Store
 from forebay.store.handles import Descriptor
 from forebay.store.payload import encode, escaped_size
 from forebay.store.redaction import apply_redactions
-from forebay.wire.messages import INTERNAL_ERROR, ChunkSource, LazyJSON, dump_chunks, parse_lazy
+from forebay.wire.lazy_json import ChunkSource, LazyJSON, dump_chunks, parse_lazy
+from forebay.wire.messages import INTERNAL_ERROR
 from forebay.wire.protocol import RESOURCE_LINK_VERSION, SERVER_INFO_KEY
 
 __all__ = ["HAS_RUN_NOTE", "Pipeline", "get_response_budget"]
@@ -231,6 +233,9 @@ class Pipeline:
 
     def _build_response(self, descriptor: Descriptor, prepared: "_PreparedResult", call: ToolCall) -> Result:
         descriptor = self._complete_descriptor(descriptor, call.fetch_with or self._fetch_with)
+        # The payload is not redacted yet.
+        if descriptor.line_count is not None and descriptor.item_count is None and not self._redactions:
+            descriptor = dataclasses.replace(descriptor, outline=describe_embedded_json(prepared.payload.data))
         has_link = self._has_links and not call.is_mounted and call.protocol_version >= RESOURCE_LINK_VERSION
         return HandleResponse(
             descriptor, prepared.result, prepared.protocol_fields, prepared.block_fields, call, has_link

@@ -12,7 +12,7 @@ from forebay import _core
 from forebay.errors import ForebayError, InvalidJSON
 from forebay.outputs.tables import detect_table
 from forebay.store.payload import encode, escaped_size, guess_row_mime_type, sanitize_mime_type
-from forebay.wire.messages import ChunkSource, LazyJSON, dump_chunks, open_span
+from forebay.wire.lazy_json import ChunkSource, LazyJSON, dump_chunks, open_span
 from forebay.wire.protocol import SERVER_INFO_KEY
 
 __all__ = [

@@ -7,7 +7,7 @@ from forebay.outputs.modes import Mode
 from forebay.outputs.pipeline import Pipeline
 from forebay.outputs.result import BodyResult, Result
 from forebay.outputs.tool_call import ToolCall
-from forebay.wire.messages import LazyJSON
+from forebay.wire.lazy_json import LazyJSON
 
 __all__ = ["PLACEHOLDER_RESULT", "ResultSink", "current_sink"]
 

@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Sequence
 
-from forebay.wire.messages import ChunkSource
+from forebay.wire.lazy_json import ChunkSource
 
 __all__ = ["detect_table"]
 

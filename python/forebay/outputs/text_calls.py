@@ -27,7 +27,8 @@ _LOG_LINE = re.compile(
 )
 """Matches the start of a line that has a time or a level."""
 
-_HEADING = re.compile(r"#{1,4} \S")
+_HEADING = re.compile(r"(#{1,4}) \S")
+_CODE_FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 _WORD = re.compile(r"[^\W\d_]{6,24}")
 _COMMON_WORDS = frozenset(
@@ -48,7 +49,6 @@ _ERROR_SEARCH: Mapping[str, Any] = {
     "ignore_case": True,
     "limit": _MATCH_LIMIT,
 }
-_HEADING_SEARCH: Mapping[str, Any] = {"pattern": "(?m)^#{1,4} .*", "regex": True, "context": 0, "limit": _LINE_LIMIT}
 
 
 def suggest_text_calls(descriptor: Descriptor) -> list[_TextCall]:
@@ -57,8 +57,9 @@ def suggest_text_calls(descriptor: Descriptor) -> list[_TextCall]:
     start, end = _make_start_call(descriptor), _make_end_call(descriptor)
     if _is_log(lines):
         return [(_SEARCH, dict(_ERROR_SEARCH)), end, start]
-    if any(map(_HEADING.match, lines)):
-        return [(_SEARCH, dict(_HEADING_SEARCH)), start, end]
+    headings = _choose_heading_pattern(lines)
+    if headings is not None:
+        return [(_SEARCH, {"pattern": headings, "regex": True, "context": 0, "limit": _LINE_LIMIT}), start, end]
     word = _choose_word(descriptor.preview or "")
     if word is None:
         return [(_SEARCH, {"pattern": "error", "ignore_case": True, "count_only": True}), end, start]
@@ -86,6 +87,22 @@ def _is_log(lines: Sequence[str]) -> bool:
     text_lines = [line for line in lines if line.strip()]
     count = sum(1 for line in text_lines if _LOG_LINE.match(line))
     return count >= _MIN_LOG_LINES and count >= _MIN_LOG_SHARE * len(text_lines)
+
+
+def _choose_heading_pattern(lines: Sequence[str]) -> str | None:
+    """Return an expression for the headings of a text; `None` if these lines have none outside of fenced code."""
+    is_code = False
+    levels: dict[bool, set[int]] = {False: set(), True: set()}
+    for line in lines:
+        if _CODE_FENCE.match(line):
+            is_code = not is_code
+        elif heading := _HEADING.match(line):
+            levels[is_code].add(len(heading[1]))
+    if not levels[False]:
+        return None
+    # An expression cannot tell a comment in code from a heading of the same level.
+    has_comments = 1 in levels[True] and max(levels[False]) > 1
+    return f"(?m)^#{{{2 if has_comments else 1},4}} .*"
 
 
 def _choose_word(text: str) -> str | None:

@@ -52,7 +52,7 @@ _READERS = ("output_fetch", "output_search", "output_query")
 """The tools that read outputs."""
 
 _REFERENCES_HELP = (
-    ' Other tools take as arguments {"$handle":"oh_…","path":"/rows/3"}, {"$file":path}, {"$query":{handle,sql}}; '
+    ' Other tools take arguments {"$handle":"oh_…","path":"/rows/3"}, {"$file":path}, {"$query":{handle,sql}}; '
     "lines:[from,to), offset, length, encoding:base64, patch:[JSON Patch]"
 )
 """Appended to the description of `output_fetch`, which a model that got a handle will read."""
@@ -132,7 +132,7 @@ class OutputTools:
         integer_schema = {"type": "integer"}
         tools = {
             "output_fetch": _AddedTool(
-                'Read pages of a stored output, or of items that match where={"status":"failed","user.age":{">":9}}, '
+                'Read pages of an output, or of items that match where={"status":"failed","user.age":{">":9}}, '
                 'fields=["id"]. total counts matches: to count, limit=1. Go on with arguments in next; read_with reads '
                 f"what was cut. Handles last {_format_duration(store.options.ttl)}."
                 + (_REFERENCES_HELP if has_references else ""),
@@ -152,8 +152,8 @@ class OutputTools:
                 self._fetch,
             ),
             "output_search": _AddedTool(
-                "Find or count text in a stored output as written; read a hit with output_fetch, offset=item (or "
-                "line, format=lines). regex: Rust syntax, no look-around, ^ $ at lines",
+                "Find or count text in an output as written; read a hit with output_fetch, offset=item or line "
+                "(format=lines). regex: Rust syntax, no look-around, ^ $ at lines",
                 {
                     "output_handle": handle_schema,
                     "pattern": {"type": "string"},
@@ -175,7 +175,7 @@ class OutputTools:
         }
         if is_installed():
             tools["output_query"] = _AddedTool(
-                "Count, group or join in SQL (DuckDB): table items, others by handle. SELECT user.name, count(*) FROM "
+                "Count, group or join in DuckDB SQL: table items, others by handle. SELECT user.name, count(*) FROM "
                 "items GROUP BY 1. Lists: unnest(tags); map keys: _key",
                 {"output_handle": handle_schema, "sql": {"type": "string"}},
                 ["output_handle", "sql"],
@@ -183,12 +183,13 @@ class OutputTools:
             )
         if export_roots is not None:
             tools["output_export"] = _AddedTool(
-                "Write an output or items to a file",
+                "Write an output to a file",
                 {
                     "output_handle": handle_schema,
                     "path": {"type": "string"},
                     "format": {"enum": [name for name in FORMATS if name != "parquet" or is_installed()]},
                     "where": {"type": "object"},
+                    "fields": {"type": "array", "items": {"type": "string"}},
                     **({"sql": {"type": "string"}} if is_installed() else {}),
                 },
                 ["output_handle"],
@@ -197,7 +198,7 @@ class OutputTools:
             )
         if journal:
             tools["journal"] = _AddedTool(
-                "Events of stored outputs",
+                "Events of outputs",
                 {"action": {"enum": ["recent", "summary"]}, "count": integer_schema},
                 [],
                 self._journal,

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from forebay.proxy.inbox import MAX_QUEUED_BYTES
-from forebay.proxy.stdio import StdioClient, claim_stdout
+from forebay.proxy.pipe_writers import StdioClient, claim_stdout
 from forebay.wire.framing import Message, count_memory_bytes
 
 __all__ = ["ClientWriter"]

@@ -8,7 +8,7 @@ from typing import Any
 from forebay.errors import InvalidArgument, InvalidJSON, UpstreamFailed
 from forebay.outputs.known_tools import MAX_DEFINITION_BYTES, parse_definition
 from forebay.wire.framing import Message, Spool
-from forebay.wire.messages import LazyJSON, as_lazy, dump
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump
 from forebay.wire.protocol import MAX_LIST_BYTES, MAX_LIST_ITEMS, MAX_LIST_PAGES, PageCursors
 
 __all__ = ["ListPage", "ToolPages", "index_tools", "open_page", "parse_tools"]

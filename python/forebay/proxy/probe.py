@@ -18,7 +18,8 @@ from forebay.arguments import short_repr
 from forebay.errors import UpstreamFailed, UpstreamTimeout
 from forebay.proxy.stdio import Process
 from forebay.wire.framing import Line, LineReader, Spool
-from forebay.wire.messages import METHOD_NOT_FOUND, dump
+from forebay.wire.lazy_json import dump
+from forebay.wire.messages import METHOD_NOT_FOUND
 from forebay.wire.protocol import (
     CLIENT_CAPABILITIES_KEY,
     CLIENT_INFO_KEY,

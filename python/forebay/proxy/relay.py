@@ -13,8 +13,10 @@ from forebay.errors import CapabilityDisabled, InvalidArgument, UpstreamFailed
 from forebay.outputs.capabilities import record_denial
 from forebay.outputs.pipeline import HAS_RUN_NOTE
 from forebay.outputs.policy import OutputPolicy
-from forebay.proxy.intercept import ForwardedRequest, RequestHandler, ResponseHandler, find_refusal
 from forebay.proxy.list_pages import parse_tools
+from forebay.proxy.refusals import find_refusal
+from forebay.proxy.request_handler import ForwardedRequest, RequestHandler
+from forebay.proxy.response_handler import ResponseHandler
 from forebay.proxy.session import (
     CANCELLED_METHOD,
     InternalRequests,
@@ -29,15 +31,12 @@ from forebay.proxy.session import (
 )
 from forebay.proxy.workers import CallOrder, Capacity, ResponseWorkers, WorkerPool
 from forebay.wire.framing import HeadTail, Line, LostMessage, Message, count_memory_bytes, read_head_tail
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump, dump_size
 from forebay.wire.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
-    LazyJSON,
-    as_lazy,
-    dump,
     dump_line,
-    dump_size,
     find_response_id,
     get_meta,
     make_error_message,

@@ -17,7 +17,8 @@ from forebay.outputs.modes import Mode
 from forebay.outputs.tasks import NO_OWNER, TaskOwners
 from forebay.proxy.list_pages import ToolPages
 from forebay.wire.framing import Message
-from forebay.wire.messages import LazyJSON, dump, dump_message, make_id_key, make_optional_key, parse
+from forebay.wire.lazy_json import LazyJSON, dump
+from forebay.wire.messages import dump_message, make_id_key, make_optional_key, parse
 from forebay.wire.protocol import CLIENT_CAPABILITIES_KEY, LEGACY_VERSION, get_client_name
 
 __all__ = [

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from forebay.config.options import Settings
     from forebay.outputs.policy import OutputPolicy
     from forebay.proxy.http.upstream import HttpUpstream
+    from forebay.proxy.pipe_writers import StdioClient
     from forebay.proxy.relay import Relay
-    from forebay.proxy.stdio import StdioClient, StdioUpstream
+    from forebay.proxy.stdio import StdioUpstream
 
 __all__ = ["run", "run_url"]
 
@@ -86,8 +87,9 @@ def _run_relay(
 ) -> int:
     gc.disable()
     from forebay.outputs.policy import OutputPolicy
+    from forebay.proxy.pipe_writers import StdioClient, claim_stdout
     from forebay.proxy.relay import Relay
-    from forebay.proxy.stdio import StdioClient, StdioUpstream, claim_stdout
+    from forebay.proxy.stdio import StdioUpstream
     from forebay.wire.framing import LineReader, create_spool
 
     # What is imported stays, so the collector need not look at it again and again.

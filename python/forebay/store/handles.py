@@ -217,7 +217,8 @@ class Descriptor:
     items_path: str | None = None
     """JSON Pointer to the items; `""` if the payload itself is the list."""
     outline: str | None = None
-    """The shape of a JSON payload in one line; `None` if the preview shows all of it."""
+    """The shape of a JSON payload in one line; `None` if the preview shows all of it. For a text that a server stored,
+    where it has JSON."""
     line_count: int | None = None
     """Number of lines of a text; `None` if the payload is JSON or binary."""
     decoded_from: str | None = None

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from forebay.wire.messages import INTERNAL_ERROR, LazyJSON, make_error_message, to_text
+from forebay.wire.lazy_json import LazyJSON, to_text
+from forebay.wire.messages import INTERNAL_ERROR, make_error_message
 
 __all__ = ["RequestFailed"]
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forebay.wire.errors import RequestFailed
-from forebay.wire.messages import INVALID_PARAMS, INVALID_REQUEST, LazyJSON, as_lazy, dump, get_meta
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump
+from forebay.wire.messages import INVALID_PARAMS, INVALID_REQUEST, get_meta
 
 __all__ = [
     "ACKNOWLEDGED_METHOD",

@@ -6,7 +6,8 @@ from typing import Any
 
 from forebay.telemetry import inject_context, start_span
 from forebay.wire.framing import Message
-from forebay.wire.messages import as_lazy, dump, get_meta, open_container, replace_values, to_text
+from forebay.wire.lazy_json import as_lazy, dump, open_container, to_text
+from forebay.wire.messages import get_meta, replace_values
 
 __all__ = ["add_trace_context", "trace_request"]
 

@@ -114,7 +114,14 @@ fn parse_footer(tail: &[u8], file_bytes: u64) -> Option<Parsed> {
     let lengths_start = table_start.checked_sub(METADATA_END_BYTES)?;
     let content_start = start + HEADER_BYTES;
     let content_bytes = table_start.checked_sub(content_start)?;
-    if read_u32(tail, start)? != METADATA_MAGIC || read_u32(tail, start + 4)? != to_u32(content_bytes).ok()? {
+    let headers = [
+        METADATA_MAGIC,
+        to_u32(content_bytes).ok()?,
+        SEEK_TABLE_MAGIC,
+        to_u32(table_bytes - HEADER_BYTES).ok()?,
+    ];
+    let starts = [start, start + 4, table_start, table_start + 4];
+    if starts.into_iter().zip(headers).any(|(start, number)| read_u32(tail, start) != Some(number)) {
         return None;
     }
     let seal_start = table_start - SEAL_BYTES;
@@ -232,6 +239,21 @@ mod tests {
             }
             for other_size in [file_bytes - 1, file_bytes + 1, 0, u64::MAX] {
                 prop_assert!(parse(&footer, other_size).is_err());
+            }
+        }
+
+        #[test]
+        fn headers_are_checked_beside_the_seal(metadata in part(), frames in entries(), mask in 1..=255u8) {
+            let footer = build(&metadata, b"", b"", &frames).unwrap();
+            let file_bytes = (frames_bytes(&frames) + footer.len()) as u64;
+            let table_start = HEADER_BYTES + metadata.len() + METADATA_END_BYTES;
+            for changed in (0..HEADER_BYTES).chain(table_start..table_start + HEADER_BYTES) {
+                let mut damaged = footer.clone();
+                damaged[changed] ^= mask;
+                damaged[table_start - SEAL_BYTES..table_start].fill(0);
+                let seal = checksum(&damaged[HEADER_BYTES..]);
+                damaged[table_start - SEAL_BYTES..table_start].copy_from_slice(&seal.to_le_bytes());
+                prop_assert!(!is_parsed(&damaged, file_bytes), "byte {}", changed);
             }
         }
 

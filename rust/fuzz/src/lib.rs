@@ -3,9 +3,11 @@
 //! A target panics if they differ. To add one, write a module with `compare`, list it in [`TARGETS`] and add
 //! a file to `fuzz_targets/`.
 
+pub mod cells;
 pub mod collections;
 pub mod feed;
 pub mod filter;
+pub mod footer;
 pub mod index;
 pub mod items;
 pub mod message;
@@ -51,9 +53,11 @@ impl<'a> Input<'a> {
 /// A target's name and its function.
 pub type Target = (&'static str, fn(Input<'_>));
 
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 17] = [
+    ("cells", cells::compare),
     ("feed", feed::compare),
     ("filter", filter::compare),
+    ("footer", footer::compare),
     ("index", index::compare),
     ("items", items::compare),
     ("message", message::compare),

@@ -25,7 +25,7 @@ impl Redactor {
     /// The expressions see each text of the payload: all of it, or in JSON each string and number, with its
     /// escapes decoded. A text that is itself JSON, or base64 of text, is searched by its own texts. What was
     /// JSON stays JSON. With `rows` ("csv" or "tsv") they see the cells of a payload, header included, as texts
-    /// instead; its rows and columns stay.
+    /// instead, and each row as a JSON object; its rows and columns stay.
     #[pyo3(signature = (data, rows = None))]
     fn redact<'py>(
         &self,

@@ -17,7 +17,7 @@ from forebay.outputs.references.reference import (
 )
 from forebay.store.payload import CHUNK_BYTES
 from forebay.wire.framing import Spool
-from forebay.wire.messages import as_lazy, parse_lazy
+from forebay.wire.lazy_json import as_lazy, parse_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_values import escape, escape_key, marked

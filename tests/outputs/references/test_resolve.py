@@ -21,7 +21,7 @@ from forebay import (
 )
 from forebay.outputs.policy import OutputPolicy
 from forebay.outputs.references.resolver import ReferenceResolver, ResolvedValue, escape_text, to_lazy, to_objects
-from forebay.wire.messages import as_lazy, dump
+from forebay.wire.lazy_json import as_lazy, dump
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_values import escape, marked

@@ -15,7 +15,8 @@ from forebay.proxy.http.connection import Endpoint
 from forebay.proxy.http.headers import make_message_headers
 from forebay.proxy.http.streams import redact_errors
 from forebay.proxy.http.urls import URL
-from forebay.wire.messages import dump, parse
+from forebay.wire.lazy_json import dump
+from forebay.wire.messages import parse
 from gateway_harness import gateway_to
 from waiting import wait_until_async
 

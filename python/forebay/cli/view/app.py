@@ -262,7 +262,7 @@ class ViewApp(App[None]):
                 with contextlib.suppress(ValueError):
                     _core.locate(data, "")
                     return self._prepare_value(_Value(BufferView(data), 0, size), None, job)
-            about = f"line {row.number + 1:,}   {format_size(size)}"
+            about = f"line {row.number:,}   {format_size(size)}"
             if size > len(data):
                 about += f"; the first {format_size(len(data))}"
             lines = _wrap_text(decode_text(data), self.size.width)

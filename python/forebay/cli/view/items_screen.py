@@ -42,8 +42,6 @@ class ItemsScreen(PagerScreen):
     """The items of a payload, or those that a filter left, or the rows of a query."""
 
     unit = "item"
-    # As in paths and offsets.
-    first_number = 0
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("c", "ask_columns"),

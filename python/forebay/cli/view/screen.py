@@ -52,7 +52,6 @@ class PagerScreen(Screen[None]):
 
     AUTO_FOCUS = "RowList"
     unit = "line"
-    first_number = 1
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("j,down", "move(1)"),
@@ -190,14 +189,14 @@ class PagerScreen(Screen[None]):
         """Scroll or move to the left or right."""
 
     def action_ask_number(self) -> None:
-        last = self.list.rows.count - 1 + self.first_number
-        self.ask(f"go to {self.unit}", self._go_to_number, hint=f"{self.first_number} to {last:,}, or 50%")
+        last = self.list.rows.count - 1
+        self.ask(f"go to {self.unit}", self._go_to_number, hint=f"0 to {last:,}, or 50%")
 
     def _go_to_number(self, text: str) -> None:
-        last = self.list.rows.count - 1 + self.first_number
+        last = self.list.rows.count - 1
         match = re.fullmatch(r"(\d{1,18})(%?)", text.replace(",", "").replace("_", "").strip() or "0", re.ASCII)
         if match is None:
-            self.say(f"{text} is no number; type one from {self.first_number} to {last:,}, or a share such as 50%")
+            self.say(f"{text} is no number; type one from 0 to {last:,}, or a share such as 50%")
         elif match[2]:
             self.list.move_to(self.list.rows.count * int(match[1]) // 100)
         else:
@@ -205,7 +204,7 @@ class PagerScreen(Screen[None]):
 
     def go_to(self, number: int) -> None:
         """Put the cursor into the row with a number, as the screen shows it."""
-        self.list.move_to(number - self.first_number, is_centered=True)
+        self.list.move_to(number, is_centered=True)
 
     # The prompt.
 

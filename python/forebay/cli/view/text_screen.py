@@ -49,7 +49,7 @@ class TextScreen(PagerScreen):
 
     def draw_row(self, row: Row, position: int, width: int, is_cursor: bool) -> Sequence[Segment]:  # noqa: ARG002
         gutter = self._gutter
-        segments = [Segment(fit(f"{row.number + 1:,}", gutter, is_right=True), DIM)] if gutter else []
+        segments = [Segment(fit(f"{row.number:,}", gutter, is_right=True), DIM)] if gutter else []
         room = width - gutter - 1
         # A line that is scrolled far to the side needs more of its bytes.
         data = row.data[: (self._left + room) * 4 + 64]

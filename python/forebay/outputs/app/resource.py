@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 import forebay
-from forebay.wire.messages import LazyJSON
+from forebay.wire.lazy_json import LazyJSON
 
 __all__ = ["EXTENSION_KEY", "MIME_TYPE", "ViewerApp", "declares_apps", "is_app_uri"]
 

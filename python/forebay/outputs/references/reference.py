@@ -20,7 +20,7 @@ import orjson
 
 from forebay.arguments import check_integer, check_pointer, check_text, short_repr
 from forebay.errors import InvalidArgument
-from forebay.wire.messages import LazyJSON, dump
+from forebay.wire.lazy_json import LazyJSON, dump
 
 __all__ = [
     "FILE_KEY",

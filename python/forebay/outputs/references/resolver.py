@@ -42,7 +42,7 @@ from forebay.store.export import rows_to_objects
 from forebay.store.handles import extract_handle, is_handle
 from forebay.store.payload import UTF8_BOM
 from forebay.store.reader import View
-from forebay.wire.messages import LazyJSON
+from forebay.wire.lazy_json import LazyJSON
 
 __all__ = [
     "MAX_REFERENCE_BYTES",

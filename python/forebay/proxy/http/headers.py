@@ -8,7 +8,7 @@ from typing import Any
 
 from forebay.errors import InvalidArgument
 from forebay.wire.framing import Message
-from forebay.wire.messages import LazyJSON, as_lazy
+from forebay.wire.lazy_json import LazyJSON, as_lazy
 from forebay.wire.protocol import protocol_version
 
 __all__ = ["find_header_annotations", "make_message_headers", "parse_headers"]

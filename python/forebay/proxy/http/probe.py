@@ -17,7 +17,7 @@ from forebay.proxy.http.headers import make_message_headers
 from forebay.proxy.probe import Probe
 from forebay.wire.framing import LineBuffer, Spool
 from forebay.wire.http_bodies import EventParser
-from forebay.wire.messages import dump
+from forebay.wire.lazy_json import dump
 from forebay.wire.protocol import LEGACY_VERSION
 
 __all__ = ["HttpProbe", "SignInRequired"]

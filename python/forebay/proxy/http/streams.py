@@ -20,7 +20,8 @@ from forebay.proxy.http.urls import URL
 from forebay.proxy.upstream import Receiver
 from forebay.wire.framing import Line, LineBuffer, LostMessage, Spool
 from forebay.wire.http_bodies import Event, EventParser
-from forebay.wire.messages import INTERNAL_ERROR, LazyJSON, as_lazy, dump, dump_size, make_error_message, parse
+from forebay.wire.lazy_json import LazyJSON, as_lazy, dump, dump_size
+from forebay.wire.messages import INTERNAL_ERROR, make_error_message, parse
 
 __all__ = [
     "EVENT_STREAM_TYPE",

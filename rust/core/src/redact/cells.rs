@@ -1,15 +1,17 @@
 //! The cells of CSV and TSV, which readers see without quotes.
 
-use super::{Filter, redact};
+use super::{Filter, REPLACEMENT, redact};
 use crate::csv::{Fields, RowSplitter, count_line_breaks, push_quoted};
+use crate::escaping::push_string;
 use crate::index::Kind;
 use crate::survey::BYTE_ORDER_MARK;
 
 /// Returns a payload without the secrets of its cells, or `None` if they have none. The header has cells as well.
 ///
-/// A cell is redacted as a payload of its own. One that changes is quoted if it was, or if it must be: the rows and
-/// columns stay. Only single cells are redacted, so a payload needs [`redact`] as well. A kind without rows has no
-/// cells.
+/// A cell is redacted as a payload of its own, and as the value of its column in the row's JSON object: a match over
+/// the name and the value replaces the cell, but not the name, which all rows share. A cell that changes is quoted if
+/// it was, or if it must be: the rows and columns stay. Other text than cells is not redacted, so a payload needs
+/// [`redact`] as well. A kind without rows has no cells.
 ///
 /// # Errors
 /// The first error of the filter.
@@ -18,6 +20,7 @@ pub fn redact_cells<F: Filter>(data: &[u8], kind: Kind, filter: &mut F) -> Resul
     let (mut out, mut copied) = (Vec::new(), 0);
     let mut pos = if data.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
     let mut content = Vec::new();
+    let mut names: Option<Vec<Vec<u8>>> = None;
     loop {
         pos += count_line_breaks(&data[pos..]);
         if pos == data.len() {
@@ -25,9 +28,22 @@ pub fn redact_cells<F: Filter>(data: &[u8], kind: Kind, filter: &mut F) -> Resul
         }
         let row_end =
             RowSplitter::inside(delimiter).row_end(&data[pos..]).map_or(data.len(), |len| pos + len);
-        let mut fields = Fields::new(&data[pos..row_end], delimiter);
+        let row = &data[pos..row_end];
+        let spanned = match &names {
+            Some(names) if filter.matches_quotes() => find_spanned(names, row, delimiter, filter),
+            _ => Vec::new(),
+        };
+        names.get_or_insert_with(|| read_names(row, delimiter));
+        let mut fields = Fields::new(row, delimiter);
+        let mut position = 0;
         while let Some(len) = fields.read(&mut content) {
-            if let Some(redacted) = redact(&content, filter)? {
+            let redacted = if spanned.get(position) == Some(&true) {
+                (content != REPLACEMENT.as_bytes()).then(|| REPLACEMENT.into())
+            } else {
+                redact(&content, filter)?
+            };
+            position += 1;
+            if let Some(redacted) = redacted {
                 out.extend_from_slice(&data[copied..pos]);
                 push_cell(&redacted, delimiter, data.get(pos) == Some(&b'"'), &mut out);
                 copied = pos + len;
@@ -42,6 +58,61 @@ pub fn redact_cells<F: Filter>(data: &[u8], kind: Kind, filter: &mut F) -> Resul
     }
     out.extend_from_slice(&data[copied..]);
     Ok(Some(out))
+}
+
+/// Returns the names of the columns as JSON.
+///
+/// Unlike the objects that readers get, those here repeat a name for each column that has it: a secret may be in any
+/// of them.
+fn read_names(header: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
+    let mut fields = Fields::new(header, delimiter);
+    let (mut names, mut name) = (Vec::new(), Vec::new());
+    while fields.read(&mut name).is_some() {
+        names.push(if name.is_empty() { unnamed(names.len()) } else { to_json(&name) });
+    }
+    names
+}
+
+fn unnamed(position: usize) -> Vec<u8> {
+    to_json(format!("column_{}", position + 1).as_bytes())
+}
+
+fn to_json(text: &[u8]) -> Vec<u8> {
+    let mut json = Vec::with_capacity(text.len() + 2);
+    push_string(text, &mut json);
+    json
+}
+
+/// Returns whether each cell of a row is touched by a match that extends over several texts of the row's object.
+///
+/// Nobody wrote that object, so both usual spellings are searched.
+fn find_spanned<F: Filter>(names: &[Vec<u8>], row: &[u8], delimiter: u8, filter: &mut F) -> Vec<bool> {
+    let mut is_spanned = Vec::new();
+    let (mut object, mut spans, mut content) = (Vec::with_capacity(2 * row.len()), Vec::new(), Vec::new());
+    for [colon, comma] in [[":", ","], [": ", ", "]] {
+        object.clear();
+        spans.clear();
+        let mut fields = Fields::new(row, delimiter);
+        while fields.read(&mut content).is_some() {
+            object.extend_from_slice(if spans.is_empty() { "{" } else { comma }.as_bytes());
+            match names.get(spans.len()) {
+                Some(name) => object.extend_from_slice(name),
+                None => object.extend_from_slice(&unnamed(spans.len())),
+            }
+            object.extend_from_slice(colon.as_bytes());
+            let start = object.len();
+            push_string(&content, &mut object);
+            spans.push(start..object.len());
+        }
+        object.push(b'}');
+        is_spanned.resize(spans.len(), false);
+        for secret in filter.find_spanning(&object) {
+            let first = spans.partition_point(|span| span.end <= secret.start);
+            let touched = spans[first..].iter().take_while(|span| span.start < secret.end);
+            is_spanned[first..].iter_mut().zip(touched).for_each(|(is_spanned, _)| *is_spanned = true);
+        }
+    }
+    is_spanned
 }
 
 /// Appends a cell. An empty one is quoted, because an empty line is not a row. One that starts with a byte order mark

@@ -47,6 +47,11 @@ pub trait Filter {
         let _ = json;
         Vec::new()
     }
+
+    /// Whether a match can have a quote in it: if not, `find_spanning` finds nothing in objects of strings.
+    fn matches_quotes(&self) -> bool {
+        false
+    }
 }
 
 /// Returns a payload without its secrets, or `None` if it has none. What was JSON stays JSON.

@@ -11,11 +11,15 @@ use crate::index::Kind;
 use crate::message::unescape;
 use crate::search::{Pattern, TextSearcher};
 
+/// Maximum size of a document that is searched without [`Pattern::matches`], whose memory takes longer to set up than
+/// the search of a row.
+const MAX_SMALL_BYTES: usize = 16 << 10;
+
 /// Replaces every match of some regular expressions by [`REPLACEMENT`].
 ///
 /// An expression that matches a key and its value, such as `"password": "[^"]*"`, finds them in the JSON as it is
 /// written; then both are replaced. Such a match does not count if a text that it touches has a match of its own:
-/// `token=.*` ends with the text it is in.
+/// `token=.*` ends with the text it is in. In CSV, the key is the name of the column, which stays.
 #[derive(Debug)]
 pub struct Redactor {
     patterns: Vec<Pattern>,
@@ -86,7 +90,13 @@ impl Filter for PatternFilter<'_> {
         let mut secrets = Vec::new();
         for (pattern, searcher) in self.patterns.iter().zip(&mut self.searchers) {
             let mut tokens = Tokens::new(json, 0).peekable();
-            for found in pattern.matches(json, 0) {
+            let mut pos = 0;
+            let mut matches = (json.len() > MAX_SMALL_BYTES).then(|| pattern.matches(json, 0));
+            while let Some(found) = match &mut matches {
+                Some(matches) => matches.next(),
+                None => searcher.find(json, pos),
+            } {
+                pos = found.end;
                 while tokens.next_if(|token| token.span.end <= found.start).is_some() {}
                 let Some(first) = tokens.peek() else { break };
                 let content = first.content();
@@ -101,6 +111,10 @@ impl Filter for PatternFilter<'_> {
             }
         }
         merge(secrets)
+    }
+
+    fn matches_quotes(&self) -> bool {
+        self.patterns.iter().any(Pattern::matches_quotes)
     }
 }
 

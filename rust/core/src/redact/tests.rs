@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::csv::{Fields, RowSplitter, count_line_breaks, push_quoted};
 use crate::index::Kind;
 use crate::search::Pattern;
 use crate::validate::Validator;
@@ -133,7 +134,85 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..6).prop_map(|pieces| format!("some text: {}", pieces.concat()))
 }
 
+/// Redacts each cell of rows as the value that it is in the row's object, in either spelling.
+fn naive_cells(redactor: &Redactor, names: &[String], row: &[String]) -> Vec<String> {
+    let mut cells: Vec<String> = row.iter().map(|cell| redact_text_with(redactor, cell)).collect();
+    for [colon, comma] in [[":", ","], [": ", ", "]] {
+        let members: Vec<String> = names
+            .iter()
+            .zip(row)
+            .map(|(name, cell)| format!("{}{colon}{}", json!(name), json!(cell)))
+            .collect();
+        let object = redact_text_with(redactor, &format!("{{{}}}", members.join(comma)));
+        let values = Tokens::new(object.as_bytes(), 0).skip(1).step_by(2);
+        for (cell, value) in cells.iter_mut().zip(values) {
+            let value: String = serde_json::from_str(&object[value.span]).unwrap();
+            if value == REPLACEMENT {
+                *cell = value;
+            }
+        }
+    }
+    cells
+}
+
+fn redact_text_with(redactor: &Redactor, text: &str) -> String {
+    let redacted = redactor.redact(text.as_bytes());
+    redacted.map_or(text.to_owned(), |bytes| String::from_utf8(bytes).unwrap())
+}
+
+fn parse_rows(csv: &[u8], delimiter: u8) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut rest = &csv[count_line_breaks(csv)..];
+    while !rest.is_empty() {
+        let end = RowSplitter::inside(delimiter).row_end(rest).unwrap_or(rest.len());
+        let (mut fields, mut field) = (Fields::new(&rest[..end], delimiter), Vec::new());
+        let mut row = Vec::new();
+        while fields.read(&mut field).is_some() {
+            row.push(String::from_utf8(field.clone()).unwrap());
+        }
+        rows.push(row);
+        rest = &rest[end + count_line_breaks(&rest[end..])..];
+    }
+    rows
+}
+
 proptest! {
+    #[test]
+    fn cells_are_redacted_like_the_values_of_objects(
+        names in prop::collection::hash_set("(pass|user|é|\"|, |\n){1,2}", 1..4),
+        rows in prop::collection::vec(
+            prop::collection::vec("(hunter1|x|é|\"|,|\n|\\{\"pass\":\"hunter1\"\\}|token=y){0,2}", 3),
+            0..4,
+        ),
+        kind in prop::sample::select(&[Kind::Csv, Kind::Tsv][..]),
+    ) {
+        let expressions = [r#""pass":"[^"]*""#, r#"pass": "x"#, "hunter1", "token=.*", r#""user": "x", ""#, r"é\W+x"];
+        let delimiter = kind.delimiter().unwrap();
+        let names: Vec<String> = names.into_iter().collect();
+        let mut csv = Vec::new();
+        for row in [&names].into_iter().chain(&rows) {
+            for (number, cell) in row.iter().enumerate().take(names.len()) {
+                if number > 0 {
+                    csv.push(delimiter);
+                }
+                push_quoted(cell.as_bytes(), &mut csv);
+            }
+            csv.push(b'\n');
+        }
+        for expression in expressions {
+            let redactor = Redactor::new(&[expression]).unwrap();
+            let redacted = redactor.redact_cells(&csv, kind);
+            let read = parse_rows(redacted.as_deref().unwrap_or(&csv), delimiter);
+            let expected_names: Vec<String> = names.iter().map(|name| redact_text_with(&redactor, name)).collect();
+            prop_assert_eq!(&read[0], &expected_names);
+            prop_assert_eq!(read.len(), rows.len() + 1);
+            for (read, row) in read[1..].iter().zip(&rows) {
+                prop_assert_eq!(read, &naive_cells(&redactor, &names, &row[..names.len()]));
+            }
+            prop_assert_ne!(redacted.as_deref(), Some(&*csv), "an unchanged payload is not copied");
+        }
+    }
+
     #[test]
     fn finds_the_same_in_every_wrapper(
         text in text(),
@@ -254,4 +333,39 @@ fn cells_are_texts() {
     assert_eq!(redact("id\n\n1,,\n", Kind::Csv), None);
     assert_eq!(redact("", Kind::Csv), None);
     assert_eq!(redact("sk-1", Kind::Lines), None);
+}
+
+#[test]
+fn only_some_expressions_match_quotes() {
+    for expression in
+        ["\"", r"a\W+b", ".", "[^a]", r"(x|(y\x22)?)+z", "(?-u:[\\x00-\\xff])", "(?i)\"", "a|\""]
+    {
+        assert!(Pattern::regex(expression, false).unwrap().matches_quotes(), "{expression}");
+    }
+    for expression in
+        ["sk-", r"\w+@\w+\.(com|org)", "[^\"]+", r"^\bé{2,}$", "(?-u:[\\x80-\\xff])", "(?i)pass", "a|b"]
+    {
+        assert!(!Pattern::regex(expression, true).unwrap().matches_quotes(), "{expression}");
+    }
+}
+
+#[test]
+fn a_cell_is_the_value_of_its_column() {
+    let redact = |expression: &str, csv: &str| {
+        let redacted = Redactor::new(&[expression]).unwrap().redact_cells(csv.as_bytes(), Kind::Csv);
+        redacted.map_or(csv.to_owned(), |redacted| String::from_utf8(redacted).unwrap())
+    };
+    let csv = "user,password,note\na,hunter2,hunter2\n\"b\",\"x \"\"y\"\"\"\nc\n";
+    let redacted = "user,password,note\na,[redacted],hunter2\n\"b\",\"[redacted]\"\nc\n";
+    for expression in [r#""password": "(\\.|[^"])*""#, r#""password":"(\\.|[^"])*""#, r#"password":\s*""#] {
+        assert_eq!(redact(expression, csv), redacted, "{expression}");
+        assert_eq!(redact(expression, redacted), redacted, "{expression}");
+    }
+    let both = "user,password,note\na,[redacted],[redacted]\n\"b\",\"x \"\"y\"\"\"\nc\n";
+    assert_eq!(redact(r#""password": "\w+", "note": "\w+""#, csv), both);
+    // Columns are called as in a row's object, but each column of a name has that name.
+    assert_eq!(redact(r#""password":"2""#, "password,password\n1,2\n"), "password,password\n1,[redacted]\n");
+    assert_eq!(redact(r#""column_\d":"2""#, "a,\n1,2,2\n"), "a,\n1,[redacted],[redacted]\n");
+    // A match in one text ends there.
+    assert_eq!(redact("token=.*", "a,b\ntoken=1,2\n"), "a,b\n[redacted],2\n");
 }

@@ -7,8 +7,8 @@ use regex_automata::Input;
 use regex_automata::meta::{BuildError, Cache, Regex};
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_syntax::ast;
-use regex_syntax::hir::Hir;
 use regex_syntax::hir::translate::TranslatorBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind};
 
 use super::prefilter::{Prefilter, Step, Windows};
 use super::{ascii, non_empty};
@@ -46,7 +46,7 @@ pub struct Pattern {
 #[derive(Debug)]
 enum Engine {
     Literal(Box<Finder<'static>>),
-    Regex { regex: Regex, prefilter: Option<Prefilter> },
+    Regex { regex: Regex, prefilter: Option<Prefilter>, matches_quotes: bool },
 }
 
 impl Pattern {
@@ -79,7 +79,8 @@ impl Pattern {
         reject_empty(text)?;
         let hir = parse(text, ignore_case, mode)?;
         let prefilter = Prefilter::new(&hir, text.len());
-        Ok(Self { engine: Engine::Regex { regex: compile(&hir)?, prefilter }, mode })
+        let matches_quotes = can_match(&hir, b'"');
+        Ok(Self { engine: Engine::Regex { regex: compile(&hir)?, prefilter, matches_quotes }, mode })
     }
 
     /// Returns the literal; `None` for a regular expression.
@@ -87,6 +88,14 @@ impl Pattern {
         match &self.engine {
             Engine::Literal(finder) => Some(finder),
             Engine::Regex { .. } => None,
+        }
+    }
+
+    /// Whether a match can have a `"` in it.
+    pub(crate) fn matches_quotes(&self) -> bool {
+        match &self.engine {
+            Engine::Literal(finder) => finder.needle().contains(&b'"'),
+            Engine::Regex { matches_quotes, .. } => *matches_quotes,
         }
     }
 
@@ -105,7 +114,7 @@ impl Pattern {
     pub(crate) fn matches<'a>(&'a self, data: &'a [u8], start: usize) -> Matches<'a> {
         let searcher = match &self.engine {
             Engine::Literal(finder) => Searcher::Literal(finder),
-            Engine::Regex { regex, prefilter } => Searcher::Regex {
+            Engine::Regex { regex, prefilter, .. } => Searcher::Regex {
                 regex,
                 cache: Box::new(regex.create_cache()),
                 windows: prefilter.as_ref().and_then(|prefilter| prefilter.windows(data, start)),
@@ -161,6 +170,25 @@ fn parse(text: &str, ignore_case: bool, mode: Mode) -> Result<Hir> {
             "it repeats something that can match nothing; ask for at least one, as a+ does instead of a*",
         )
     })
+}
+
+/// Whether a match can have an ASCII character in it.
+fn can_match(hir: &Hir, byte: u8) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => false,
+        HirKind::Literal(literal) => literal.0.contains(&byte),
+        HirKind::Class(Class::Unicode(class)) => {
+            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&char::from(byte)))
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&byte))
+        }
+        HirKind::Repetition(repetition) => can_match(&repetition.sub, byte),
+        HirKind::Capture(capture) => can_match(&capture.sub, byte),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().any(|part| can_match(part, byte))
+        }
+    }
 }
 
 fn compile(hir: &Hir) -> Result<Regex> {
