@@ -31,8 +31,6 @@ _TEST_PACKAGES = (
     "fastmcp>=4.1,<5",
     "hypothesis",
     "jsonschema",
-    # Newer ones call functions that Wine's C library lacks.
-    "numpy<2",
     "opentelemetry-sdk>=1.30",
     "Pillow>=11",
     "pyte",
