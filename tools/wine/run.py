@@ -16,7 +16,8 @@ _OPTIONS = (
     *("-q", "--tb=short", "-p", "no:cacheprovider"),
     # A worker whose test hangs is ended, and another one takes its place. (The distribution by files, which `make test`
     # uses, would run that test again and again.)
-    *("-n", "2", "--dist", "worksteal", "--timeout", "180"),
+    # Most tests wait for processes that start: one worker does not keep a processor busy.
+    *("-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal", "--timeout", "180"),
 )
 
 _TESTS = (
