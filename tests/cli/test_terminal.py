@@ -425,6 +425,7 @@ def test_an_event_without_a_time_is_of_an_unknown_day(home: Path) -> None:
     assert lines[2].split() == ["·", "tool_called", "list_rows"]
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_without_standard_error_the_content_is_still_there(handle: str) -> None:
     command = shlex.join([*COMMAND, "fetch", handle, "--raw", "--limit", "1"])

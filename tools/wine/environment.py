@@ -32,6 +32,7 @@ _TEST_PACKAGES = (
     "hypothesis",
     "jsonschema",
     "opentelemetry-sdk>=1.30",
+    "optimade[server]>=1.5",
     "Pillow>=11",
     "pyte",
     "pytest",

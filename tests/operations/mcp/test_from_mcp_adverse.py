@@ -358,9 +358,9 @@ def test_a_server_that_cannot_be_connected_is_named() -> None:
 def test_a_lost_connection_that_cannot_be_made_again_is_no_call_that_may_have_run(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         assert "may or may not have run" in str(await call_error(registry, "up.dies"))
-        server._shared_connection._target = from_mcp(["true"])._shared_connection._target
+        server._shared_connection._target = from_mcp(ENDS)._shared_connection._target
         error = await call_error(registry, "up.told")
-        assert "the command true ended" in str(error)
+        assert f"the command {sys.executable} -c ended" in str(error)
 
     run_with_tools(stdio, test, mode=LEGACY, namespace="up", connect_attempts=1)
 

@@ -27,6 +27,9 @@ from wires import LEGACY, start_server
 
 pytestmark = pytest.mark.slow
 
+# Windows has one way to end a process, which cannot be refused.
+KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
+
 
 @pytest.fixture(params=TRANSPORTS)
 def raw(request: pytest.FixtureRequest) -> Any:
@@ -134,7 +137,7 @@ def test_calls_that_are_under_way_fail_when_the_process_is_killed(era: str) -> N
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         calls = [asyncio.create_task(registry.execute("up.waits", {})) for _ in range(3)]
         pid = await wait_until_waiting(registry, 3)
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, KILL)
         for error in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(error, CallError)
             assert error.code == "EXECUTION_ERROR"
@@ -147,7 +150,7 @@ def test_calls_that_are_under_way_fail_when_the_process_is_killed(era: str) -> N
 def test_a_process_that_died_in_between_costs_no_call(era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         before = (await server_state(registry))["pid"]
-        os.kill(before, signal.SIGKILL)
+        os.kill(before, KILL)
         assert server._shared_connection._connection is not None
         lost = server._shared_connection._connection
         await wait_until_async(lambda: not lost.is_open)
