@@ -10,6 +10,7 @@ import forebay
 import pytest
 from command import ROWS
 from hypothesis import settings
+from on_wine import IS_WINE
 from stores import Clock
 from wires import ERAS, Servers
 
@@ -22,7 +23,9 @@ os.environ.pop("FOREBAY_STORE", None)
 # No deadline, because shared machines are slow at times. CI must fail for a change, not for a random seed.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+# Wine opens files slowly, and what differs on Windows depends on few examples. The others are tried elsewhere.
+settings.register_profile("wine", deadline=None, max_examples=20)
+settings.load_profile("ci" if os.environ.get("CI") else "wine" if IS_WINE else "local")
 
 
 if "COVERAGE_PROCESS_CONFIG" in os.environ:

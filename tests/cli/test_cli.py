@@ -227,6 +227,7 @@ def test_a_principal_sees_its_own(command: list[str]) -> None:
     assert run(name, handle, *rest, "--principal", "ann").code == 0
 
 
+@pytest.mark.posix
 def test_ls_selects_by_tool_size_and_age(home: Path) -> None:
     now = time.time()
     with forebay.open_store(home.as_uri(), sweep_interval=0, clock=lambda: now - 3 * 3600) as store:

@@ -163,12 +163,14 @@ def shell(script: str, *args: str, stdout: int = subprocess.PIPE) -> CommandResu
     return CommandResult(done.returncode, done.stdout or b"", done.stderr)
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("home")
 def test_a_closed_standard_input() -> None:
     result = shell('"$@" <&-', "put", "-")
     assert (result.code, result.error["code"]) == (1, "input_unreadable")
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("script", ['"$@" >/dev/full', '"$@" >&-'])
 @pytest.mark.parametrize("command", ["ls", "journal", "stat", "cat", "fetch", "fetch --raw"])
 def test_an_output_that_cannot_be_written(script: str, command: str, handle: str) -> None:
@@ -184,6 +186,7 @@ def test_help_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.code, result.error["code"]) == (1, "output_unwritable")
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("script", ['"$@" >/dev/full', '"$@" >&-', '"$@"'], ids=["full", "closed", "broken"])
 def test_what_is_stored_is_not_lost_for_want_of_an_output(
     script: str, home: Path, tmp_path: Path, broken_pipe: int
@@ -264,6 +267,7 @@ def test_a_large_put_warns_of_nothing(tmp_path: Path) -> None:
     assert run("put", str(tmp_path / "payload")).json["size_bytes"] == 101_000_000
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("home")
 def test_without_a_standard_error_the_exit_code_is_left() -> None:
     assert shell('"$@" 2>&-', "stat", UNKNOWN) == (3, b"", b"")

@@ -21,6 +21,9 @@ from forebay.config.options import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("home")
 
+INSTALLED = "cmd" if sys.platform == "win32" else "cat"
+"""A command that every system of this kind has."""
+
 
 def parse(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     monkeypatch.setattr(sys, "argv", ["forebay", *words])
@@ -42,7 +45,7 @@ def run_calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_everything_behind_the_dashes_is_the_commands_own(
     run_calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["cat", "--output-mode", "x", "--", "--help"]
+    words = [INSTALLED, "--output-mode", "x", "--", "--help"]
     args = parse("wrap", "--output-mode", "handle", "--contract", "--", *words, monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
         args.run(args)
@@ -66,7 +69,7 @@ def test_serve_takes_a_configuration(
     run_calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "forebay.toml"
-    path.write_text('[upstreams.a]\ncommand = "cat"\n')
+    path.write_text(f'[upstreams.a]\ncommand = "{INSTALLED}"\n')
     args = parse("serve", "--config", str(path), "--http", "127.0.0.1:0", monkeypatch=monkeypatch)
     with pytest.raises(SystemExit):
         args.run(args)
@@ -75,7 +78,7 @@ def test_serve_takes_a_configuration(
     # Commands that cannot be run are only reported: other upstreams are served.
     for command, warning in (
         ("no-such-command", "the upstream a needs no-such-command"),
-        ("cat -n x", "no command here; cat alone is the command; -n x goes into args"),
+        (f"{INSTALLED} -n x", f"no command here; {INSTALLED} alone is the command; -n x goes into args"),
     ):
         path.write_text(f'[upstreams.a]\ncommand = "{command}"\n')
         with pytest.raises(SystemExit):
@@ -102,7 +105,7 @@ def test_serve_warns_of_tokens_without_http(
 
 def test_serve_names_what_is_to_be_installed_for_it(tmp_path: Path) -> None:
     path = tmp_path / "forebay.toml"
-    path.write_text('[upstreams.a]\ncommand = "cat"\n')
+    path.write_text(f'[upstreams.a]\ncommand = "{INSTALLED}"\n')
     # In another process, because other tests need the modules that this one lacks.
     code = (
         f"import sys; sys.modules['jsonschema_rs'] = None; sys.argv[1:] = ['serve', '--config', {str(path)!r}]\n"
@@ -134,8 +137,12 @@ def test_serve_names_what_is_to_be_installed_for_it(tmp_path: Path) -> None:
         (["serve", "--max-sessions", "9"], "there is no --max-sessions here: raise max_connections;"),
         (["wrap", "--output-handle-ttl-hours", "x", "--", "cat"], "--output-handle-ttl-hours is a number of hours"),
         (["wrap", "--", "/"], "forebay wrap needs /, which is a folder; name a command in it"),
-        (["wrap", "--", __file__], f"{__file__}, which is not executable; run chmod +x"),
-        (["wrap", "--", "cat -n"], "cat -n, which is no command here; leave out the quotes"),
+        pytest.param(
+            ["wrap", "--", __file__],
+            f"{__file__}, which is not executable; run chmod +x",
+            marks=pytest.mark.posix,
+        ),
+        (["wrap", "--", f"{INSTALLED} -n"], f"{INSTALLED} -n, which is no command here; leave out the quotes"),
         (
             ["wrap", "--file-root", "/", "--", "cat"],
             "--file-root has no effect without references to files; give --file-refs too",
@@ -265,6 +272,7 @@ def test_config_shows_upstreams_without_secrets(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("home")
 def test_config_says_that_nothing_is_set() -> None:
     screen = plain(run_on_terminal("config").out)
@@ -288,7 +296,7 @@ def test_config_refuses_what_the_others_would(words: list[str], expected: str) -
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "claude_desktop_config.json"
-    path.write_text(CLAUDE_DESKTOP)
+    path.write_bytes(CLAUDE_DESKTOP.encode())
     path.chmod(0o640)
     return path
 
@@ -431,7 +439,7 @@ def test_what_was_changed_meanwhile_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [["f"], ["f", "f.forebay-backup"]], ids=len)
-@pytest.mark.parametrize("step", ["fsync", "fchmod"])
+@pytest.mark.parametrize("step", ["fsync", pytest.param("fchmod", marks=pytest.mark.posix)])
 def test_what_cannot_be_written_is_as_it_was(
     step: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

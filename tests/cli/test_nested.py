@@ -89,6 +89,7 @@ def test_what_is_too_large_or_too_deep_to_parse_is_short_too() -> None:
     assert NestedCell("[" * 5000 + "]" * 5000).summarize(40).startswith("[")
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_a_query_and_a_page_show_them_on_a_terminal(tmp_path: Path) -> None:
     path = tmp_path / "users.json"

@@ -349,6 +349,7 @@ def show_terminal(*args: str, code: int = 0) -> str:
     return plain(result.out)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_an_empty_store_has_totals_of_nothing(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0):
@@ -361,6 +362,7 @@ def test_an_empty_store_has_totals_of_nothing(home: Path) -> None:
     assert "tool" not in text
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_calls_of_one_day_need_no_chart(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
@@ -373,6 +375,7 @@ def test_calls_of_one_day_need_no_chart(home: Path) -> None:
     assert "list_rows" in show_terminal("stats")
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_numbers_that_python_does_not_parse_are_shown_as_they_are(home: Path) -> None:
     number = "7" * 5000
@@ -382,6 +385,7 @@ def test_numbers_that_python_does_not_parse_are_shown_as_they_are(home: Path) ->
         assert number in show_terminal(*args).replace("\r\n", "").replace("\n", "")
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_fields_are_named_in_each_way(home: Path) -> None:
     rows = [{"id": 1, "tags": [{"name": "a"}, {"name": "b"}], "a/b": {"c": 3}}, {"id": 2, "tags": [], "a/b": 4}]
@@ -400,6 +404,7 @@ def test_fields_are_named_in_each_way(home: Path) -> None:
     assert "/note" in text
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_what_is_beside_the_items_is_named(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
@@ -408,6 +413,7 @@ def test_what_is_beside_the_items_is_named(home: Path) -> None:
     assert re.search(r"not among the items: 1,7\d\d bytes; --path /notes reads them", text)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_an_event_without_a_time_is_of_an_unknown_day(home: Path) -> None:
     with forebay.open_store(home.as_uri(), sweep_interval=0) as store:
@@ -419,6 +425,7 @@ def test_an_event_without_a_time_is_of_an_unknown_day(home: Path) -> None:
     assert lines[2].split() == ["·", "tool_called", "list_rows"]
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_without_standard_error_the_content_is_still_there(handle: str) -> None:
     command = shlex.join([*COMMAND, "fetch", handle, "--raw", "--limit", "1"])

@@ -40,6 +40,7 @@ def test_a_terminal_draws_a_cell_where_it_belongs(text: str, width: int) -> None
 
 
 @given(TEXTS, st.integers(0, 30))
+@example("\u1100", 1)
 def test_skipped_cells_are_as_wide_as_they_were(text: str, count: int) -> None:
     safe = make_safe(text)
     assert cell_len(skip_cells(safe, count)) == max(cell_len(safe) - count, 0)

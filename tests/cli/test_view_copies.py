@@ -126,7 +126,8 @@ def test_what_cannot_be_copied(tmp_path: Path) -> None:
         await wait_for(pilot, "300,002 bytes are too many to copy; yc copies a command that reads them")
 
     drive(path, steps, path="/0")
-    path.write_text("[]")
+    empty = tmp_path / "empty.json"
+    empty.write_text("[]")
 
     async def empty_steps(pilot: Pilot[None]) -> None:
         await wait_for(pilot, "0 items")
@@ -138,4 +139,4 @@ def test_what_cannot_be_copied(tmp_path: Path) -> None:
         await wait_for(pilot, "nothing to search for yet; / starts a search")
         assert get_screen(pilot) is before
 
-    drive(path, empty_steps)
+    drive(empty, empty_steps)

@@ -120,7 +120,7 @@ def test_a_column_that_no_item_has_is_named(tmp_path: Path) -> None:
 def test_a_log_has_no_conditions_and_no_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "server.log"
-    path.write_text("one\ntwo\n")
+    path.write_bytes(b"one\ntwo\n")
 
     async def steps(pilot: Pilot[None]) -> None:
         await wait_for(pilot, "2 lines")
@@ -136,7 +136,7 @@ def test_a_log_has_no_conditions_and_no_items(tmp_path: Path, monkeypatch: pytes
         assert "oh_" not in screen
 
     drive(path, steps)
-    assert (tmp_path / "copy.log").read_text() == "one\ntwo\n"
+    assert (tmp_path / "copy.log").read_bytes() == b"one\ntwo\n"
 
 
 def test_an_export_needs_an_ending_that_says_the_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -659,7 +659,7 @@ def test_a_query_shows_the_first_of_many_rows(tmp_path: Path) -> None:
         await pilot.press("colon", *"SELECT id, text FROM items ORDER BY id", "enter")
         await wait_for(pilot, "first ", " rows of 30,000", "text")
         await pilot.press("x", *"no/such/folder.csv", "enter")
-        await wait_for(pilot, "folder.csv cannot be written: No such file or directory")
+        await wait_for(pilot, "folder.csv cannot be written: ")
 
     drive(path, steps)
 

@@ -405,6 +405,7 @@ def get_progress(body: bytes) -> list[Any]:
     return [message["params"]["progress"] for message in parse_events(body)]
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_whose_stream_has_begun_is_answered_at_shutdown(era: str, tmp_path: Path) -> None:
     with run_scripted(tmp_path, shutdown_grace_seconds=0.1) as server:
@@ -417,6 +418,7 @@ def test_a_call_whose_stream_has_begun_is_answered_at_shutdown(era: str, tmp_pat
         assert server.wait() == 0
 
 
+@pytest.mark.posix
 def test_streams_end_at_shutdown(tmp_path: Path) -> None:
     with run_scripted(tmp_path, shutdown_grace_seconds=600) as server:
         message = make_request(1, "subscriptions/listen", {"notifications": {}}, MODERN)

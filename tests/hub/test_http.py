@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from forebay.wire.protocol import matches_template
 from serve_harness import upstream_command, write_config
-from serve_http_harness import NAMES, call_tool, connect_as, serving_config, serving_http
+from serve_http_harness import NAMES, call_tool, connect_as, is_running, serving_config, serving_http
 from waiting import wait_until
 from wires import ERAS, LEGACY, MODERN, connect_http, extract_message, start_server
 
@@ -105,7 +105,7 @@ def test_the_upstreams_of_a_principal_end_with_its_last_session(tmp_path: Path) 
         first.end_session()
         assert call_tool(second, "pid") == pid
         second.end_session()
-        wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)
+        wait_until(lambda: not is_running(pid), 30)
 
 
 def test_clients_may_use_the_same_ids_at_once_under_a_filter(tmp_path: Path) -> None:

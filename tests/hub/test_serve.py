@@ -117,7 +117,7 @@ def test_names_do_not_depend_on_the_order_of_startup(tmp_path: Path) -> None:
     listed = []
     for slow in ("one", "two"):
         upstreams = {name: upstream_command("speaking_server.py", "stdio", name) for name in ("one", "two")}
-        late = "import os, sys, time; time.sleep(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        late = "import subprocess, sys, time; time.sleep(1); subprocess.call([sys.executable, *sys.argv[1:]])"
         upstreams[slow]["args"] = ["-c", late, *upstreams[slow]["args"]]
         with serving(write_config(tmp_path, upstreams)) as client:
             listed.append(tool_names(client))
@@ -426,9 +426,14 @@ def test_upstreams_that_cannot_start_are_served_when_they_can(tmp_path: Path) ->
         assert "listPets" in tool_names(client)
         run = f"import runpy, sys; sys.argv = {server['args']!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
         executable = tmp_path / "executable"
-        executable.write_text(f"#!{sys.executable}\n{run}\n")
-        executable.chmod(0o700)
-        executable.rename(command)
+        if sys.platform == "win32":
+            (tmp_path / "late.py").write_text(run)
+            executable.write_text(f'@"{sys.executable}" "{tmp_path / "late.py"}"\n')
+            executable.rename(command.with_suffix(".cmd"))
+        else:
+            executable.write_text(f"#!{sys.executable}\n{run}\n")
+            executable.chmod(0o700)
+            executable.rename(command)
         _wait_for_changed_tools(client)
         assert "pid" in tool_names(client)
         folder.mkdir()

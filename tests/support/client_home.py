@@ -1,5 +1,6 @@
 """A home and a project with the files of MCP clients."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,16 @@ class ClientHome:
         for name in _VARIABLES:
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("HOME", str(self.user))
+        if sys.platform == "win32":
+            monkeypatch.setenv("USERPROFILE", str(self.user))
+            # So that most files have the same names on all systems.
+            monkeypatch.setenv("APPDATA", str(self.user / ".config"))
         monkeypatch.chdir(self.project)
 
     def write(self, name: str, content: str | bytes) -> Path:
         """Write a file of the user, or of the project if the name begins with `project/`."""
+        if sys.platform == "win32":
+            name = name.replace(".config/goose/", ".config/Block/goose/config/")
         path = self.user.parent / name if name.startswith("project/") else self.user / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -41,4 +48,4 @@ class ClientHome:
     def read_all(self) -> dict[str, bytes]:
         """Return the content of each file except backups, by its path."""
         files = [path for path in self.user.parent.rglob("*") if path.is_file() and "backup" not in path.name]
-        return {str(path.relative_to(self.user.parent)): path.read_bytes() for path in files}
+        return {path.relative_to(self.user.parent).as_posix(): path.read_bytes() for path in files}

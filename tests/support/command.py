@@ -15,6 +15,8 @@ from fork_server import get_fork_server
 COMMAND = [sys.executable, "-m", "forebay"]
 ROWS = [{"id": number, "name": f"name [{number}]"} for number in range(300)]
 UNKNOWN = "oh_" + "A" * 12
+_WITHOUT_FILTER = re.compile(rb"forebay: no usable system call filter [^\r\n]*\r?\n")
+"""What a query says where the system has none."""
 
 
 class CommandResult(NamedTuple):
@@ -37,8 +39,12 @@ class CommandResult(NamedTuple):
 
 
 def run(*args: str, stdin: bytes = b"") -> CommandResult:
-    """Run the command with pipes, in a process that has its imports already."""
-    return CommandResult(*get_fork_server(Path(__file__).with_name("forebay_command.py")).run(*args, stdin=stdin))
+    """Run the command with pipes, in a process that has its imports already.
+
+    Where the system has no filters of system calls, the line that says so is removed from standard error.
+    """
+    result = CommandResult(*get_fork_server(Path(__file__).with_name("forebay_command.py")).run(*args, stdin=stdin))
+    return result if sys.platform == "linux" else result._replace(err=_WITHOUT_FILTER.sub(b"", result.err))
 
 
 def run_on_terminal(*args: str, only: str = "", typed: str = "", pass_fds: Sequence[int] = ()) -> CommandResult:

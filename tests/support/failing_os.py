@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +9,11 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-_MODULES: dict[str, ModuleType] = {"flock": fcntl}
+_MODULES: dict[str, ModuleType] = {}
+if sys.platform != "win32":
+    import fcntl
+
+    _MODULES["flock"] = fcntl
 
 KINDS = [
     "chmod",

@@ -18,6 +18,15 @@ def apply_limits(limits: dict[str, Any]) -> None:
     load.load_settings = load_limited  # type: ignore[assignment]
 
 
+def wait_longer() -> None:
+    """Wait longer for servers at the start: under Wine, the import of an SDK may take seconds."""
+    from forebay.hub import hub, tenant
+
+    hub._LOAD_WAIT_SECONDS = tenant._CONNECT_WAIT_SECONDS = 60.0
+
+
 if __name__ == "__main__":
+    if sys.platform == "win32":
+        wait_longer()
     apply_limits(json.loads(sys.argv.pop(1)))
     main()

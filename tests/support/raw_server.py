@@ -115,7 +115,7 @@ def main() -> None:
     TOOLS.extend(json.loads(sys.argv[2]) if len(sys.argv) > 2 else [])
     if sys.argv[1] == "http":
         serve_until_stdin_closes(_Handler)
-    for line in sys.stdin:
+    for line in sys.stdin.buffer:
         message = json.loads(line)
         if message["method"] == "tools/call" and message["params"]["name"] == "writes":
             write(message)

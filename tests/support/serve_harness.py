@@ -48,7 +48,7 @@ def serve_command(path: Path) -> list[str]:
     """Return the command that serves a forebay.toml of `write_config`."""
     script = str(Path(__file__).with_name("limited_forebay.py"))
     limits = path.with_name("limits.json").read_text()
-    start = ["-m", "forebay"] if limits == "{}" else [script, limits]
+    start = ["-m", "forebay"] if limits == "{}" and sys.platform != "win32" else [script, limits]
     return [sys.executable, *start, "serve", "--config", str(path)]
 
 

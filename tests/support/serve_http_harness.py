@@ -13,6 +13,7 @@ from typing import Any
 
 from listening_harness import JSON, HttpServer
 from private_files import write_private
+from process_ids import find_children, is_running
 from serve_harness import serve_command, write_config
 from wires import MODERN, HttpWire, Wire, connect_http, extract_message, make_request
 
@@ -137,22 +138,14 @@ def listen(port: int, wire: HttpWire) -> Iterator[NotificationStream]:
             yield NotificationStream(response)
 
 
-def is_running(pid: int) -> bool:
-    """Return whether a process has not ended. A zombie has."""
-    try:
-        return "zombie" not in Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def server_pids(gateway_pid: int) -> list[int]:
     """Return the processes of the servers that a gateway has started, without the guards that lead their groups."""
-    # Each thread has its own list of children.
-    lists = [path.read_text().split() for path in Path(f"/proc/{gateway_pid}/task").glob("*/children")]
-    return [pid for pid in (int(word) for words in lists for word in words) if not _leads_group(pid)]
+    return [pid for pid in find_children(gateway_pid) if not _leads_group(pid)]
 
 
 def _leads_group(pid: int) -> bool:
+    if sys.platform == "win32":
+        return False
     with suppress(ProcessLookupError):
         return os.getpgid(pid) == pid
     return False

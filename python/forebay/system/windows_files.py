@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import secrets
 import struct
 import sys
 import time
@@ -240,7 +239,7 @@ def create_temporary(folder: str) -> tuple[int, str, str | None]:
 
     The system removes the file when it is closed, even if this process is killed.
     """
-    name = f"message-{secrets.token_hex(8)}.spool"
+    name = f"message-{os.urandom(8).hex()}.spool"
     folder_fd = open_folder(folder)
     try:
         access, options = _READ | _WRITE | _DELETE, _NO_FOLDER | _DELETE_ON_CLOSE

@@ -7,7 +7,6 @@ has what the libraries of the system need. It is detached from the console: Ctrl
 import contextlib
 import ctypes
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -182,7 +181,7 @@ def open_target(fd: int) -> Iterator[str]:
 
     That process shares the file with nobody, so it writes another one, in a private folder, which is copied.
     """
-    folder = Path(tempfile.gettempdir(), f"forebay-{secrets.token_hex(8)}")
+    folder = Path(tempfile.gettempdir(), f"forebay-{os.urandom(8).hex()}")
     create_private_folder(folder)
     try:
         path = folder / "content"

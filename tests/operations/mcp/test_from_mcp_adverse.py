@@ -20,12 +20,15 @@ from forebay.operations.mcp import connection
 from forebay.operations.mcp.operations import MCPOperations, from_mcp
 from mcp import Client, StdioServerParameters
 from mcp_server import make_server
+from process_ids import is_running
 from support_paths import SUPPORT
 from upstreams import TRANSPORTS, open_target, run_with_tools
 from waiting import wait_until_async
 from wires import LEGACY, MODERN
 
 TEXT = {"type": "text", "text": "t"}
+SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
+ENDS = [sys.executable, "-c", ""]
 
 
 @pytest.fixture
@@ -127,21 +130,29 @@ def test_a_call_without_a_deadline_has_an_end(stdio: Any, era: str) -> None:
     assert from_mcp(stdio)._call_timeout == 300
 
 
-def make_logged_command(script: Path, command: list[str]) -> tuple[list[str], Path]:
-    """Return a command that writes its process ids to a file, and that file."""
+def make_logged_command(script: Path, arguments: list[str]) -> tuple[list[str], Path]:
+    """Return a command that writes its process id to a file and runs another script, and that file."""
     starts = script.with_suffix(".pids")
     starts.touch()
-    script.write_text(f'echo $$ >> {starts}\nexec "$@"\n')
-    return ["sh", str(script), *command], starts
+    script.write_text(
+        "import os, runpy, sys\n"
+        f"with open({str(starts)!r}, 'a') as file:\n"
+        "    print(os.getpid(), file=file)\n"
+        "sys.argv = sys.argv[1:]\n"
+        "sys.path[0] = os.path.dirname(sys.argv[0])\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    return [sys.executable, str(script), *arguments], starts
 
 
 def running_pids(starts: Path) -> list[str]:
-    return [pid for pid in starts.read_text().split() if Path("/proc", pid).exists()]
+    return [pid for pid in starts.read_text().split() if is_running(int(pid))]
 
 
 @pytest.mark.slow
 def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
-    command, starts = make_logged_command(tmp_path / "server.sh", ["sleep", "60"])
+    (tmp_path / "sleeps.py").write_text("import time; time.sleep(60)")
+    command, starts = make_logged_command(tmp_path / "server.py", [str(tmp_path / "sleeps.py")])
 
     async def check() -> None:
         before = asyncio.all_tasks()
@@ -159,7 +170,7 @@ def test_closing_while_it_connects_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: Any) -> None:
-    command, starts = make_logged_command(tmp_path / "server.sh", stdio)
+    command, starts = make_logged_command(tmp_path / "server.py", stdio[1:])
 
     async def check() -> None:
         server = from_mcp(command, namespace="up", mode=LEGACY)
@@ -175,7 +186,7 @@ def test_connecting_again_while_connected_starts_nothing(tmp_path: Path, stdio: 
 def test_calls_that_wait_for_a_connection_are_aborted_by_closing(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         await call_error(registry, "up.dies")
-        server._shared_connection._target = from_mcp(["sleep", "60"])._shared_connection._target
+        server._shared_connection._target = from_mcp(SLEEPS)._shared_connection._target
         calls = [asyncio.create_task(registry.execute("up.told", {})) for _ in range(3)]
         await wait_until_async(
             lambda: (
@@ -330,16 +341,16 @@ def test_a_status_is_told_with_the_url_and_without_its_secrets(status: int, says
 @pytest.mark.slow
 def test_a_server_that_cannot_be_connected_is_named() -> None:
     async def check() -> None:
-        assert "the command true ended before it answered" in str(await connect_error(["true"]))
+        assert f"the command {sys.executable} -c ended before it answered" in str(await connect_error(ENDS))
         assert "the command /does/not/exist cannot be started" in str(await connect_error(["/does/not/exist"]))
         assert "http://127.0.0.1:9/mcp cannot be connected" in str(await connect_error("http://127.0.0.1:9/mcp"))
-        late = await connect_error(["sleep", "60", "61"], connect_timeout=0.1)
-        assert (late.code, "sleep 60 did not answer" in str(late)) == ("TIMEOUT", True)
+        late = await connect_error([*SLEEPS, "61"], connect_timeout=0.1)
+        assert (late.code, f"{sys.executable} -c did not answer" in str(late)) == ("TIMEOUT", True)
         assert "connect_timeout" in str(late)
         # Later arguments may be secrets.
         assert "61" not in str(late)
         for word in ("--token=s3cret", "API_KEY=s3cret"):
-            assert "s3cret" not in str(await connect_error(["true", word]))
+            assert "s3cret" not in str(await connect_error([*ENDS, word]))
 
     asyncio.run(asyncio.wait_for(check(), 60))
 
@@ -347,9 +358,9 @@ def test_a_server_that_cannot_be_connected_is_named() -> None:
 def test_a_lost_connection_that_cannot_be_made_again_is_no_call_that_may_have_run(stdio: Any) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         assert "may or may not have run" in str(await call_error(registry, "up.dies"))
-        server._shared_connection._target = from_mcp(["true"])._shared_connection._target
+        server._shared_connection._target = from_mcp(ENDS)._shared_connection._target
         error = await call_error(registry, "up.told")
-        assert "the command true ended" in str(error)
+        assert f"the command {sys.executable} -c ended" in str(error)
 
     run_with_tools(stdio, test, mode=LEGACY, namespace="up", connect_attempts=1)
 
@@ -390,7 +401,7 @@ def test_a_fastmcp_server_is_taken(era: str) -> None:
 
 def test_a_scope_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, stdio: Any) -> None:
     """anyio cancels again at every step, even while the connection closes."""
-    command, starts = make_logged_command(tmp_path / "server.sh", stdio)
+    command, starts = make_logged_command(tmp_path / "server.py", stdio[1:])
     registry = OperationRegistry()
 
     async def check() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from waiting import wait_until_async
 from wires import LEGACY, start_server
 
 pytestmark = pytest.mark.slow
+
+# Windows has one way to end a process, which cannot be refused.
+KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
 
 
 @pytest.fixture(params=TRANSPORTS)
@@ -133,7 +137,7 @@ def test_calls_that_are_under_way_fail_when_the_process_is_killed(era: str) -> N
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
         calls = [asyncio.create_task(registry.execute("up.waits", {})) for _ in range(3)]
         pid = await wait_until_waiting(registry, 3)
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, KILL)
         for error in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(error, CallError)
             assert error.code == "EXECUTION_ERROR"
@@ -146,7 +150,7 @@ def test_calls_that_are_under_way_fail_when_the_process_is_killed(era: str) -> N
 def test_a_process_that_died_in_between_costs_no_call(era: str) -> None:
     async def test(registry: OperationRegistry, server: MCPOperations) -> None:
         before = (await server_state(registry))["pid"]
-        os.kill(before, signal.SIGKILL)
+        os.kill(before, KILL)
         assert server._shared_connection._connection is not None
         lost = server._shared_connection._connection
         await wait_until_async(lambda: not lost.is_open)
@@ -241,18 +245,22 @@ def test_a_server_that_cannot_be_reached_is_told(target: Any) -> None:
 def test_a_server_that_says_nothing_is_given_up() -> None:
     async def check() -> None:
         with pytest.raises(CallError) as caught:
-            await from_mcp(["sleep", "60"], connect_timeout=0.2).connect()
+            await from_mcp([sys.executable, "-c", "import time; time.sleep(60)"], connect_timeout=0.2).connect()
         assert caught.value.code == "TIMEOUT"
 
     asyncio.run(asyncio.wait_for(check(), 60))
 
 
 def test_attempts_to_connect_again_have_an_end(tmp_path: Path) -> None:
-    script, starts = tmp_path / "server.sh", tmp_path / "starts"
-    script.write_text(f'echo >> {starts}\nexec "$@"\n')
+    script, starts = tmp_path / "server.py", tmp_path / "starts"
+    start = f"with open({str(starts)!r}, 'ab') as file:\n    file.write(b'.')\n"
+    script.write_text(
+        f"import os, runpy, sys\n{start}sys.argv = sys.argv[1:]\nsys.path[0] = os.path.dirname(sys.argv[0])\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
 
     async def test(registry: OperationRegistry, _: MCPOperations) -> None:
-        script.write_text(f"echo >> {starts}\nexit 1\n")
+        script.write_text(f"{start}raise SystemExit(1)\n")
         await call_error(registry, "up.dies")
         errors = await asyncio.gather(*(call_error(registry, "up.told") for _ in range(4)))
         assert {error.code for error in errors} == {"EXECUTION_ERROR"}
@@ -261,7 +269,9 @@ def test_attempts_to_connect_again_have_an_end(tmp_path: Path) -> None:
         assert (await call_error(registry, "up.told", deadline=time.monotonic() + 0.01)).code == "TIMEOUT"
 
     with open_target("raw_server.py", "stdio") as target:
-        run_with_tools(["sh", str(script), *target], test, mode=LEGACY, namespace="up", connect_attempts=3)
+        run_with_tools(
+            [sys.executable, str(script), *target[1:]], test, mode=LEGACY, namespace="up", connect_attempts=3
+        )
 
 
 def test_what_was_closed_stays_closed() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Iterator
 from typing import Any, cast
 
 import httpx2
-import numpy
 import pytest
 from forebay import InvalidArgument
 from forebay.operations import CallContext, CallError, OperationRegistry, from_openapi
@@ -233,7 +232,7 @@ NAN = float("nan")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
-    [{"a": [NAN]}, {"a": {"b": -math.inf}}, {"a": Point(NAN)}, {"a": [None, {"b": NAN}]}, {"a": numpy.array([NAN])}],
+    [{"a": [NAN]}, {"a": {"b": -math.inf}}, {"a": Point(NAN)}, {"a": [None, {"b": NAN}]}],
 )
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
 def test_nan_and_infinity_are_not_sent_as_null(api: API, value: Any, kind: str) -> None:
@@ -249,9 +248,9 @@ def test_nan_and_infinity_are_not_sent_as_null(api: API, value: Any, kind: str) 
 
 
 def test_null_is_sent_as_null(api: API) -> None:
-    body = {"a": None, "b": Point(1.5), "c": {7}, "d": numpy.arange(2)}
+    body = {"a": None, "b": Point(1.5), "c": {7}}
     call(api, single_operation("/x", "post", requestBody={"content": {"application/json": {}}}), {"body": body})
-    assert api.last.body == b'{"a":null,"b":{"x":1.5},"c":[7],"d":[0,1]}'
+    assert api.last.body == b'{"a":null,"b":{"x":1.5},"c":[7]}'
     assert send_parameter(api, {"in": "query"}, ["red", None]) == "/x?color=red&color="
 
 

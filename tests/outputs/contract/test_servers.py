@@ -41,7 +41,7 @@ def test_a_response_is_within_its_budget_as_a_whole_message(
             ("with_meta", {"size": 100_000}, 10240),
             ("image", {}, 10240),
         ):
-            line = wire.request("tools/call", {"name": tool, "arguments": arguments}).rstrip(b"\n")
+            line = wire.request("tools/call", {"name": tool, "arguments": arguments}).rstrip()
             assert len(line) <= budget
             fields = json.loads(json.loads(line)["result"]["content"][0]["text"])
             assert (fields["hasMore"], fields["fetchWith"]) == (True, "output_fetch")

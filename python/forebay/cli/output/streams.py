@@ -2,6 +2,7 @@
 
 import codecs
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,9 @@ def handle_output_errors() -> Iterator[None]:
     except OSError as error:
         # At exit Python tries to write the rest of the buffer again, and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.platform == "win32" and error.errno == errno.EINVAL:
+            # The C library of Windows has no other code for a pipe that its reader closed.
+            error = BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         raise OutputFailed(f"standard output cannot be written: {error.strerror}") from error
 
 

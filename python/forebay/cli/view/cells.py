@@ -80,7 +80,7 @@ def skip_cells(text: str, count: int) -> str:
             # Half of a wide character that was cut is a space.
             return " " * (skipped - count) + text[position:]
         skipped += cell_len(character)
-    return ""
+    return " " * max(skipped - count, 0)
 
 
 def wrap(text: str, width: int) -> list[str]:
