@@ -235,7 +235,8 @@ class Pipeline:
         descriptor = self._complete_descriptor(descriptor, call.fetch_with or self._fetch_with)
         # The payload is not redacted yet.
         if descriptor.line_count is not None and descriptor.item_count is None and not self._redactions:
-            descriptor = dataclasses.replace(descriptor, outline=describe_embedded_json(prepared.payload.data))
+            outline = describe_embedded_json(prepared.payload.data) or descriptor.outline
+            descriptor = dataclasses.replace(descriptor, outline=outline)
         has_link = self._has_links and not call.is_mounted and call.protocol_version >= RESOURCE_LINK_VERSION
         return HandleResponse(
             descriptor, prepared.result, prepared.protocol_fields, prepared.block_fields, call, has_link
