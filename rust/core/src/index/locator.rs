@@ -174,11 +174,19 @@ impl Locator {
             }
             State::Entries(nesting) => {
                 let Some(object) = self.objects.last_mut() else { return false };
-                if !object.entries.skip_values(nesting, self.isa, self.pos, bytes, &counted) {
+                // Larger entries would be looked for longer than it takes to scan the bytes.
+                let comma = counted.nesting.last_comma(bytes, SEGMENT_BYTES as usize);
+                let is_tail_known = (self.pos | bytes.len() as u64).is_multiple_of(SEGMENT_BYTES)
+                    && comma.is_some() == (counted.separators > 0);
+                if !is_tail_known || !object.entries.skip_values(nesting, self.isa, self.pos, bytes, &counted)
+                {
                     return false;
                 }
                 self.state = State::Entries(counted.nesting);
-                self.keep_tail(counted.nesting, bytes, counted.separators);
+                match comma {
+                    Some(comma) => self.tail.restart_with(&bytes[comma + 1..], counted.nesting),
+                    None => self.keep_tail(counted.nesting, bytes, 0),
+                }
             }
             State::Rows(mut rows) => {
                 self.items.skip_rows(&mut rows, self.isa, self.pos, bytes, &counted);

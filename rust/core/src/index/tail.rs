@@ -1,12 +1,10 @@
 //! The last bytes of a map whose entries are counted in blocks: enough to read its last entry again.
 
-use super::BLOCK_BYTES;
 use crate::scan::Isa;
 use crate::scan::nesting::Nesting;
 
-/// Bytes that are kept or dropped together. A multiple of it is a boundary in every payload, however it is cut. No
-/// smaller than what the validator counts at once.
-pub(super) const SEGMENT_BYTES: u64 = BLOCK_BYTES;
+/// Bytes that are kept or dropped together. A multiple of it is a boundary in every payload, however it is cut.
+pub(super) const SEGMENT_BYTES: u64 = 4096;
 
 /// Bytes of a map before its entries are counted in blocks. An entry that is skipped is smaller, so no collection in
 /// it has more than half of the map's bytes.
@@ -54,6 +52,13 @@ impl Tail {
     pub(super) fn restart(&mut self) {
         self.whole.restart(Nesting::inside());
         self.segment.restart(Nesting::inside());
+    }
+
+    /// Begins with an entry that was read up to the end of a segment; `nesting` is the state after it.
+    pub(super) fn restart_with(&mut self, entry: &[u8], nesting: Nesting) {
+        self.whole.restart(Nesting::inside());
+        self.whole.bytes.extend_from_slice(entry);
+        self.segment.restart(nesting);
     }
 
     /// Adds bytes of the current segment.

@@ -102,6 +102,34 @@ impl Nesting {
         self.depth == 1 && !self.strings.is_inside()
     }
 
+    /// Returns the position of the last comma directly inside the container that this is the state of after `bytes`, which
+    /// are valid JSON. `None` if it is not among the last `limit` bytes.
+    pub(crate) fn last_comma(&self, bytes: &[u8], limit: usize) -> Option<usize> {
+        let (mut inside, mut depth, mut is_object) = (self.strings.is_inside(), self.depth, self.is_object);
+        for at in (bytes.len().saturating_sub(limit)..bytes.len()).rev() {
+            let byte = bytes[at];
+            let is_curly = matches!(byte, b'{' | b'}');
+            match byte {
+                b'"' => {
+                    let run = bytes[..at].iter().rev().take_while(|&&byte| byte == b'\\').count();
+                    if run > 0 && run == at {
+                        // Whether the first backslash is escaped is not known.
+                        return None;
+                    }
+                    inside ^= run % 2 == 0;
+                }
+                _ if inside => {}
+                b',' if depth == 1 => return Some(at),
+                b']' | b'}' if depth == 1 => (depth, is_object) = (2, is_curly),
+                b']' | b'}' if is_object == is_curly => depth += 1,
+                b'[' | b'{' if depth == 1 => return None,
+                b'[' | b'{' if is_object == is_curly => depth -= 1,
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// Scans `bytes` up to the closing bracket.
     #[inline]
     pub(crate) fn close(&mut self, isa: Isa, bytes: &[u8]) -> Progress {
@@ -427,6 +455,7 @@ impl Nesting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::json;
     use proptest::prelude::*;
 
     fn naive(bytes: &[u8], target: u64) -> Progress {
@@ -471,6 +500,39 @@ mod tests {
                 prop_assert_eq!(Nesting::inside().seek(isa, &bytes, target), naive(&bytes, target), "{:?}", isa);
                 prop_assert_eq!(Nesting::inside().close(isa, &bytes), naive(&bytes, u64::MAX), "{:?}", isa);
             }
+        }
+
+        #[test]
+        fn the_last_comma_is_found_from_the_end(
+            value in json(), pretty in any::<bool>(), from in any::<prop::sample::Index>(),
+            to in any::<prop::sample::Index>(), limit in 0..200_usize,
+        ) {
+            let value = serde_json::json!({"a,\\\"": value, "b": [[1, {}], "\\"], "c": {"d": [1, 2], "e": value}});
+            let data = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
+            let data = &data[1..data.len() - 1];
+            let to = to.index(data.len() + 1);
+            let from = from.index(to + 1);
+            let (mut inside, mut escaped, mut depth, mut comma) = (false, false, 1, None);
+            for (at, &byte) in data[..to].iter().enumerate() {
+                let was_escaped = escaped;
+                escaped = byte == b'\\' && !was_escaped;
+                match byte {
+                    b'"' if !was_escaped => inside = !inside,
+                    _ if inside => {}
+                    b'[' | b'{' => depth += 1,
+                    b']' | b'}' => depth -= 1,
+                    b',' if depth == 1 => comma = Some(at),
+                    _ => {}
+                }
+            }
+            let mut nesting = Nesting::inside();
+            nesting.close(Isa::detect(), &data[..to]);
+            let expected = comma.filter(|&comma| comma + limit >= to);
+            prop_assert_eq!(nesting.last_comma(&data[..to], limit), expected);
+            // Without the bytes before a run of backslashes, it may not be found.
+            let found = nesting.last_comma(&data[from..to], limit);
+            let is_cut = from > 0 && data[from - 1] == b'\\' || data.get(from) == Some(&b'\\');
+            prop_assert!(found == expected.and_then(|at| at.checked_sub(from)) || found.is_none() && is_cut);
         }
 
         #[test]
