@@ -314,8 +314,8 @@ class Redactor:
         as it is written; both are replaced then.
 
         With `rows` the expressions see the cells of CSV or TSV, header included, as texts instead, and each row as a
-        JSON object: of a key and its value, the cell is replaced and the name of the column stays. A cell that changes
-        is quoted where it must be, so that the rows and columns stay.
+        JSON object: a match over a key and its value replaces the cell, but not the name of its column. A cell that
+        changes is quoted where it must be, so that the rows and columns stay.
         """
 
 @final

@@ -1,4 +1,4 @@
-"""The JSON in a text that has only a first line or a code fence besides, compared with Python's parser."""
+"""The JSON document in a text with a first line or a code fence, compared with Python's parser."""
 
 import json
 import re
@@ -19,7 +19,7 @@ SHAPE = "[{id: int, name: str}] ×1420"
 
 
 def find(text: str) -> bytes | None:
-    """Return the bytes that are said to be JSON."""
+    """Return the bytes that the description says are JSON."""
     data = text.encode()
     described = describe_embedded_json(text)
     assert describe_embedded_json(data) == described

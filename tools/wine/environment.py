@@ -42,7 +42,7 @@ _TEST_PACKAGES = (
     "tzdata",
 )
 
-_VOLUME_MANAGER = r"HKLM\System\CurrentControlSet\Services\MountMgr"
+_MOUNT_MANAGER_KEY = r"HKLM\System\CurrentControlSet\Services\MountMgr"
 
 # The folders of the host that Wine sees, at the same paths. Everything else comes from Wine's own root.
 _RUN_SCRIPT = """
@@ -53,7 +53,7 @@ mount -t tmpfs tmpfs "$root/tmp"
 mkdir -p "$root$project"
 mount --rbind "$project" "$root$project"
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
-# The shell stays, and reaps the processes that outlive their parents.
+# The inner shell stays beside the command, and reaps the processes that outlive their parents.
 exec chroot "$root" sh -c 'cd "$1" && shift && "$@"; exit $?' sh "$folder" "$@"
 """
 
@@ -149,8 +149,8 @@ class Environment:
                 target.write_bytes((source / file["name"]).read_bytes())
 
     def _make_prefix(self) -> None:
-        # Without the manager of volumes, opening a file takes half as long: no other process is asked for the volume.
-        command = f"wineboot --init && wine reg add '{_VOLUME_MANAGER}' /v Start /t REG_DWORD /d 4 /f"
+        # Disable the mount manager. Otherwise Wine asks it for the volume of each file, so opening takes twice as long.
+        command = f"wineboot --init && wine reg add '{_MOUNT_MANAGER_KEY}' /v Start /t REG_DWORD /d 4 /f"
         # The server writes the registry when it ends.
         self.run("sh", "-c", f"{command} && wineserver --wait")
 
@@ -160,7 +160,7 @@ class Environment:
         return [*project["dependencies"], *(requirement for extra in _EXTRAS for requirement in extras[extra])]
 
     def _install_packages(self, requirements: list[str]) -> None:
-        # pip evaluates markers for the machine it runs on; uv does so for the one that is asked for.
+        # pip evaluates markers for the machine that it runs on; uv evaluates them for the given platform.
         uv = self._tools / "bin" / "uv"
         if not uv.exists():
             subprocess.run([sys.executable, "-m", "venv", self._tools], check=True)

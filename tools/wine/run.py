@@ -14,18 +14,17 @@ _LINKER = "x86_64-w64-mingw32-gcc"
 
 _OPTIONS = (
     *("-q", "--tb=short", "-p", "no:cacheprovider"),
-    # A worker whose test hangs is ended, and another one takes its place. (The distribution by files, which `make test`
-    # uses, would run that test again and again.)
-    # Most tests wait for processes that start: one worker does not keep a processor busy.
+    # Two workers for each processor, because most tests wait for processes to start. A worker whose test hangs is ended
+    # and replaced. `worksteal` does not repeat that test; the distribution by files of `make test` would, without end.
     *("-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal", "--timeout", "180"),
 )
 
-_TESTS = (
+_FOLDERS = (
     *("core", "system", "store", "query", "wire", "config", "envelope", "outputs", "operations", "proxy", "http"),
     *("hub", "dashboard", "cli"),
 )
 
-_LEFT_OUT = (
+_EXCLUDED = (
     # Thousands of hard links, for each of which Wine takes milliseconds.
     "--ignore=tests/store/test_many.py",
     # Hundreds of examples of files each.
@@ -35,7 +34,7 @@ _LEFT_OUT = (
     # The package is copied, not installed.
     "--deselect=tests/cli/test_cli.py::test_the_command_is_installed",
 )
-"""What Wine cannot run, or not in time."""
+"""Tests that fail under Wine, or take too long."""
 
 
 def main(arguments: list[str]) -> int:
@@ -43,13 +42,13 @@ def main(arguments: list[str]) -> int:
     environment = Environment(PROJECT / "target" / "windows")
     environment.install()
     _build(environment)
-    return _test(environment, arguments or [*_OPTIONS, *_LEFT_OUT, *(f"tests/{folder}" for folder in _TESTS)])
+    return _test(environment, arguments or [*_OPTIONS, *_EXCLUDED, *(f"tests/{folder}" for folder in _FOLDERS)])
 
 
 def _test(environment: Environment, arguments: list[str]) -> int:
     return environment.run(
         *("wine", str(environment.python / "python.exe"), "-m", "pytest", *arguments),
-        # Processes that tests start speak UTF-8, too.
+        # Processes that tests start use UTF-8, too.
         environment={"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"},
     )
 
@@ -63,7 +62,7 @@ def _build(environment: Environment) -> None:
         f"CARGO_TARGET_{_TARGET.upper().replace('-', '_')}_LINKER": _LINKER,
         "PYO3_CROSS": "1",
     }
-    # Otherwise the interpreter of this machine would be asked for its library.
+    # Otherwise PyO3 would take its configuration from this machine's interpreter.
     variables.pop("PYO3_PYTHON", None)
     subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""Find the JSON in a text that has only a first line or a code fence besides."""
+"""Find the JSON document in a text that has nothing else but a first line, a code fence, or both."""
 
 import re
 
@@ -8,33 +8,36 @@ from forebay.wire.lazy_json import ChunkSource
 
 __all__ = ["describe_embedded_json"]
 
-_HEAD_BYTES = 4096
-_MAX_BYTES = 40 << 20
-"""Larger texts are not searched, because they may be in a spool, and are read into memory for it."""
+_EDGE_BYTES = 4096
+"""Bytes at the start of a text in which the document must begin, and at its end in which the code fence must close."""
+
+_MAX_TEXT_BYTES = 40 << 20
+"""Maximum bytes of a text to search. The text is read into memory, even if it is in a spool."""
 
 _MAX_OUTLINE_BYTES = 256
 
 # The quantifiers are possessive, so that no text takes quadratic time.
-_START = re.compile(rb"\s*+(?:[^\s`][^\n]{0,199}+\n\s*+)?+(?P<fence>```(?:json|JSON)?+[ \t]*+\r?\n\s*+)?+(?=[\[{])")
-_END_OF_FENCE = re.compile(rb"\n[ \t]*+```\s*+\Z")
+_PREAMBLE = re.compile(rb"\s*+(?:[^\s`][^\n]{0,199}+\n\s*+)?+(?P<fence>```(?:json|JSON)?+[ \t]*+\r?\n\s*+)?+(?=[\[{])")
+_CLOSING_FENCE = re.compile(rb"\n[ \t]*+```\s*+\Z")
 
 
 def describe_embedded_json(data: str | bytes | ChunkSource) -> str | None:
-    """Return which bytes of a text are JSON, and their shape; `None` if it is anything but JSON after a first line.
+    """Return which bytes of a text are a JSON document, and the shape of the document; `None` if there is none.
 
-    The JSON is one document, and extends to the end of the text or of its code fence.
+    Before the document there may be one line and the start of a code fence. The document ends with the text or with the
+    code fence.
     """
     head = data.head() if isinstance(data, ChunkSource) else data
-    found = _START.match(_encode(head[:_HEAD_BYTES]))
-    if found is None or (data.max_size if isinstance(data, ChunkSource) else len(data)) > _MAX_BYTES:
+    preamble = _PREAMBLE.match(_encode(head[:_EDGE_BYTES]))
+    if preamble is None or (data.max_size if isinstance(data, ChunkSource) else len(data)) > _MAX_TEXT_BYTES:
         return None
     content = data.read_all() if isinstance(data, ChunkSource) else _encode(data)
-    start, end = found.end(), len(content)
-    if found["fence"] is not None:
-        closing = _END_OF_FENCE.search(content, max(start, end - _HEAD_BYTES))
-        if closing is None:
+    start, end = preamble.end(), len(content)
+    if preamble["fence"] is not None:
+        closing_fence = _CLOSING_FENCE.search(content, max(start, end - _EDGE_BYTES))
+        if closing_fence is None:
             return None
-        end = closing.start()
+        end = closing_fence.start()
     document = memoryview(content)[start:end]
     try:
         index = _core.index_items(document)

@@ -164,17 +164,19 @@ def export_output(
 
 
 def guess_format(path: str | None, *, is_selection: bool) -> str | None:
-    """Return the format for a file with this path; `None` if its name does not say, or is that of JSON for a whole
-    output: then the format is the one that the output or the selection has.
+    """Return the format that the extension of a path names; `None` for the default format of the output or selection.
+
+    For a whole output `.json` gives `None`, too, so that the output is copied as it is stored.
     """
     file_format = _FORMATS.get(PurePath(path or "").suffix.lower())
     return None if file_format == "json" and not is_selection else file_format
 
 
 def check_extension(path: str | None, export: Export, format: str | None) -> None:  # noqa: A002
-    """Raise `InvalidArgument` if the name of a file is that of another format than its content, such as `rows.xlsx`.
+    """Raise `InvalidArgument` if no export format has the extension of a file name, such as `rows.xlsx`.
 
-    A payload that is copied and has no format, such as an image, may have any name, and so may all with a `format`.
+    With a `format` any name is valid. A payload that has none of the formats, such as an image, is copied, and its file
+    may have any name, too.
     """
     extension = PurePath(path or "").suffix
     # A name such as `run 1.5` has no extension.

@@ -233,7 +233,7 @@ class Pipeline:
 
     def _build_response(self, descriptor: Descriptor, prepared: "_PreparedResult", call: ToolCall) -> Result:
         descriptor = self._complete_descriptor(descriptor, call.fetch_with or self._fetch_with)
-        # The payload is not redacted yet.
+        # With redactions the payload is not described: it still has the secrets that are not stored.
         if descriptor.line_count is not None and descriptor.item_count is None and not self._redactions:
             outline = describe_embedded_json(prepared.payload.data) or descriptor.outline
             descriptor = dataclasses.replace(descriptor, outline=outline)

@@ -92,6 +92,7 @@ def _is_log(lines: Sequence[str]) -> bool:
 def _choose_heading_pattern(lines: Sequence[str]) -> str | None:
     """Return an expression for the headings of a text; `None` if these lines have none outside of fenced code."""
     is_code = False
+    # Levels of `#` lines outside of fenced code and inside it.
     levels: dict[bool, set[int]] = {False: set(), True: set()}
     for line in lines:
         if _CODE_FENCE.match(line):
@@ -100,7 +101,7 @@ def _choose_heading_pattern(lines: Sequence[str]) -> str | None:
             levels[is_code].add(len(heading[1]))
     if not levels[False]:
         return None
-    # An expression cannot tell a comment in code from a heading of the same level.
+    # The expression would also find comments in code (`# …`), so it leaves out level 1 if there are deeper headings.
     has_comments = 1 in levels[True] and max(levels[False]) > 1
     return f"(?m)^#{{{2 if has_comments else 1},4}} .*"
 

@@ -1,4 +1,4 @@
-"""What the handlers of requests and responses need of a call: its description, its response, a record of its size."""
+"""Functions that the request handler and the response handler share: describe a call, respond, record a size."""
 
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ __all__ = ["make_response", "make_tool_call", "record_size"]
 
 
 def make_tool_call(pending: PendingRequest, policy: OutputPolicy, session: Session) -> ToolCall:
-    """Return the description of a call that the output pipeline needs."""
+    """Return the description of a call for the output pipeline."""
     return ToolCall(
         tool=pending.tool or pending.method,
         principal=session.principal,

@@ -1,4 +1,4 @@
-"""Writers of messages to pipes: to the client, which waits for a full pipe, and to a server, which does not."""
+"""Writers of messages to pipes: `StdioClient` waits while the pipe to the client is full, `Outbox` never waits."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from forebay.wire.framing import Message, Spool
 __all__ = ["MAX_QUEUED_BYTES", "Outbox", "PipeClosed", "StdioClient", "claim_stdout", "measure_queued"]
 
 MAX_QUEUED_BYTES = 24 << 20
-"""Maximum bytes that wait for a server, not counting the message that is being written, or that comes last."""
+"""Maximum bytes that wait for a server, not counting the message that is being written and the newest one."""
 
 _QUEUED_MESSAGE_BYTES = 4096
 """Memory that a queued message may take besides its bytes: orjson allocates some kilobytes for each of its results."""
@@ -26,7 +26,7 @@ _MAX_HELD_BYTES = 64 << 10
 """Maximum bytes of messages that are held back, to write them together."""
 
 _MAX_HELD_MESSAGES = 64
-"""Maximum number of these messages."""
+"""Maximum number of messages that are held back."""
 
 _POLL_INTERVAL_MS = 1000
 """How often a blocked writer checks its pipe, in milliseconds."""
@@ -35,8 +35,8 @@ _POLL_INTERVAL_MS = 1000
 class _Cork:
     """Messages of one thread that are held back, to write them in one system call.
 
-    A system call, in which other threads take the interpreter, costs about as much as handling a message. The caller
-    holds a lock.
+    A system call costs about as much as handling a message, because other threads get the interpreter during the call.
+    The cork has no lock of its own: each caller holds one.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class _Cork:
         self._thread_id = None
 
     def try_hold(self, raw: Message) -> bool:
-        """Hold back a message, and return `True`, if it is one of the corked thread and there is room for it."""
+        """Hold back a message, and return `True`, if it comes from the corked thread and there is room for it."""
         if self._thread_id != threading.get_ident() or isinstance(raw, Spool):
             return False
         if self._bytes + len(raw) > _MAX_HELD_BYTES or len(self._messages) >= _MAX_HELD_MESSAGES:
@@ -267,7 +267,7 @@ class Outbox:
 
 
 def measure_queued(raw: Message) -> int:
-    """Return the bytes that a queued message counts for: half of its size if it is on disk."""
+    """Return the bytes that a queued message counts for: its size, or half of it if it is on disk, and the overhead."""
     return (len(raw) // 2 if isinstance(raw, Spool) else len(raw)) + _QUEUED_MESSAGE_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Refuse messages that a server could read in another way than the filter of tools."""
+"""Refuse messages that a server could interpret differently than the filter of tools."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,15 +15,15 @@ __all__ = ["find_refusal"]
 _MESSAGE_MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
 
 _CALL_PARAMS = {"name", "arguments", "_meta", "task", "inputResponses", "requestState"}
-"""Parameters of `tools/call` in any version. A server that ignores case could take others for `name`."""
+"""Parameters of `tools/call` in any protocol version. A server that ignores case could take `Name` for `name`."""
 
 
 def find_refusal(message: Any, raw: Message, is_id_in_use: Callable[[object], bool]) -> CapabilityDisabled | None:
-    """Return why a message must not reach a server whose tools are filtered, or `None`.
+    """Return the error for a message that must not reach a server whose tools are filtered; `None` for any other.
 
-    `raw` is the message as the server would get it. The server gets requests and notifications of the protocol, and
-    responses, in one reading only. Anything else could be a call to a server that is less strict than the protocol.
-    Ids must differ, so that no response is taken for another.
+    `raw` is the message as it would be sent to the server. Only responses, and requests and notifications of the
+    protocol, may be sent, and only if all parsers read them alike: a server that is less strict than the protocol could
+    take anything else for a call. The id of a request must not be in use, so that no response is taken for another.
     """
     if not isinstance(message, dict):
         return _refuse("this is not a JSON-RPC message")
@@ -38,11 +38,11 @@ def find_refusal(message: Any, raw: Message, is_id_in_use: Callable[[object], bo
         kind = "requests" if "id" in message else "notifications"
         return _refuse(f"{short_repr(method)} is not one of the protocol's {kind}", method)
     if "id" in message and not _is_request_id(message["id"]):
-        return _refuse("the id of a request is a text or a number", method)
+        return _refuse("the id of a request must be a text or a number", method)
     if "id" in message and is_id_in_use(message["id"]):
         return _refuse("the id of this request is in use", method)
     if not isinstance(params, dict):
-        return _refuse("params is an object", method)
+        return _refuse("params must be an object", method)
     if method != "tools/call":
         return None
     name = params.get("name")

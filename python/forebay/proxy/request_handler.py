@@ -38,10 +38,10 @@ _log = logging.getLogger("forebay")
 _TOOLS_CHANGED_NOTIFICATION = dump({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 _MAX_PARSED_ARGUMENTS_BYTES = 256 << 10
-"""Maximum bytes of a part of a call's arguments that is parsed. As objects it may take twenty times as much."""
+"""Maximum bytes of an object or array to parse in a call's arguments. Parsed, it may take twenty times the memory."""
 
 _MAX_PARSED_STRING_BYTES = 4096
-"""Maximum bytes of a text in a call's arguments that is parsed, such as the path in a reference."""
+"""Maximum bytes of a string to parse in a call's arguments, such as the path in a reference."""
 
 _MAX_PARSED_DEPTH = 512
 
@@ -71,7 +71,7 @@ class RequestHandler:
         self._session = session
         self._server_info = server_info
         self._list_tools = list_tools
-        # `expand_tools` lists all tools, which takes memory, so that only one call of it runs at a time.
+        # `expand_tools` lists all tools, which takes memory, so only one call of it runs at a time.
         self._expand_lock = threading.Lock()
         self._resolve_lock = threading.Lock()
 
@@ -142,7 +142,7 @@ class RequestHandler:
         return make_error_message(pending.id, code, str(error), {**error.to_dict()["error"], **details})
 
     def report_unhandled_response(self, pending: PendingRequest) -> bytes | None:
-        """Log the current exception. If the response must not be shown unredacted, return an error instead of it."""
+        """Log the current exception. Return an error to send instead, if the response must not be sent unredacted."""
         _log.exception("forebay: the answer to %.64s could not be handled", pending.method)
         if not self._policy.store.options.redactions or pending.method not in ("tools/call", *TASK_RESULT_METHODS):
             return None
@@ -195,12 +195,12 @@ class RequestHandler:
         pending.mode, arguments = policy.resolve_mode(pending.tool, original, meta, pending.client)
         if not policy.has_references(arguments):
             return ForwardedRequest(pending, None if arguments is original else _set_arguments(request, arguments))
-        # The content of references may be large, so that only one call is resolved at a time.
+        # The content of references may be large, so the references of only one call are resolved at a time.
         with self._resolve_lock:
             return ForwardedRequest(pending, self._resolve_references(pending.tool, request, arguments))
 
     def _resolve_references(self, tool: str, request: dict[str, Any], arguments: Mapping[str, Any]) -> Message:
-        """Return a call with the content of its references."""
+        """Return a call with each reference replaced by its content."""
         folder = str(self._policy.store.folder or tempfile.gettempdir())
         resolved = self._policy.resolve_references(
             tool, arguments, self._session.principal, convert=lambda value: to_lazy(value, folder)
@@ -208,9 +208,9 @@ class RequestHandler:
         return _set_arguments(request, resolved)
 
     def _resolve_unparsed(self, pending: PendingRequest, arguments: object, meta: Mapping[str, Any]) -> Mode:
-        """Return the mode of a call whose arguments are no object, or have too many members to be parsed.
+        """Return the mode of a call whose arguments are not an object, or have too many members to be parsed.
 
-        Raises `InvalidArgument` if they have references or arguments of forebay.
+        Raises `InvalidArgument` if they have references, or arguments that only forebay reads.
         """
         found: dict[str, Any] = {}
         if isinstance(arguments, LazyJSON):

@@ -1,4 +1,4 @@
-"""Handler that replaces large results, and adds to lists of the server."""
+"""Handler that replaces large results by handles, and adds entries of forebay to the server's lists."""
 
 import contextlib
 import dataclasses
@@ -35,10 +35,10 @@ __all__ = ["ResponseHandler"]
 _log = logging.getLogger("forebay")
 
 _MAX_STRAY_BYTES = 256
-"""Maximum bytes of members that a response should not have, beside a result that is stored without them."""
+"""Maximum bytes of stray members to send beside a handle. With more, they are stored together with the result."""
 
 _MAX_HANDSHAKE_BYTES = 1 << 20
-"""A larger handshake is forwarded as it is, because its members would take many times the memory."""
+"""Maximum bytes of a handshake to parse, which takes many times the memory. A larger one is forwarded unchanged."""
 
 _Handler = Callable[[PendingRequest, dict[str, Any], Message], Message | None]
 
@@ -59,7 +59,7 @@ class ResponseHandler:
             "resources/list": self._handle_resources,
             "resources/templates/list": self._handle_templates,
         }
-        # A list of tools takes several times its bytes while it is rewritten, so that only one is at a time.
+        # Rewriting a list of tools takes several times its size in memory, so only one is rewritten at a time.
         self._list_lock = threading.Lock()
         self._page_links: dict[str, PageLinks] = {}
 
@@ -74,7 +74,7 @@ class ResponseHandler:
     def _handle_call(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
         envelope, policy = message.get("result"), self._policy
         if pending.mode.allows_inline(len(raw)):
-            # Most responses: whatever else is in them, they are forwarded.
+            # Most responses are this small. They are forwarded, whatever members they have.
             policy.tasks.remember(envelope, pending.tool, pending.mode, self._session.task_owners)
             if policy.monitor is not None and get_task_result(pending.method, envelope) is not None:
                 self._record_size(pending, len(raw), is_inline=True)
@@ -88,7 +88,7 @@ class ResponseHandler:
         if result is None:
             return self._handle_error(pending, message, raw, stray_bytes)
         if not isinstance(result, dict | LazyJSON):
-            # Not a result as the protocol has them, but it may be too large all the same.
+            # Not a valid result, but it may be too large, too.
             result = as_lazy(dump(result))
         # Put a single digit in place of the result, to measure the bytes around the result.
         one_digit = set_task_result(pending.method, envelope, 0)
@@ -108,14 +108,15 @@ class ResponseHandler:
         return self._record_stored(pending, response, len(raw), started)
 
     def _handle_message(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> Message | None:
-        """Store a response with much outside of its result or error, with all members but its id."""
+        """Store all members of a response except its id, because it has large ones besides its result or error."""
         started, policy = time.perf_counter(), self._policy
         members = {key: value for key, value in message.items() if key != "id" and (key, value) != ("jsonrpc", "2.0")}
-        some: dict[str, Any] = {"content": []}
-        added_bytes = len(make_response(pending, some, self._server_info)) - len(make_result_message(pending.id, some))
+        empty: dict[str, Any] = {"content": []}
+        plain_response = make_result_message(pending.id, empty)
+        added_bytes = len(make_response(pending, empty, self._server_info)) - len(plain_response)
         call = dataclasses.replace(self._make_call(pending), envelope_bytes=added_bytes)
         is_small = len(raw) <= max(pending.mode.output_inline_limit_bytes, MAX_MESSAGE_BYTES)
-        # What the response would have beside the descriptor makes it larger, too.
+        # A response with a descriptor adds these bytes, so storing the members must save more than that.
         size = dump_size(members) - added_bytes
         if is_small and policy.pipeline.is_inline(members, pending.mode, call, size=size):
             policy.tasks.remember(message.get("result"), pending.tool, pending.mode, self._session.task_owners)
@@ -142,7 +143,7 @@ class ResponseHandler:
     def _handle_error(
         self, pending: PendingRequest, message: dict[str, Any], raw: Message, stray_bytes: int
     ) -> Message | None:
-        """Store an error that is too large, and keep its code."""
+        """Store an error that is too large; the response keeps its code."""
         if message.get("error") is None or not pending.mode.exceeds_limit(len(raw)):
             return None
         call = dataclasses.replace(self._make_call(pending), envelope_bytes=stray_bytes)
@@ -168,7 +169,7 @@ class ResponseHandler:
         if page is None:
             if policy.capabilities.is_active and message.get("error") is None:
                 raise UpstreamFailed(
-                    "the server's list of tools cannot be read, and so not filtered; look at the server"
+                    "the server's list of tools cannot be read, so it cannot be filtered; check the server"
                 )
             return None
         with self._list_lock:
@@ -190,7 +191,7 @@ class ResponseHandler:
 
     def _handle_resources(self, pending: PendingRequest, message: dict[str, Any], raw: Message) -> bytes | None:
         if pending.shows_apps:
-            # A list that is too large to be read goes on as it came: a host finds the app by the tools, too.
+            # A list that is too large to read is forwarded unchanged: a host also finds the app through the tools.
             with contextlib.suppress(UpstreamFailed):
                 return self._add_items(pending, message, raw, "resources", [self._policy.app.define_resource()])
         # forebay announces resources, so the list of resources must exist.
@@ -202,7 +203,7 @@ class ResponseHandler:
     def _add_items(
         self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str, items: list[dict[str, Any]]
     ) -> bytes | None:
-        """Return a page of a list, with our items at the end of the last page."""
+        """Return a page of a list; add `items` to the last page."""
         page = self._open_page(pending, message, raw, key)
         if page is None:
             return None
@@ -215,7 +216,7 @@ class ResponseHandler:
         return links.follow(pending.page_key, make_optional_key(next_cursor(page.result)))
 
     def _open_page(self, pending: PendingRequest, message: dict[str, Any], raw: Message, key: str) -> ListPage | None:
-        """Return a page of a list like `open_page`; if the server does not have the list, the page is empty."""
+        """Return a page of a list like `open_page`; an empty page if the server does not have the list."""
         if _is_method_not_found(message):
             raw = self._make_empty_list(pending, key)
             message = parse_lazy(raw)
@@ -260,7 +261,7 @@ def _open_handshake(value: Any) -> Any:
 
 
 def _find_stray_members(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the members that a response should not have: those besides its id, its version and one result or error."""
+    """Return the members that a response should not have: all but its id, its version and one result or error."""
     body_key = "error" if message.get("result") is None else "result"
     return {
         key: value

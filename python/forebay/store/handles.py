@@ -217,8 +217,10 @@ class Descriptor:
     items_path: str | None = None
     """JSON Pointer to the items; `""` if the payload itself is the list."""
     outline: str | None = None
-    """The shape of a JSON payload in one line; `None` if the preview shows all of it. For a text that a server stored,
-    where it has JSON."""
+    """The shape of a JSON payload in one line; `None` if the preview shows all of it.
+
+    For a tool result that is a text around a JSON document: which bytes are the document, and its shape.
+    """
     line_count: int | None = None
     """Number of lines of a text; `None` if the payload is JSON or binary."""
     decoded_from: str | None = None
@@ -275,11 +277,13 @@ _DEFAULTS = {
     field.name: None if field.default is dataclasses.MISSING else field.default
     for field in dataclasses.fields(Descriptor)
 }
+"""Defaults of the fields; `None` for those without one."""
+
 _get_values = operator.attrgetter(*_DEFAULTS)
 
 
 def _select_sent(fields: Descriptor | SimpleNamespace) -> dict[str, object]:
-    """Return the fields that are sent, in their order."""
+    """Return the fields that are sent, in the order they are sent in."""
     sent = {
         "output_handle": fields.output_handle,
         "mime_type": fields.mime_type,
@@ -311,13 +315,13 @@ def fit_descriptor(
     is_ascii: bool = False,
     is_repeated: bool = False,
 ) -> Descriptor:
-    """Return a descriptor with these fields, shrunk as `Descriptor.fit` does it."""
+    """Return a descriptor with these fields, shrunk to `max_bytes` like one from `Descriptor.fit`."""
     measure = functools.partial(_sent_size, escape_levels=escape_levels, is_ascii=is_ascii, is_repeated=is_repeated)
     fitted = SimpleNamespace(**_DEFAULTS | fields)
     source = fitted.preview_source
     if source is None and fitted.preview is not None:
         source = PreviewSource(fitted.preview.encode())
-    # No preview has more items than the payload.
+    # The size is measured with the largest possible value: a preview has no more items than the payload.
     fitted.preview_items = fitted.item_count if source is not None and source.has_items else None
     fitted.preview = ""
     size = measure(orjson.dumps(_select_sent(fitted)))

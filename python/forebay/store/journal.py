@@ -31,7 +31,7 @@ class Journal:
     def record(self, event: str, /, *, principal: str | None = None, **details: object) -> None:
         """Append an event, and count it."""
         telemetry.count_event(event, details)
-        # Not `contextlib.suppress`, because every put and page comes here.
+        # Not `contextlib.suppress`, which is slower: every put and page calls this.
         try:
             line = orjson.dumps(
                 {"event": event, **details, "principal": principal, "ts": format_timestamp(self._clock())},

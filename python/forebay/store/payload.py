@@ -83,7 +83,7 @@ def to_buffer(payload: Payload) -> Buffer | None:
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, str):
-        # Encoding a long text takes Python as long as storing it: `iter_chunks` does it while other threads store.
+        # Encoding a long text takes as long as storing it, so `iter_chunks` encodes it while other threads compress.
         return None if _is_encoded_in_chunks(payload) else _encode_text(payload)
     view = _as_memoryview(payload)
     if view is not None:
@@ -232,14 +232,14 @@ def iter_chunks(payload: Payload) -> Iterator[Buffer]:
     if isinstance(payload, str):
         starts = range(0, len(payload), _ENCODED_CHARACTERS)
         return rechunk(_encode_text(payload[start : start + _ENCODED_CHARACTERS]) for start in starts)
-    # Tested first: a file is also an iterator of lines, and one line may be as long as the file.
+    # Read, not iterated: a file is also an iterator of lines, and one line may be as long as the file.
     if callable(getattr(payload, "read", None)):
         return rechunk(_read_chunks(cast("_ReadableFile", payload)))
     return rechunk(cast("Iterator[object]", payload))
 
 
 def _is_encoded_in_chunks(text: str) -> bool:
-    # ASCII is encoded by copying.
+    # To encode ASCII, Python only copies it.
     return len(text) > CHUNK_BYTES and not text.isascii()
 
 

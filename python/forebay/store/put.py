@@ -172,7 +172,7 @@ class PayloadWriter:
             mime_type = "application/json"
         if self._redactions:
             payload = apply_redactions(payload, self._redactions, mime_type)
-            # What is left of a gzip payload without its secrets is text.
+            # If a gzip payload has secrets, its redacted text is stored instead.
             if mime_type in _GZIP_MIME_TYPES and not is_compressed(payload[:16]):
                 mime_type = None
         data = to_buffer(payload)
@@ -187,13 +187,13 @@ class PayloadWriter:
         upload = create(handle)
         try:
             chunks = iter_chunks(payload if data is None else data)
-            encoded: list[Buffer] = []
+            encoded_chunks: list[Buffer] = []
             if data is None and isinstance(payload, str):
-                # Its outline is made from all of it, as that of bytes is.
-                chunks = _collect(chunks, encoded)
+                # Keep the encoded text, which is outlined as a whole, as bytes are.
+                chunks = _collect(chunks, encoded_chunks)
             original = content = self._write(chunks, mime_type, upload, on_progress)
-            if encoded:
-                data = b"".join(encoded)
+            if encoded_chunks:
+                data = b"".join(encoded_chunks)
             if original.parts and request.progress is not None:
                 request.progress(original.progress.payload_bytes)
             frames, stored_bytes = original.progress.frames, original.progress.stored_bytes
@@ -211,7 +211,7 @@ class PayloadWriter:
                 written.payload_bytes,
                 findings.nature,
                 items,
-                # The outline of a stream is made from the same items.
+                # The outline of a stream is made from the same sample.
                 sample_bytes=_SAMPLE_BYTES if data is not None else CHUNK_BYTES,
             )
             created_at, expires_at = self._get_lifetime(ttl)
@@ -268,9 +268,9 @@ class PayloadWriter:
         mime_type: str | None,
         principal: str | None,
     ) -> "tuple[_Content, dict[str, Any]]":
-        """Write the text in a payload that is not UTF-8 behind it. Return the text and its metadata.
+        """Decode a payload that is not UTF-8, and write its text after it. Return the text and its metadata.
 
-        If there is no text, the original is returned.
+        If the payload has no text, return the original.
         """
         read_chunks = functools.partial(_read_again, original, upload)
         try:

@@ -104,7 +104,7 @@ class LazyJSON(SerializedJSON):
         return (source.path if isinstance(source, Spool) else source, self.start, self.end)
 
     def slice(self, start: int, end: int) -> "LazyJSON":
-        """Return another span of the same message."""
+        """Return another span of the same source."""
         return LazyJSON(self._source, start, end)
 
     def only_member(self, name: str) -> "LazyJSON | None":
@@ -198,7 +198,7 @@ def parse_lazy(
     Raises `InvalidJSON` unless the bytes are one JSON value.
     """
     end = len(source) if end is None else end
-    # Most messages are bytes without a hole, which need no `LazyJSON`.
+    # Most messages are bytes in which no value stays unparsed, so they need no `LazyJSON`.
     span = (source, start, end) if type(source) is bytes else as_lazy(source, start, end).span
     skeleton, holes = _core.dissect(
         span,
@@ -222,11 +222,11 @@ def as_lazy(source: bytes | bytearray | memoryview | Spool, start: int = 0, end:
 
 
 def _fill_holes(skeleton: Any, holes: list[LazyJSON]) -> Any:
-    """Replace each placeholder by its `LazyJSON`, without recursion, because JSON may be nested very deeply."""
+    """Replace each placeholder by its `LazyJSON`, without recursion, because the JSON may be nested very deeply."""
     root = [skeleton]
     stack: list[Any] = [root]
     unfilled = len(holes)
-    # Of equal keys only the last one is left, so that some holes may be gone.
+    # Of duplicate keys only the last one is kept, so some placeholders may be gone.
     while unfilled and stack:
         container = stack.pop()
         for key, value in container.items() if type(container) is dict else enumerate(container):
@@ -240,12 +240,12 @@ def _fill_holes(skeleton: Any, holes: list[LazyJSON]) -> Any:
 
 
 def open_container(value: Any) -> Any:
-    """Return an object or array that `parse` has left unparsed because it is large; other values as they are."""
+    """Return an object or array that `parse_lazy` has left unparsed because it is large; other values as they are."""
     return value.parse(max_container_bytes=len(value)) if isinstance(value, LazyJSON) else value
 
 
 def to_text(value: object) -> str | None:
-    """Return a value of a parsed message that is a text, however long; `None` for other values."""
+    """Return a string value of parsed JSON as a `str`, however long; `None` for other values."""
     if isinstance(value, LazyJSON) and value.is_string:
         return value.text().decode("utf-8", "surrogatepass")
     return value if isinstance(value, str) else None

@@ -243,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn headers_are_checked_beside_the_seal(metadata in part(), frames in entries(), mask in 1..=255u8) {
+        fn headers_are_checked_besides_the_seal(metadata in part(), frames in entries(), mask in 1..=255u8) {
             let footer = build(&metadata, b"", b"", &frames).unwrap();
             let file_bytes = (frames_bytes(&frames) + footer.len()) as u64;
             let table_start = HEADER_BYTES + metadata.len() + METADATA_END_BYTES;

@@ -23,10 +23,10 @@ const EXPRESSIONS: [&str; 8] = [
 static REDACTORS: LazyLock<[Redactor; 8]> =
     LazyLock::new(|| EXPRESSIONS.map(|expression| Redactor::new(&[expression]).expect("an expression")));
 
-/// Bytes of an input that are used, because the reference compiles much for each cell.
+/// Maximum bytes of an input that are used: the reference sets up a new search for each cell.
 const MAX_DATA_BYTES: usize = 1000;
 
-/// Rows that a payload can begin with, so that its columns have names that expressions know.
+/// Headers to put before an input, so that its columns have names that the expressions match.
 const HEADERS: [&str; 4] = ["", "id,name,a\n", "a\tid\tname\tid\n", "\u{feff}\r\n\"name\",\"\"\n"];
 
 pub fn compare(Input { knobs, data }: Input<'_>) {
@@ -72,7 +72,7 @@ fn redact_row(redactor: &Redactor, names: &[String], row: &[String]) -> Vec<Stri
     cells
 }
 
-/// Returns the values of an object of strings, in order, also if keys are equal.
+/// Returns the values of an object of strings in order, those of duplicate keys included.
 fn read_values(object: &str) -> Vec<String> {
     let mut rest = object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).expect("an object");
     let mut values = Vec::new();

@@ -1,5 +1,5 @@
-//! Footers of stored files: compared with a writer and a reader that follow `docs/format.md`. The reader also gets
-//! footers with one changed byte and a seal that matches it, so that more than the seal is compared.
+//! Footers of stored files: compared with a naive writer and a naive reader of `docs/format.md`. Both readers also get
+//! footers with one changed byte and a new seal, so that checks besides that of the seal are compared.
 
 use forebay_core::checksum;
 use forebay_core::footer::{Parsed, SeekEntry, build, parse};
@@ -8,11 +8,11 @@ use crate::Input;
 
 const METADATA_MAGIC: u32 = 0x184D_2A57;
 const TABLE_MAGIC: u32 = 0x184D_2A5E;
-/// What ends the seek table: that entries have checksums, and a magic number.
+/// The end of the seek table: the flag that entries have checksums, and a magic number.
 const TABLE_END: [u8; 5] = [0x80, 0xb1, 0xea, 0x92, 0x8f];
 const ENTRY_BYTES: usize = 12;
 
-/// Bytes of an input that are used, because every byte of a footer is changed once.
+/// Maximum bytes of an input that are used: each byte of the footer is changed in turn.
 const MAX_DATA_BYTES: usize = 128;
 
 pub fn compare(Input { knobs, data }: Input<'_>) {
@@ -32,13 +32,13 @@ pub fn compare(Input { knobs, data }: Input<'_>) {
         check(&footer[start..], file_bytes);
     }
     check(&[entries, &footer].concat(), file_bytes);
-    for other in [0, file_bytes - 1, file_bytes + 1, u64::MAX] {
-        check(&footer, other);
+    for wrong_bytes in [0, file_bytes - 1, file_bytes + 1, u64::MAX] {
+        check(&footer, wrong_bytes);
     }
     let seal_start = 8 + parts.len() + 12;
-    for changed in 0..footer.len() {
+    for position in 0..footer.len() {
         let mut damaged = footer.clone();
-        damaged[changed] ^= knobs[3].max(1);
+        damaged[position] ^= knobs[3].max(1);
         check(&damaged, file_bytes);
         let seal = seal(&damaged, seal_start);
         damaged[seal_start..seal_start + 8].copy_from_slice(&seal.to_le_bytes());
@@ -53,8 +53,8 @@ fn check(tail: &[u8], file_bytes: u64) {
 
 fn naive_build(parts: [&[u8]; 3], frames: &[SeekEntry]) -> Vec<u8> {
     let content_bytes = parts.concat().len() as u32 + 20;
-    let own = SeekEntry { stored_bytes: 8 + content_bytes, plain_bytes: 0, checksum: 0x51D8_E999 };
-    let entries: Vec<u8> = [frames, &[own]]
+    let metadata_entry = SeekEntry { stored_bytes: 8 + content_bytes, plain_bytes: 0, checksum: 0x51D8_E999 };
+    let entries: Vec<u8> = [frames, &[metadata_entry]]
         .concat()
         .iter()
         .flat_map(|entry| [entry.stored_bytes, entry.plain_bytes, entry.checksum])
@@ -77,11 +77,11 @@ fn naive_build(parts: [&[u8]; 3], frames: &[SeekEntry]) -> Vec<u8> {
 
 fn naive_parse(tail: &[u8], file_bytes: u64) -> Option<Parsed> {
     let (before, end) = tail.split_last_chunk::<9>()?;
-    let (own, count) = (before.last_chunk::<ENTRY_BYTES>()?, read_u32(end, 0)?);
+    let (metadata_entry, count) = (before.last_chunk::<ENTRY_BYTES>()?, read_u32(end, 0)?);
     if end[4..] != TABLE_END || count == 0 {
         return None;
     }
-    let metadata_bytes = read_u32(own, 0)?;
+    let metadata_bytes = read_u32(metadata_entry, 0)?;
     let table_bytes = 8 + ENTRY_BYTES as u64 * u64::from(count) + 9;
     let footer_bytes = u64::from(metadata_bytes) + table_bytes;
     if footer_bytes > file_bytes {

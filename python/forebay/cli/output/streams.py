@@ -35,7 +35,7 @@ def handle_output_errors() -> Iterator[None]:
         # At exit Python tries to write the rest of the buffer again, and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if sys.platform == "win32" and error.errno == errno.EINVAL:
-            # The C library of Windows has no other code for a pipe that its reader closed.
+            # The C library of Windows reports a pipe that its reader has closed as an invalid argument.
             error = BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         raise OutputFailed(f"standard output cannot be written: {error.strerror}") from error
 

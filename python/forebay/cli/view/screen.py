@@ -203,7 +203,7 @@ class PagerScreen(Screen[None]):
             self.go_to(int(match[1]))
 
     def go_to(self, number: int) -> None:
-        """Put the cursor into the row with a number, as the screen shows it."""
+        """Put the cursor into the row with this number."""
         self.list.move_to(number, is_centered=True)
 
     # The prompt.

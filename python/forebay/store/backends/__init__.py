@@ -53,7 +53,7 @@ class ObjectTooLarge(StoreFull):
 
 def has_room(usage: Mapping[str, int], size: int, limits: Mapping[str, int | None]) -> bool:
     """Return whether all accounts have room for `size` more bytes; none has before the first recount."""
-    # Not `all`, because every put comes here.
+    # Not `all`, which is slower: every put calls this.
     for name, limit in limits.items():
         if limit is not None and usage.get(name, 0) + size > limit:
             return False

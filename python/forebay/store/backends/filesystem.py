@@ -49,7 +49,7 @@ class Folders:
         self._is_durable = is_durable
         self._lock = fork_safe_lock()
         self._fds: dict[str, int] = {}
-        # Device and inode of open folders.
+        # Device and inode of each open folder, by its descriptor.
         self._identities: dict[int, tuple[int, int]] = {}
         # Descriptors of removed folders stay open: another thread may be about to use one, and the system soon reuses
         # the number of a closed descriptor for another file.
@@ -84,11 +84,11 @@ class Folders:
 
         Raise `StoreUnavailable` if the root was moved away, or `FileNotFoundError` if only the folder was.
         """
-        # Not `ignore_missing`, because every put comes here.
+        # Not `ignore_missing`, which is slower: every put calls this.
         try:
             identity = _identify(os.stat(f"{self._path}/{name}", follow_symlinks=False))
             if self._identities.get(fd) != identity:
-                # Not known yet, or changed: an overlay file system may give a folder another inode.
+                # Not known yet, or changed: an overlay file system may change the inode of a folder.
                 self._identities[fd] = _identify(os.fstat(fd))
             if self._identities[fd] == identity:
                 return
@@ -142,7 +142,7 @@ class Folders:
 
     def retry(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call a function. If a folder is missing, reopen the folders and repeat the call, at most three times."""
-        # Not `ignore_missing`, because every put comes here several times.
+        # Not `ignore_missing`, which is slower: every put calls this several times.
         for _ in range(3):
             try:
                 return function(*args, **kwargs)

@@ -70,7 +70,7 @@ class LocalBackend:
             files.stat_file(".", self.folders.root_fd)
 
     def create(self, handle: str) -> "LocalUpload":
-        # Not `translate_os_errors`, because every put comes here.
+        # Not `translate_os_errors`, which is slower: every put calls this.
         try:
             return self.folders.retry(LocalUpload, self, handle)
         except OSError as error:
@@ -98,7 +98,7 @@ class LocalBackend:
             with ignore_missing:
                 folder_fd = self.folders.get_fd(day)
                 for extension in EXTENSIONS:
-                    # Not `ignore_missing`, because every page comes here.
+                    # Not `ignore_missing`, which is slower: every page calls this.
                     try:
                         return LocalBlob(files.open_file(f"{handle}.{extension}.zst", READ_FLAGS, folder_fd))
                     except OSError as error:
@@ -292,7 +292,7 @@ class LocalBlob:
             return self._content[start : start + length]
         data = _read_range(self._fd, start, length)
         if start == 0 and len(data) == self.size:
-            # The footer of a small file was read with all of the file; its frames are read next.
+            # The read for the footer got all of a small file. Its frames are read next, from memory.
             self._content = data
         return data
 

@@ -1,4 +1,4 @@
-"""Accounts of stored bytes as accounts: `.usage/<account>`, which hold the bytes and a position each."""
+"""Accounts of stored bytes as files: each `.usage/<account>` holds the bytes and a position."""
 
 import errno
 import os
@@ -107,7 +107,8 @@ def _change(accounts: "_CountFiles", counts: Mapping[str, _Count | None], added_
 class _CountFiles:
     """The files of the accounts, to be read and set only inside a `with` block.
 
-    The block holds their lock against other threads and processes, and translates errors of the operating system.
+    The block holds the lock of the accounts against other threads and processes, and translates errors of the operating
+    system.
 
     The file of `TOTAL_ACCOUNT` stays open, so that the next holder can release a lock that an interrupted
     holder left behind. The other files are opened for each access, because there may be many principals.
@@ -120,7 +121,7 @@ class _CountFiles:
         self._total_fd = -1
         self._opened_pid = 0
 
-    # Not `contextlib.contextmanager`, because every put comes here.
+    # Not `contextlib.contextmanager`, which is slower: every put enters this block.
     def __enter__(self) -> Self:
         self._lock.acquire()
         try:

@@ -75,8 +75,8 @@ impl IndexBuilder {
         progress
     }
 
-    /// Counts the values in bytes that the validator has read, which have no boundary of two blocks inside. Returns
-    /// false if they have to be scanned.
+    /// Counts the values in bytes of one block, which the validator has read. Returns false if the bytes have to be
+    /// scanned.
     pub(super) fn skip_values(
         &mut self,
         mut nesting: Nesting,
@@ -99,10 +99,10 @@ impl IndexBuilder {
         true
     }
 
-    /// Counts the rows in bytes that the validator has read, which have no boundary of two blocks inside.
+    /// Counts the rows in bytes of one block, which the validator has read.
     pub(super) fn skip_rows(&mut self, rows: &mut Rows, isa: Isa, pos: u64, bytes: &[u8], counted: &Counted) {
         let after = rows.after(bytes);
-        // The validator has not counted blank lines, so a row starts after each newline, at once or in later bytes.
+        // The validator counts only if no line is blank, so each newline has a row after it: in these bytes or later.
         let mut starts =
             counted.separators + u64::from(rows.is_before_line()) - u64::from(after.is_before_line());
         if starts > 0 && self.next_block <= pos {

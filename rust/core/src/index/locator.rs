@@ -144,7 +144,7 @@ impl Locator {
         after
     }
 
-    /// Returns the collection whose items are being counted, by its kind and start; no two are the same in both.
+    /// Returns the kind and start of the collection whose items are being counted. They identify the collection.
     pub(super) fn open_collection(&mut self) -> Option<(Kind, u64)> {
         match self.state {
             State::Items(_) => Some((self.kind, self.start)),
@@ -154,7 +154,7 @@ impl Locator {
         }
     }
 
-    /// Takes the items of that collection that were counted so far.
+    /// Takes the items that were counted so far in the open collection.
     pub(super) fn take_items(&mut self) -> IndexBuilder {
         let items = match (self.state, self.objects.last_mut()) {
             (State::Entries(_), Some(object)) => &mut object.entries,
@@ -163,7 +163,7 @@ impl Locator {
         items.take_before(self.pos)
     }
 
-    /// Consumes bytes that the validator has counted. Returns whether it could: otherwise they have to be read.
+    /// Consumes bytes that the validator has counted. Returns false if that is not enough and they have to be read.
     pub(super) fn skip(&mut self, bytes: &[u8], counted: Counted) -> bool {
         match self.state {
             State::Items(nesting) => {
@@ -174,7 +174,7 @@ impl Locator {
             }
             State::Entries(nesting) => {
                 let Some(object) = self.objects.last_mut() else { return false };
-                // Larger entries would be looked for longer than it takes to scan the bytes.
+                // Limited, because to search back through a larger entry takes longer than to scan the bytes.
                 let comma = counted.nesting.last_comma(bytes, SEGMENT_BYTES as usize);
                 let is_tail_known = (self.pos | bytes.len() as u64).is_multiple_of(SEGMENT_BYTES)
                     && comma.is_some() == (counted.separators > 0);
@@ -449,7 +449,8 @@ impl Locator {
         progress.consumed
     }
 
-    /// Keeps entries that were counted, with the state after them, and reads the last one again if it is large.
+    /// Adds to the tail bytes whose entries were counted; `nesting` is the state after them. At the end of a segment,
+    /// reads the last entry again if it is large.
     fn keep_tail(&mut self, nesting: Nesting, bytes: &[u8], commas: u64) {
         let end = self.pos + bytes.len() as u64;
         self.tail.push(bytes, commas);

@@ -21,8 +21,8 @@ use crate::scan::{Isa, closing_quote};
 /// Smaller payloads take one thread a few milliseconds, of which a second one would save little.
 const MIN_PARALLEL_BYTES: usize = 8_000_000;
 
-/// Divisor: the part of the payload that is read before the second thread starts. What comes before the items is
-/// usually smaller.
+/// Divisor: the part of the payload that is read before the second thread begins to read. What comes before the items
+/// is usually smaller.
 const LEAD_PART: usize = 64;
 
 /// Divisor: the largest such part. It is reached if no item is found before.
@@ -41,7 +41,7 @@ const CHECK_BYTES: usize = 4 * PIECE_BYTES;
 /// How a payload is divided.
 #[derive(Debug, Clone)]
 pub(super) struct Division {
-    /// Bytes that are read before the second thread starts.
+    /// Bytes that are read before the second thread begins to read.
     pub(super) lead: usize,
     /// If there is no item yet after `lead`, more is read until there is one, up to here.
     pub(super) max_lead: usize,
@@ -54,7 +54,7 @@ pub(super) struct Division {
 impl Division {
     /// Returns how to divide a payload of `len` bytes. `None` if one thread has to read it.
     pub(super) fn new(len: usize) -> Option<Self> {
-        // Asking the system reads files, so it is done once.
+        // `available_parallelism` reads files of the system, so it is called once.
         static HAS_PROCESSORS: OnceLock<bool> = OnceLock::new();
         let has_processors = || thread::available_parallelism().is_ok_and(|count| count.get() > 1);
         let is_divided = len > MIN_PARALLEL_BYTES && *HAS_PROCESSORS.get_or_init(has_processors);
@@ -111,18 +111,18 @@ struct Ahead {
 }
 
 impl ItemIndexer {
-    /// Reads the bytes before the cut, and returns what a second thread has found from there on.
+    /// Reads the bytes before the cut, and returns what a second thread has found in those after it.
     fn read_up_to_cut(&mut self, data: &[u8], division: &Division) -> Result<Option<Ahead>> {
         let Division { ref window, cut, .. } = *division;
         let is_needed = &AtomicBool::new(true);
         thread::scope(|scope| {
-            // The thread starts up while this one reads the lead. Without a state to begin with, it ends.
+            // The second thread starts up while this one reads the lead. If it gets no state to begin with, it ends.
             let (sender, start) = mpsc::sync_channel::<Self>(1);
             let ahead = thread::Builder::new().spawn_scoped(scope, move || {
                 start.recv().ok()?.read_ahead(data, window.clone(), cut, is_needed)
             });
             let lead = self.read_lead(data, division)?;
-            // If the system refuses a thread, there is no receiver, and this one reads everything.
+            // If the system has refused the second thread, there is no receiver, and this one reads everything.
             let _ = sender.send(self.clone());
             let first = self.feed(&data[lead..cut]);
             is_needed.store(first.is_ok(), Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl ItemIndexer {
         })
     }
 
-    /// Reads until an item is found, as far as the division allows. Returns how much was read.
+    /// Reads the lead, and more until an item is found, up to `max_lead`. Returns how many bytes were read.
     fn read_lead(&mut self, data: &[u8], division: &Division) -> Result<usize> {
         let mut lead = division.lead;
         self.feed(&data[..lead])?;

@@ -3,7 +3,8 @@
 use crate::scan::Isa;
 use crate::scan::nesting::Nesting;
 
-/// Bytes that are kept or dropped together. A multiple of it is a boundary in every payload, however it is cut.
+/// Bytes that are kept or dropped together: a segment. Segments start at multiples of this size, however the payload is
+/// cut into pieces.
 pub(super) const SEGMENT_BYTES: u64 = 4096;
 
 /// Bytes of a map before its entries are counted in blocks. An entry that is skipped is smaller, so no collection in
@@ -54,7 +55,7 @@ impl Tail {
         self.segment.restart(Nesting::inside());
     }
 
-    /// Begins with an entry that was read up to the end of a segment; `nesting` is the state after it.
+    /// Begins with the start of an entry, up to the end of a segment; `nesting` is the state there.
     pub(super) fn restart_with(&mut self, entry: &[u8], nesting: Nesting) {
         self.whole.restart(Nesting::inside());
         self.whole.bytes.extend_from_slice(entry);
@@ -77,7 +78,7 @@ impl Tail {
         self.segment.restart(nesting);
     }
 
-    /// Takes the last entry, as far as it was read, if it is large. Only between segments.
+    /// Takes the last entry, as far as it was read, if it is large. To be called only between segments.
     pub(super) fn take_large_entry(&mut self, isa: Isa) -> Option<Vec<u8>> {
         if self.whole.bytes.len() < MAX_SKIPPED_BYTES {
             return None;

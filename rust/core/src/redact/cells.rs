@@ -1,4 +1,4 @@
-//! The cells of CSV and TSV, which readers see without quotes.
+//! Redaction of the cells of CSV and TSV, which readers see without quotes.
 
 use super::{Filter, REPLACEMENT, redact};
 use crate::csv::{Fields, RowSplitter, count_line_breaks, push_quoted};
@@ -29,15 +29,15 @@ pub fn redact_cells<F: Filter>(data: &[u8], kind: Kind, filter: &mut F) -> Resul
         let row_end =
             RowSplitter::inside(delimiter).row_end(&data[pos..]).map_or(data.len(), |len| pos + len);
         let row = &data[pos..row_end];
-        let spanned = match &names {
-            Some(names) if filter.matches_quotes() => find_spanned(names, row, delimiter, filter),
+        let is_spanned = match &names {
+            Some(names) if filter.matches_quotes() => find_spanned_cells(names, row, delimiter, filter),
             _ => Vec::new(),
         };
         names.get_or_insert_with(|| read_names(row, delimiter));
         let mut fields = Fields::new(row, delimiter);
         let mut position = 0;
         while let Some(len) = fields.read(&mut content) {
-            let redacted = if spanned.get(position) == Some(&true) {
+            let redacted = if is_spanned.get(position) == Some(&true) {
                 (content != REPLACEMENT.as_bytes()).then(|| REPLACEMENT.into())
             } else {
                 redact(&content, filter)?
@@ -62,8 +62,8 @@ pub fn redact_cells<F: Filter>(data: &[u8], kind: Kind, filter: &mut F) -> Resul
 
 /// Returns the names of the columns as JSON.
 ///
-/// Unlike the objects that readers get, those here repeat a name for each column that has it: a secret may be in any
-/// of them.
+/// In the objects that readers get, a repeated name gets a number. Here it does not, because a secret may be in each
+/// column of that name.
 fn read_names(header: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
     let mut fields = Fields::new(header, delimiter);
     let (mut names, mut name) = (Vec::new(), Vec::new());
@@ -83,10 +83,11 @@ fn to_json(text: &[u8]) -> Vec<u8> {
     json
 }
 
-/// Returns whether each cell of a row is touched by a match that extends over several texts of the row's object.
+/// Returns for each cell of a row whether a match over several texts of the row's JSON object touches it.
 ///
-/// Nobody wrote that object, so both usual spellings are searched.
-fn find_spanned<F: Filter>(names: &[Vec<u8>], row: &[u8], delimiter: u8, filter: &mut F) -> Vec<bool> {
+/// The payload does not have that object, so both usual spellings are searched: without spaces after `:` and `,`, and
+/// with them.
+fn find_spanned_cells<F: Filter>(names: &[Vec<u8>], row: &[u8], delimiter: u8, filter: &mut F) -> Vec<bool> {
     let mut is_spanned = Vec::new();
     let (mut object, mut spans, mut content) = (Vec::with_capacity(2 * row.len()), Vec::new(), Vec::new());
     for [colon, comma] in [[":", ","], [": ", ", "]] {

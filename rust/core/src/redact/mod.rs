@@ -48,7 +48,7 @@ pub trait Filter {
         Vec::new()
     }
 
-    /// Whether a match can have a quote in it: if not, `find_spanning` finds nothing in objects of strings.
+    /// Whether a match can contain a quote. If not, `find_spanning` finds nothing in an object of strings.
     fn matches_quotes(&self) -> bool {
         false
     }

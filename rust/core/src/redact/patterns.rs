@@ -11,8 +11,8 @@ use crate::index::Kind;
 use crate::message::unescape;
 use crate::search::{Pattern, TextSearcher};
 
-/// Maximum size of a document that is searched without [`Pattern::matches`], whose memory takes longer to set up than
-/// the search of a row.
+/// Maximum size of a document that is searched without [`Pattern::matches`]: setting up the memory of an iterator takes
+/// longer than searching a row.
 const MAX_SMALL_BYTES: usize = 16 << 10;
 
 /// Replaces every match of some regular expressions by [`REPLACEMENT`].

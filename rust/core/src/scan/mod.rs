@@ -40,7 +40,7 @@ pub(crate) type Compressed = [u8; WIDTH + 8];
 pub(crate) trait Block: Copy {
     fn load(bytes: &[u8; WIDTH]) -> Self;
 
-    /// Begins to load the block that is `distance` bytes after `bytes`, if there is one, into the cache.
+    /// Begins to load the block that starts `distance` bytes after `bytes` into the cache. The address may be invalid.
     #[inline(always)]
     fn prefetch(_bytes: &[u8; WIDTH], _distance: usize) {}
 

@@ -102,8 +102,8 @@ impl Nesting {
         self.depth == 1 && !self.strings.is_inside()
     }
 
-    /// Returns the position of the last comma directly inside the container that this is the state of after `bytes`, which
-    /// are valid JSON. `None` if it is not among the last `limit` bytes.
+    /// Returns the position of the last comma in `bytes` that is directly inside the container. The bytes are valid JSON,
+    /// and `self` is the state after them. `None` if the comma is not among the last `limit` bytes.
     pub(crate) fn last_comma(&self, bytes: &[u8], limit: usize) -> Option<usize> {
         let (mut inside, mut depth, mut is_object) = (self.strings.is_inside(), self.depth, self.is_object);
         for at in (bytes.len().saturating_sub(limit)..bytes.len()).rev() {

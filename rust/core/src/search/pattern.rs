@@ -79,7 +79,7 @@ impl Pattern {
         reject_empty(text)?;
         let hir = parse(text, ignore_case, mode)?;
         let prefilter = Prefilter::new(&hir, text.len());
-        let matches_quotes = can_match(&hir, b'"');
+        let matches_quotes = can_contain(&hir, b'"');
         Ok(Self { engine: Engine::Regex { regex: compile(&hir)?, prefilter, matches_quotes }, mode })
     }
 
@@ -91,7 +91,7 @@ impl Pattern {
         }
     }
 
-    /// Whether a match can have a `"` in it.
+    /// Whether a match can contain a `"`.
     pub(crate) fn matches_quotes(&self) -> bool {
         match &self.engine {
             Engine::Literal(finder) => finder.needle().contains(&b'"'),
@@ -172,8 +172,8 @@ fn parse(text: &str, ignore_case: bool, mode: Mode) -> Result<Hir> {
     })
 }
 
-/// Whether a match can have an ASCII character in it.
-fn can_match(hir: &Hir, byte: u8) -> bool {
+/// Whether a match can contain an ASCII character.
+fn can_contain(hir: &Hir, byte: u8) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => false,
         HirKind::Literal(literal) => literal.0.contains(&byte),
@@ -183,10 +183,10 @@ fn can_match(hir: &Hir, byte: u8) -> bool {
         HirKind::Class(Class::Bytes(class)) => {
             class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&byte))
         }
-        HirKind::Repetition(repetition) => can_match(&repetition.sub, byte),
-        HirKind::Capture(capture) => can_match(&capture.sub, byte),
+        HirKind::Repetition(repetition) => can_contain(&repetition.sub, byte),
+        HirKind::Capture(capture) => can_contain(&capture.sub, byte),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts.iter().any(|part| can_match(part, byte))
+            parts.iter().any(|part| can_contain(part, byte))
         }
     }
 }

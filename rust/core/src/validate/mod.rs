@@ -116,12 +116,12 @@ impl Validator {
         }
     }
 
-    /// Begins to count the commas directly inside the container that is open at `depth`, or the newlines between rows if
-    /// that is 0.
+    /// Begins to count the commas directly inside the container that is open at `depth`, or with 0 the newlines between
+    /// rows. With `None` nothing is counted.
     pub(crate) fn begin_count(&mut self, depth: Option<u64>) {
         let (is_rows, open) = (self.state.is_rows, self.state.stack.depth);
-        let is_there = depth.is_some_and(|depth| depth <= open && (depth == 0) == is_rows);
-        let is_exact = is_there && self.tail_len == 0;
+        let is_countable = depth.is_some_and(|depth| depth <= open && (depth == 0) == is_rows);
+        let is_exact = is_countable && self.tail_len == 0;
         self.count = SeparatorCount { depth: depth.unwrap_or_default(), separators: 0, is_exact };
     }
 

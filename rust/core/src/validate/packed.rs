@@ -90,8 +90,8 @@ impl PackedQuick<'_> {
     }
 }
 
-/// How far ahead of this step the payload is loaded into the cache. The check for UTF-8 reads it first, and faster than
-/// memory delivers it, so memory works while this step computes: on the next piece of an index.
+/// How far ahead of this step the payload is loaded into the cache: in an index, the next piece. The check for UTF-8
+/// reads a piece first, and faster than memory delivers it, so this step lets memory load the next piece meanwhile.
 const PREFETCH_BYTES: usize = 64 * 1024;
 
 /// Blocks per batch; a [`Selection`] has a bit for each.
