@@ -23,7 +23,7 @@ os.environ.pop("FOREBAY_STORE", None)
 # No deadline, because shared machines are slow at times. CI must fail for a change, not for a random seed.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-# Wine opens files slowly, and what differs on Windows depends on few examples. The others are tried elsewhere.
+# Wine opens files slowly, and few examples are enough to find what differs on Windows. Other systems try more.
 settings.register_profile("wine", deadline=None, max_examples=20)
 settings.load_profile("ci" if os.environ.get("CI") else "wine" if IS_WINE else "local")
 

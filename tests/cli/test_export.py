@@ -80,7 +80,7 @@ def test_an_unknown_extension_is_refused_unless_a_format_is_given(tmp_path: Path
         assert not path.exists()
     run("export", handle, str(path), "--format", "csv")
     assert path.read_text() == "id\n1\n2\n"
-    # What has none of the formats is copied to any name.
+    # A payload that has none of the formats is copied to a file of any name.
     for content in (b"PK\x03\x04\x00", b"plain text"):
         run("export", put(content), str(path), "--force")
         assert path.read_bytes() == content

@@ -22,7 +22,7 @@ from forebay.config.options import OPTIONS
 pytestmark = pytest.mark.usefixtures("home")
 
 INSTALLED = "cmd" if sys.platform == "win32" else "cat"
-"""A command that every system of this kind has."""
+"""A command that is installed on every system."""
 
 
 def parse(*words: str, monkeypatch: pytest.MonkeyPatch) -> Namespace:

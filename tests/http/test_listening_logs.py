@@ -53,7 +53,7 @@ def test_the_address_is_printed_at_every_log_level(tmp_path: Path, monkeypatch: 
             server = HttpServer(gateway)
             assert server.request(path="/health").status == 200
             server.terminate()
-            # Windows has no signal for that: it ends the server.
+            # Windows has no signal that asks a process to end, so the server is killed.
             assert server.wait() == (1 if sys.platform == "win32" else 0)
             address = f"http://127.0.0.1:{server.port}"
             lines = [f"forebay: listening on {address}/mcp", f"forebay: the dashboard is at {address}/dashboard"]

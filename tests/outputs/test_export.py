@@ -451,7 +451,7 @@ def test_the_tool_writes_fields_as_the_command_does(store: Store, root: Path) ->
     assert call(fields="id")["error"]["code"] == "invalid_argument"
 
 
-def test_the_extension_of_another_format_is_refused(store: Store, root: Path) -> None:
+def test_an_unknown_extension_is_refused(store: Store, root: Path) -> None:
     policy = OutputPolicy(store, export_roots=[root])
     arguments = {"output_handle": store.put(ROWS).output_handle, "path": "q.XLSX"}
     refused = policy.tools.call("output_export", arguments, Caller())

@@ -110,7 +110,7 @@ def test_a_small_file_is_read_with_its_footer(
 
 @pytest.mark.posix
 def test_a_folder_whose_inode_number_has_changed_is_still_used(tmp_path: Path) -> None:
-    """An overlay file system may give an open folder another number."""
+    """An overlay file system may change the inode number of an open folder."""
     with store_at(tmp_path) as store:
         store.put([1])
         identities = store._backend.folders._identities  # type: ignore[attr-defined]

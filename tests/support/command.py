@@ -16,7 +16,7 @@ COMMAND = [sys.executable, "-m", "forebay"]
 ROWS = [{"id": number, "name": f"name [{number}]"} for number in range(300)]
 UNKNOWN = "oh_" + "A" * 12
 _WITHOUT_FILTER = re.compile(rb"forebay: no usable system call filter [^\r\n]*\r?\n")
-"""What a query says where the system has none."""
+"""Warning of a query on a system that has no filter of system calls."""
 
 
 class CommandResult(NamedTuple):
@@ -41,7 +41,7 @@ class CommandResult(NamedTuple):
 def run(*args: str, stdin: bytes = b"") -> CommandResult:
     """Run the command with pipes, in a process that has its imports already.
 
-    Where the system has no filters of system calls, the line that says so is removed from standard error.
+    On a system that has no filter of system calls, the warning is removed from standard error.
     """
     result = CommandResult(*get_fork_server(Path(__file__).with_name("forebay_command.py")).run(*args, stdin=stdin))
     return result if sys.platform == "linux" else result._replace(err=_WITHOUT_FILTER.sub(b"", result.err))

@@ -57,7 +57,7 @@ if sys.platform == "win32":
                 is_filled = _kernel32.Process32NextW(snapshot, ctypes.byref(entry))
         finally:
             _kernel32.CloseHandle(snapshot)
-        # A process that has ended is listed as long as its parent has a handle of it.
+        # A process that has ended stays listed as long as its parent has a handle to it.
         return [child for child in children if is_running(child)]
 
 else:

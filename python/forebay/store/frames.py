@@ -151,9 +151,10 @@ class Footer:
         if start >= end:
             return start, b""
         first, last = self.find_frame(start), self.find_frame(end - 1)
-        base = self.frame_offsets[first]
-        stored = memoryview(source.read(base, self.frame_offsets[last + 1] - base))
-        base -= self.header_bytes
+        first_offset = self.frame_offsets[first]
+        stored = memoryview(source.read(first_offset, self.frame_offsets[last + 1] - first_offset))
+        # The offsets are those of the headers before the frames.
+        base = first_offset - self.header_bytes
         plain = [
             _decompress(stored[offset - base : offset - base + entry.stored_bytes], entry)
             for offset, entry in zip(self.frame_offsets[first : last + 1], self.frames[first : last + 1], strict=True)
