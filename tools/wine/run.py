@@ -14,10 +14,11 @@ _LINKER = "x86_64-w64-mingw32-gcc"
 
 _OPTIONS = (
     *("-q", "--tb=short", "-p", "no:cacheprovider"),
-    # A worker whose test hangs is ended, and another one takes its place. (The distribution by files, which `make test`
-    # uses, would run that test again and again.)
     # Most tests wait for processes that start: one worker does not keep a processor busy.
-    *("-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal", "--timeout", "180"),
+    *("-n", str(2 * (os.cpu_count() or 1))),
+    # A worker whose test hangs prints where, is ended, and another one takes its place. The distribution by files, which
+    # `make test` uses, would run that test again and again.
+    *("--timeout", "180", "-o", "faulthandler_timeout=170", "--dist", "worksteal"),
 )
 
 _TESTS = (
