@@ -16,8 +16,8 @@ _OPTIONS = (
     *("-q", "--tb=short", "-p", "no:cacheprovider"),
     # Most tests wait for processes that start: one worker does not keep a processor busy.
     *("-n", str(2 * (os.cpu_count() or 1))),
-    # A worker whose test hangs prints where, is ended, and another one takes its place. The distribution by files, which
-    # `make test` uses, would run that test again and again.
+    # A worker whose test hangs prints where, and is ended and replaced. The distribution by files, which `make test`
+    # uses, would run that test again and again.
     *("--timeout", "180", "-o", "faulthandler_timeout=170", "--dist", "worksteal"),
 )
 
