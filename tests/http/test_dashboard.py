@@ -312,6 +312,7 @@ def test_slow_queries_of_one_principal_do_not_stop_others(site: Site, served: tu
         assert {connection.getresponse().status for connection in slow} == {200}
 
 
+@pytest.mark.posix
 def test_a_page_that_takes_too_long_is_ended_with_the_server(tmp_path: Path) -> None:
     handle = make_store(tmp_path / "store", handle_length=26)
     path = write_config(tmp_path, {"main": upstream_command("plain_server.py")}, shutdown_grace_seconds=0.1)

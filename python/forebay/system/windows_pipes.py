@@ -4,6 +4,7 @@ A thread cannot wait for an inherited pipe and for something else at once, so a 
 """
 
 import ctypes
+import errno
 import io
 import os
 import sys
@@ -15,12 +16,16 @@ from typing_extensions import Buffer
 
 assert sys.platform == "win32"  # noqa: S101 - for mypy
 
-from forebay.system.windows_api import get_handle, kernel32
+from forebay.system.windows_api import IoStatus, get_handle, kernel32, ntdll
 
 __all__ = ["EndSignal", "PipeInput", "PipeOutput", "count_available", "enlarge_pipe", "write_some"]
 
 _CANCEL_SECONDS = 0.01
 """How often to cancel a read: it may be about to begin when the first attempt is made."""
+
+# FILE_PIPE_LOCAL_INFORMATION: ten numbers.
+_PIPE_LOCAL_INFORMATION, _PIPE_INFORMATION_COUNT = 24, 10
+_STATE_INDEX, _CLOSING_STATE = 8, 4
 
 _MAX_WRITE_BYTES = 64 << 10
 """Maximum bytes of several chunks that are copied together, to write them in one call."""
@@ -93,7 +98,12 @@ class PipeOutput:
         self._fd = fd
 
     def try_write(self, parts: Sequence[Buffer]) -> int:  # noqa: ARG002 - nothing is written without waiting
-        """Write what fits into the pipe without waiting, and return the number of bytes: none."""
+        """Write what fits into the pipe without waiting, and return the number of bytes: none.
+
+        Raises `BrokenPipeError` if the reader has closed its end.
+        """
+        if self.is_broken():
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         return 0
 
     def write(self, data: Buffer, timeout_ms: int) -> int:  # noqa: ARG002 - a pipe has no timeout
@@ -101,8 +111,16 @@ class PipeOutput:
         return os.write(self._fd, memoryview(data)[:_MAX_WRITE_BYTES])
 
     def is_broken(self) -> bool:
-        """Return whether the reader has closed its end, as far as earlier writes have shown."""
-        return False
+        """Return whether the reader has closed its end."""
+        information = (wintypes.ULONG * _PIPE_INFORMATION_COUNT)()
+        status = ntdll.NtQueryInformationFile(
+            get_handle(self._fd),
+            ctypes.byref(IoStatus()),
+            information,
+            ctypes.sizeof(information),
+            _PIPE_LOCAL_INFORMATION,
+        )
+        return bool(status == 0 and information[_STATE_INDEX] == _CLOSING_STATE)
 
 
 def write_some(fd: int, chunks: Sequence[Buffer]) -> int:
