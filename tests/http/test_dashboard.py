@@ -414,6 +414,7 @@ def test_the_printed_address_signs_in_as_the_operator(tmp_path: Path) -> None:
         assert b"only shows a dashboard" in modern.request("tools/list")
 
 
+@pytest.mark.posix
 def test_a_store_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     handle = make_store(tmp_path / "store")
     with open_dashboard(tmp_path / "store") as (site, address):

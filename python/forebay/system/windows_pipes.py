@@ -64,15 +64,16 @@ class PipeInput:
         self._file = io.FileIO(fd, "rb", closefd=False)
         self._fd = fd
         self._end = end
-        self._is_idle = threading.Event()
-        self._is_idle.set()
+        self._changed = threading.Condition()
+        self._is_idle = True
         if end is not None:
             end.connect(self)
 
     def read_into(self, buffer: bytearray) -> int:
         """Wait for bytes and return how many were read; 0 at the end."""
         while True:
-            self._is_idle.clear()
+            with self._changed:
+                self._is_idle = False
             try:
                 if self._end is not None and self._end.is_set:
                     size = min(len(buffer), count_available(self._fd))
@@ -83,12 +84,17 @@ class PipeInput:
                 if self._end is None or not self._end.is_set:
                     return 0
             finally:
-                self._is_idle.set()
+                with self._changed:
+                    self._is_idle = True
+                    self._changed.notify_all()
 
     def cancel(self) -> None:
         """End the read in which a thread waits."""
-        while not self._is_idle.wait(_CANCEL_SECONDS):
-            kernel32.CancelIoEx(get_handle(self._fd), None)
+        # The pipe may be closed as soon as nothing is read.
+        with self._changed:
+            while not self._is_idle:
+                kernel32.CancelIoEx(get_handle(self._fd), None)
+                self._changed.wait(_CANCEL_SECONDS)
 
 
 class PipeOutput:
