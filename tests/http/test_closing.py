@@ -96,6 +96,7 @@ def test_requests_without_a_token_that_never_end_do_not_keep_others_out(small: H
             assert small.list_tools(ALICE).status == 200
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_responses_that_are_not_read_do_not_keep_others_out(parser: str, tmp_path: Path) -> None:
     def is_waiting() -> bool:

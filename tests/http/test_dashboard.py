@@ -312,6 +312,7 @@ def test_slow_queries_of_one_principal_do_not_stop_others(site: Site, served: tu
         assert {connection.getresponse().status for connection in slow} == {200}
 
 
+@pytest.mark.posix
 def test_a_page_that_takes_too_long_is_ended_with_the_server(tmp_path: Path) -> None:
     handle = make_store(tmp_path / "store", handle_length=26)
     path = write_config(tmp_path, {"main": upstream_command("plain_server.py")}, shutdown_grace_seconds=0.1)
@@ -413,6 +414,7 @@ def test_the_printed_address_signs_in_as_the_operator(tmp_path: Path) -> None:
         assert b"only shows a dashboard" in modern.request("tools/list")
 
 
+@pytest.mark.posix
 def test_a_store_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     handle = make_store(tmp_path / "store")
     with open_dashboard(tmp_path / "store") as (site, address):

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -222,7 +223,7 @@ def test_a_restarted_server_that_answers_badly_is_restarted_again(tmp_path: Path
         "    version = {} if start == 2 else {'jsonrpc': '2.0'}\n"
         "    if 'id' in message: print(json.dumps({**version, 'id': message['id'], 'result': result}), flush=True)\n"
     )
-    upstream = {"command": "python3", "args": ["-c", script]}
+    upstream = {"command": sys.executable, "args": ["-c", script]}
     options = {"restart_delay_seconds": 0.1, "call_timeout_seconds": 30}
     with serving_http(tmp_path, {"one": upstream}, **options) as server:
         wire = connect_as(server.port, LEGACY, "ann")

@@ -343,6 +343,7 @@ def test_an_open_input_request_does_not_block_shutdown(end: str, tmp_path: Path)
         assert "never retrieved" not in client.log
 
 
+@pytest.mark.posix
 def test_an_answer_sent_just_before_shutdown_is_used(tmp_path: Path) -> None:
     with _serve(tmp_path, shutdown_grace_seconds=30) as client:
         call = _params("rounds", count=2)

@@ -219,6 +219,7 @@ def test_the_command_shows_stats_on_a_terminal() -> None:
     assert stored.startswith("stored  1 payload, 10.0 kB, ")
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 @pytest.mark.usefixtures("home")
 def test_stats_of_nothing() -> None:

@@ -189,7 +189,8 @@ def test_stored_payloads_are_readable_while_the_server_does_not_read(tmp_path: P
     with open_store(tmp_path.as_uri()) as store:
         handle = store.put(b"kept " * 100).output_handle
     options = ("--call-timeout-seconds", "1", "--shutdown-grace-seconds", "1")
-    with connect(*wrap(tmp_path, *options, server=["sleep", "60"]), handshake=False) as talk:
+    server = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with connect(*wrap(tmp_path, *options, server=server), handshake=False) as talk:
         large = talk.send_request("tools/call", {"name": "text", "arguments": {"of": "x" * 3_000_000}})
         assert parse_text(talk.read_response(large)["result"])["error"]["code"] == "upstream_timeout"
         assert parse_text(talk.call("output_fetch", output_handle=handle))["content"] == "kept " * 100
@@ -364,4 +365,4 @@ def test_standard_output_is_reserved_for_the_protocol() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=TIMEOUT_SECONDS)
     assert done.stdout == b"message"
-    assert {b"chatter", b"a child"} == set(done.stderr.split(b"\n")) - {b""}
+    assert {b"chatter", b"a child"} == set(done.stderr.splitlines())

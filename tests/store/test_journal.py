@@ -11,6 +11,7 @@ from forebay.outputs.contract import store_artifact
 from forebay.store.backends.filesystem import Folders
 from forebay.store.backends.local_log import LocalLog
 from forebay.store.journal import Journal
+from on_wine import IS_WINE
 from stores import Clock, events, store_at, whole
 
 
@@ -142,6 +143,7 @@ with forebay.open_store(sys.argv[1], sweep_interval=0) as store:
 
 
 @pytest.mark.slow
+@pytest.mark.xfail(IS_WINE, reason="Wine looks for the end of a file before it appends, and others may write meanwhile")
 def test_several_processes_write_one_journal(tmp_path: Path) -> None:
     url = (tmp_path / "store").as_uri()
     writers = [subprocess.Popen([sys.executable, "-c", WRITE, url, str(name)]) for name in range(4)]

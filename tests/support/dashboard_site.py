@@ -26,6 +26,7 @@ def run_dashboard(root: Path, *options: str) -> Iterator[str]:
                 match = re.search(r"(?:open|the dashboard is at) (http://\S+)", line)
             yield match[1]
             process.terminate()
-            assert process.wait(_TIMEOUT_SECONDS) == 0
+            # Windows has no signal for that: it ends the server.
+            assert process.wait(_TIMEOUT_SECONDS) == (1 if sys.platform == "win32" else 0)
         finally:
             process.kill()

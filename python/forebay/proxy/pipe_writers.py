@@ -200,7 +200,9 @@ class Outbox:
         """Hold back the messages of the calling thread, until there are many, or until `uncork`."""
         with self._lock:
             # `send` must fail now if the server does not read any more, not only when the messages are written.
-            self._is_broken = self._is_broken or (not self._is_closed and self._pipe.is_broken())
+            # The thread that writes a queue notices it by itself; on Windows, `is_broken` would wait for that thread.
+            if not (self._is_broken or self._is_closed or self._queue):
+                self._is_broken = self._pipe.is_broken()
             self._cork.start()
 
     def uncork(self) -> list[Message]:

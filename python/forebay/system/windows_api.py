@@ -141,6 +141,7 @@ declare(
     *(_dword, _dword, _dword, _dword, _pointer, _dword),
 )
 declare(ntdll.NtSetInformationFile, wintypes.ULONG, _handle, _pointer, _pointer, _dword, ctypes.c_int)
+declare(ntdll.NtQueryInformationFile, wintypes.ULONG, _handle, _pointer, _pointer, _dword, ctypes.c_int)
 declare(
     ntdll.NtQueryDirectoryFile,
     *(wintypes.ULONG, _handle, _handle, _pointer, _pointer, _pointer),

@@ -4,6 +4,7 @@ A thread cannot wait for an inherited pipe and for something else at once, so a 
 """
 
 import ctypes
+import errno
 import io
 import os
 import sys
@@ -15,12 +16,16 @@ from typing_extensions import Buffer
 
 assert sys.platform == "win32"  # noqa: S101 - for mypy
 
-from forebay.system.windows_api import get_handle, kernel32
+from forebay.system.windows_api import IoStatus, get_handle, kernel32, ntdll
 
 __all__ = ["EndSignal", "PipeInput", "PipeOutput", "count_available", "enlarge_pipe", "write_some"]
 
 _CANCEL_SECONDS = 0.01
 """How often to cancel a read: it may be about to begin when the first attempt is made."""
+
+# FILE_PIPE_LOCAL_INFORMATION: ten numbers.
+_PIPE_LOCAL_INFORMATION, _PIPE_INFORMATION_COUNT = 24, 10
+_STATE_INDEX, _CLOSING_STATE = 8, 4
 
 _MAX_WRITE_BYTES = 64 << 10
 """Maximum bytes of several chunks that are copied together, to write them in one call."""
@@ -59,15 +64,16 @@ class PipeInput:
         self._file = io.FileIO(fd, "rb", closefd=False)
         self._fd = fd
         self._end = end
-        self._is_idle = threading.Event()
-        self._is_idle.set()
+        self._changed = threading.Condition()
+        self._is_idle = True
         if end is not None:
             end.connect(self)
 
     def read_into(self, buffer: bytearray) -> int:
         """Wait for bytes and return how many were read; 0 at the end."""
         while True:
-            self._is_idle.clear()
+            with self._changed:
+                self._is_idle = False
             try:
                 if self._end is not None and self._end.is_set:
                     size = min(len(buffer), count_available(self._fd))
@@ -78,12 +84,17 @@ class PipeInput:
                 if self._end is None or not self._end.is_set:
                     return 0
             finally:
-                self._is_idle.set()
+                with self._changed:
+                    self._is_idle = True
+                    self._changed.notify_all()
 
     def cancel(self) -> None:
         """End the read in which a thread waits."""
-        while not self._is_idle.wait(_CANCEL_SECONDS):
-            kernel32.CancelIoEx(get_handle(self._fd), None)
+        # The pipe may be closed as soon as nothing is read.
+        with self._changed:
+            while not self._is_idle:
+                kernel32.CancelIoEx(get_handle(self._fd), None)
+                self._changed.wait(_CANCEL_SECONDS)
 
 
 class PipeOutput:
@@ -93,7 +104,12 @@ class PipeOutput:
         self._fd = fd
 
     def try_write(self, parts: Sequence[Buffer]) -> int:  # noqa: ARG002 - nothing is written without waiting
-        """Write what fits into the pipe without waiting, and return the number of bytes: none."""
+        """Write what fits into the pipe without waiting, and return the number of bytes: none.
+
+        Raises `BrokenPipeError` if the reader has closed its end.
+        """
+        if self.is_broken():
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         return 0
 
     def write(self, data: Buffer, timeout_ms: int) -> int:  # noqa: ARG002 - a pipe has no timeout
@@ -101,8 +117,16 @@ class PipeOutput:
         return os.write(self._fd, memoryview(data)[:_MAX_WRITE_BYTES])
 
     def is_broken(self) -> bool:
-        """Return whether the reader has closed its end, as far as earlier writes have shown."""
-        return False
+        """Return whether the reader has closed its end."""
+        information = (wintypes.ULONG * _PIPE_INFORMATION_COUNT)()
+        status = ntdll.NtQueryInformationFile(
+            get_handle(self._fd),
+            ctypes.byref(IoStatus()),
+            information,
+            ctypes.sizeof(information),
+            _PIPE_LOCAL_INFORMATION,
+        )
+        return bool(status == 0 and information[_STATE_INDEX] == _CLOSING_STATE)
 
 
 def write_some(fd: int, chunks: Sequence[Buffer]) -> int:

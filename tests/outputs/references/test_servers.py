@@ -78,7 +78,7 @@ def test_a_tool_receives_a_part_of_another_tool_s_output(
 
 
 def test_a_file_is_text_or_json_by_the_schema(sdk: str, era: str, root: Path, servers: Servers, tmp_path: Path) -> None:
-    (root / "rows.json").write_text('[{"id": 1},\n {"id": 2}]')
+    (root / "rows.json").write_bytes(b'[{"id": 1},\n {"id": 2}]')
     with servers.connect(make_options(sdk, tmp_path), era) as wire:
         received, _ = call(wire, "take_rows", rows={"$file": "rows.json"})
         assert (received["ids"], received["count"]) == (3, 2)
