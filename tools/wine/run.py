@@ -15,8 +15,8 @@ _LINKER = "x86_64-w64-mingw32-gcc"
 _OPTIONS = (
     *("-q", "--tb=short", "-p", "no:cacheprovider"),
     # Two workers for each processor, because most tests wait for processes to start. A worker whose test hangs is ended
-    # and replaced, after it has printed where it hangs. `worksteal` does not repeat that test; the distribution by files
-    # of `make test` would, without end.
+    # and replaced, after it has printed where. `worksteal` does not repeat that test; the distribution by files of
+    # `make test` would, without end.
     *("-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal"),
     *("--timeout", "180", "-o", "faulthandler_timeout=170"),
 )
