@@ -5,6 +5,8 @@ import operator
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Collection
@@ -209,7 +211,7 @@ def test_concurrent_sweeps_count_each_payload_once(tmp_path: Path) -> None:
         "_catalog",
         "call_counts",
         "_backend.folders",
-        "_backend.accounts._files",
+        "_backend.accounts._files.lock",
         "_backend.log",
     ],
 )
@@ -219,7 +221,8 @@ def test_a_forked_child_is_not_blocked_by_a_lock_of_its_parent(lock: str, tmp_pa
         store.put(b"before")
 
         def hold() -> None:
-            with operator.attrgetter(lock)(store)._lock:
+            owner = operator.attrgetter(lock)(store)
+            with getattr(owner, "_lock", owner):
                 held.set()
                 leave.wait()
 
@@ -247,6 +250,54 @@ def test_a_lock_of_an_interrupted_holder_is_released(tmp_path: Path) -> None:
         store.put(b"second")
         with ThreadPoolExecutor(1) as pool:
             pool.submit(another.put, b"third").result(timeout=30)
+
+
+INTERRUPT = """
+import os, random, signal, sys, threading, time
+import forebay
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(*_):
+    raise Interrupted
+
+
+def put_in_thread():
+    thread = threading.Thread(target=store.put, args=(b"x",), daemon=True)
+    thread.start()
+    thread.join(30)
+    return not thread.is_alive()
+
+
+with forebay.open_store(sys.argv[1], sweep_interval=0, warn_bytes=0) as store:
+    store.put(b"x")
+    signal.signal(signal.SIGALRM, interrupt)
+    generator, end = random.Random(1), time.monotonic() + 5
+    while time.monotonic() < end:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, generator.uniform(1e-5, 5e-4))
+            # Not without end: Python ignores exceptions in finalizers.
+            for _ in range(100):
+                store.put(b"y")
+        except Interrupted:
+            pass
+        # The next put of this process, which an interrupt has left with the lock of the files, releases it.
+        store.put(b"z")
+        if not put_in_thread():
+            print("blocked", flush=True)
+            os._exit(1)
+    print("free", flush=True)
+"""
+
+
+@pytest.mark.posix
+@pytest.mark.slow
+def test_interrupts_leave_no_lock_held(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPT, (tmp_path / "store").as_uri()]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=120).stdout == "free\n"
 
 
 def test_a_background_sweep_does_not_wait_for_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

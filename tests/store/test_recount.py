@@ -284,7 +284,8 @@ def test_processes_that_put_and_delete_during_recounts_never_exceed_the_quota(ro
         while not all(job.done() for job in jobs):
             store.sweep()
             # Under the lock of the accounts no payload is added or removed.
-            with store._backend.accounts._files as locked:  # type: ignore[attr-defined]
+            count_files = store._backend.accounts._files  # type: ignore[attr-defined]
+            with count_files.lock, count_files as locked:
                 counted = locked.get("total")
                 true_bytes = sum(os.stat(path).st_size for path in stored_files(root).values())  # noqa: PTH116
             assert counted is not None

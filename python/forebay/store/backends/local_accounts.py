@@ -52,7 +52,7 @@ class LocalAccounts:
 
     def read(self, names: Collection[str] | None = None) -> dict[str, int]:
         """Return the stored bytes of these accounts, or of all."""
-        with self._files as accounts:
+        with self._files.lock, self._files as accounts:
             return _get_usage({name: accounts.get(name) for name in (accounts.names() if names is None else names)})
 
     def reserve(self, size: int, limits: Mapping[str, int | None], commit: Callable[[], object]) -> None:
@@ -60,7 +60,7 @@ class LocalAccounts:
 
         Raises `AccountFull` if the bytes do not fit.
         """
-        with self._files as accounts:
+        with self._files.lock, self._files as accounts:
             counts = {name: accounts.get(name) for name in limits}
             usage = _get_usage(counts)
             if not has_room(usage, size, limits):
@@ -75,7 +75,7 @@ class LocalAccounts:
 
     def release(self, size: int, names: Collection[str], delete: Callable[[], bool]) -> bool:
         """Call `delete` and, if it returns that the object existed, subtract the object's size."""
-        with self._files as accounts:
+        with self._files.lock, self._files as accounts:
             if not delete():
                 return False
             _change(accounts, {name: accounts.get(name) for name in names}, -size)
@@ -105,10 +105,13 @@ def _change(accounts: "_CountFiles", counts: Mapping[str, _Count | None], added_
 
 
 class _CountFiles:
-    """The files of the accounts, to be read and set only inside a `with` block.
+    """The files of the accounts, to be read and set only inside `with files.lock, files`.
 
     The block holds the lock of the accounts against other threads and processes, and translates errors of the operating
     system.
+
+    The lock against threads is an object of its own: a signal can interrupt a context manager that is written in Python
+    before it has released anything.
 
     The file of `TOTAL_ACCOUNT` stays open, so that the next holder can release a lock that an interrupted
     holder left behind. The other files are opened for each access, because there may be many principals.
@@ -116,14 +119,13 @@ class _CountFiles:
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
-        self._lock = fork_safe_lock()
+        self.lock = fork_safe_lock()
         self._folder_fd = -1
         self._total_fd = -1
         self._opened_pid = 0
 
     # Not `contextlib.contextmanager`, which is slower: every put enters this block.
     def __enter__(self) -> Self:
-        self._lock.acquire()
         try:
             self._folders.retry(self._acquire)
         except BaseException as error:
@@ -132,11 +134,8 @@ class _CountFiles:
         return self
 
     def __exit__(self, error_type: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if self._total_fd >= 0 and not unlock(self._total_fd):
-                self._total_fd = self._folder_fd = -1
-        finally:
-            self._lock.release()
+        if self._total_fd >= 0 and not unlock(self._total_fd):
+            self._total_fd = self._folder_fd = -1
         raise_translated(error)
 
     def _acquire(self) -> None:
@@ -183,7 +182,7 @@ class _CountFiles:
 
     def close(self) -> None:
         """Close the file of `TOTAL_ACCOUNT`."""
-        with self._lock:
+        with self.lock:
             self._close()
 
     def _close(self) -> None:
@@ -221,7 +220,7 @@ class LocalRecount:
     def __init__(self, accounts: _CountFiles) -> None:
         self._files = accounts
         self._sums: Counter[str | None] = Counter()
-        with accounts:
+        with accounts.lock, accounts:
             self._start = accounts.get(TOTAL_ACCOUNT)
 
     def add(self, principal: str | None, size: int) -> None:
@@ -232,13 +231,13 @@ class LocalRecount:
         """Correct the accounts, some at each step of the iteration."""
         sums = Counter({name_account(name): size for name, size in self._sums.items() if name is not None})
         sums[TOTAL_ACCOUNT] = self._sums.total()
-        with self._files as accounts:
+        with self._files.lock, self._files as accounts:
             names = {*sums, *accounts.names()} - {TOTAL_ACCOUNT}
         # The total comes last: until it is set, nobody relies on the other accounts.
         remaining = [TOTAL_ACCOUNT, *names]
         while remaining:
             batch = [remaining.pop() for _ in range(min(_MAX_LOCKED_CORRECTIONS, len(remaining)))]
-            with self._files as accounts:
+            with self._files.lock, self._files as accounts:
                 total = accounts.get(TOTAL_ACCOUNT)
                 if not self._is_valid(total):
                     return
