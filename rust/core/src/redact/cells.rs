@@ -1,10 +1,16 @@
 //! Redaction of the cells of CSV and TSV, which readers see without quotes.
 
+use std::borrow::Cow;
+
 use super::{Filter, REPLACEMENT, redact};
 use crate::csv::{Fields, RowSplitter, count_line_breaks, push_quoted};
 use crate::escaping::push_string;
 use crate::index::Kind;
 use crate::survey::BYTE_ORDER_MARK;
+
+/// Longest name of a column that is searched whole. Each row's object repeats the names, and the row may have fewer
+/// bytes than they have.
+const MAX_NAME_BYTES: usize = 256;
 
 /// Returns a payload without the secrets of its cells, or `None` if they have none. The header has cells as well.
 ///
@@ -64,13 +70,30 @@ pub fn redact_cells<F: Filter>(data: &[u8], kind: Kind, filter: &mut F) -> Resul
 ///
 /// In the objects that readers get, a repeated name gets a number. Here it does not, because a secret may be in each
 /// column of that name.
+///
+/// Of a very long name there are only the start and the end, with a line break between them.
 fn read_names(header: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
     let mut fields = Fields::new(header, delimiter);
     let (mut names, mut name) = (Vec::new(), Vec::new());
     while fields.read(&mut name).is_some() {
-        names.push(if name.is_empty() { unnamed(names.len()) } else { to_json(&name) });
+        names.push(if name.is_empty() { unnamed(names.len()) } else { to_json(&shorten(&name)) });
     }
     names
+}
+
+fn shorten(name: &[u8]) -> Cow<'_, [u8]> {
+    if name.len() <= MAX_NAME_BYTES {
+        return Cow::Borrowed(name);
+    }
+    let is_inside = |at: usize| name.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    let (mut head, mut tail) = (MAX_NAME_BYTES / 2, name.len() - MAX_NAME_BYTES / 2);
+    while head > 0 && is_inside(head) {
+        head -= 1;
+    }
+    while is_inside(tail) {
+        tail += 1;
+    }
+    Cow::Owned([&name[..head], b"\n", &name[tail..]].concat())
 }
 
 fn unnamed(position: usize) -> Vec<u8> {

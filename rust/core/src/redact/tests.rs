@@ -369,3 +369,12 @@ fn a_cell_is_the_value_of_its_column() {
     // A match in one text ends there.
     assert_eq!(redact("token=.*", "a,b\ntoken=1,2\n"), "a,b\n[redacted],2\n");
 }
+
+#[test]
+fn a_long_name_is_not_copied_for_each_row() {
+    let name = format!("{}password", "\u{e9}".repeat(500_000));
+    let csv = format!("{name}\n{}hunter2\n", "x\n".repeat(100_000));
+    let redacted =
+        Redactor::new(&[r#"password":"hunter2""#]).unwrap().redact_cells(csv.as_bytes(), Kind::Csv);
+    assert_eq!(redacted.unwrap(), csv.replace("hunter2", "[redacted]").as_bytes());
+}
