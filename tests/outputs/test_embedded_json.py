@@ -1,5 +1,6 @@
 """The JSON document in a text with a first line or a code fence, compared with Python's parser."""
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -114,3 +115,15 @@ def test_what_a_redaction_removes_is_not_outlined(tmp_path: Path) -> None:
     with store_at(tmp_path, redact="secret") as store:
         response = OutputPolicy(store).pipeline.store_result(result, ToolCall("t"))
     assert "secret" not in json.dumps(response)
+
+
+def test_offsets_are_those_of_the_decoded_text(tmp_path: Path) -> None:
+    text = f"Résultats demandés à l’équipe:\n{json.dumps([{'text': 'some letters in this row'}] * 3000)}"
+    blob = base64.b64encode(text.encode("cp1252")).decode()
+    resource = {"uri": "file:///rows.txt", "mimeType": "text/plain", "blob": blob}
+    with store_at(tmp_path) as store:
+        result = {"content": [{"type": "resource", "resource": resource}]}
+        response = OutputPolicy(store).pipeline.store_result(result, ToolCall("rows"))
+        descriptor = json.loads(response["content"][0]["text"])
+    assert descriptor["decoded_from"] == "windows-1252"
+    assert descriptor["outline"] is None
