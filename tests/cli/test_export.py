@@ -86,6 +86,18 @@ def test_an_unknown_extension_is_refused_unless_a_format_is_given(tmp_path: Path
         assert path.read_bytes() == content
 
 
+def test_the_extension_of_another_format_is_refused_unless_a_format_is_given(tmp_path: Path) -> None:
+    handle, path = put(b'{"id": 1}\n{"id": 2}\n'), tmp_path / "q.json"
+    failed = run("export", handle, str(path))
+    assert failed.code == 2
+    assert "end the name in .ndjson, or give the format json" in failed.error["message"]
+    assert not path.exists()
+    run("export", handle, str(path), "--format", "ndjson")
+    assert path.read_text() == '{"id": 1}\n{"id": 2}\n'
+    run("export", handle, str(path), "--where", '{"id": 1}', "--force")
+    assert path.read_text() == '[{"id": 1}]'
+
+
 def test_an_export_without_rows_says_why(tmp_path: Path) -> None:
     handle = put(b'[{"status": "failed"}]')
     report = run("export", handle, str(tmp_path / "x.csv"), "--where", '{"stauts": "failed"}').json

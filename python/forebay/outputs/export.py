@@ -179,6 +179,12 @@ def check_extension(path: str | None, export: Export, format: str | None) -> Non
     may have any name, too.
     """
     extension = PurePath(path or "").suffix
+    named_format = _FORMATS.get(extension.lower())
+    if format is None and export.format in FORMATS and named_format not in (None, export.format):
+        raise InvalidArgument(
+            f"this output is {export.format}; end the name in .{EXTENSIONS[export.format]}, or give the format "
+            f"{named_format}"
+        )
     # A name such as `run 1.5` has no extension.
     has_extension = re.search("[a-z]", extension, re.IGNORECASE) is not None
     if format is None and export.format in FORMATS and has_extension and extension.lower() not in _FORMATS:
