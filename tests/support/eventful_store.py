@@ -26,12 +26,18 @@ def fill_store(folder: Path, *, seed: int = 7) -> list[str]:
                 # A weekend.
                 continue
             calls = rng.randrange(6, 24)
-            moments = sorted(now - day * DAY_SECONDS - rng.randrange(4 * 60, 6 * 3600) for _ in range(calls))
+            moments = sorted(_choose_moment(rng, now, day) for _ in range(calls))
             for clock.now in moments:
                 tool = rng.choices([*TOOLS], [*TOOLS.values()])[0]
                 principal = rng.choice(PRINCIPALS)
                 _call(store, rng, tool, principal, is_kept=day == 0, kept=kept)
     return kept
+
+
+def _choose_moment(rng: random.Random, now: float, days: int) -> float:
+    """Return a moment of the last hours, or of the day so many days ago, in UTC: events are counted by its days."""
+    seconds = rng.randrange(4 * 60, 6 * 3600)
+    return now - seconds if days == 0 else now - now % DAY_SECONDS - (days - 1) * DAY_SECONDS - seconds
 
 
 def _call(
