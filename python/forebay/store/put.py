@@ -14,6 +14,7 @@ from forebay._core import Findings, ItemIndex, Survey, outline
 from forebay.arguments import short_repr
 from forebay.errors import ForebayError, InvalidArgument, StoreFull
 from forebay.store.backends import Backend, Upload
+from forebay.store.cache import LRUCache
 from forebay.store.decoding import CannotOpen, find_decoding
 from forebay.store.entries import Entry
 from forebay.store.frames import (
@@ -130,8 +131,7 @@ class PayloadWriter:
         self._lock = fork_safe_lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
-        # A principal that stores is moved to the end.
-        self._stored_bytes: dict[str | None, int] = {}
+        self._stored_bytes: LRUCache[str | None, int] = LRUCache(_MAX_WATCHED_PRINCIPALS)
 
     def put(self, payload: Payload, request: PutRequest) -> Descriptor:
         """Store a payload, record that in the journal, and return its descriptor."""
@@ -331,10 +331,8 @@ class PayloadWriter:
     def _warn_if_large(self, principal: str | None, size: int) -> None:
         """Log a warning when a principal's total passes `warn_bytes`."""
         with self._lock:
-            before = self._stored_bytes.pop(principal, 0)
+            before = self._stored_bytes.get(principal, 0)
             after = self._stored_bytes[principal] = before + size
-            if len(self._stored_bytes) > _MAX_WATCHED_PRINCIPALS:
-                del self._stored_bytes[next(iter(self._stored_bytes))]
         if before <= self._options.warn_bytes < after:
             owner = "this process" if principal is None else f"principal {principal!r}"
             _log.warning(
