@@ -173,21 +173,23 @@ def guess_format(path: str | None, *, is_selection: bool) -> str | None:
 
 
 def check_extension(path: str | None, export: Export, format: str | None) -> None:  # noqa: A002
-    """Raise `InvalidArgument` if no export format has the extension of a file name, such as `rows.xlsx`.
+    """Raise `InvalidArgument` if a file name has the extension of another format, or of none, such as `rows.xlsx`.
 
     With a `format` any name is valid. A payload that has none of the formats, such as an image, is copied, and its file
     may have any name, too.
     """
+    if format is not None or export.format not in FORMATS:
+        return
     extension = PurePath(path or "").suffix
     named_format = _FORMATS.get(extension.lower())
-    if format is None and export.format in FORMATS and named_format not in (None, export.format):
+    if named_format not in (None, export.format):
         raise InvalidArgument(
             f"this output is {export.format}; end the name in .{EXTENSIONS[export.format]}, or give the format "
             f"{named_format}"
         )
     # A name such as `run 1.5` has no extension.
     has_extension = re.search("[a-z]", extension, re.IGNORECASE) is not None
-    if format is None and export.format in FORMATS and has_extension and extension.lower() not in _FORMATS:
+    if has_extension and named_format is None:
         raise InvalidArgument(
             f"no format has the extension {short_repr(extension)}; end the name in {', '.join(_FORMATS)}, or give the "
             f"format: {', '.join(FORMATS)}"

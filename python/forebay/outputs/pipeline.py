@@ -233,8 +233,8 @@ class Pipeline:
 
     def _build_response(self, descriptor: Descriptor, prepared: "_PreparedResult", call: ToolCall) -> Result:
         descriptor = self._complete_descriptor(descriptor, call.fetch_with or self._fetch_with)
-        # With redactions the payload is not described: it still has the secrets that are not stored.
-        # Nor is it decoded: readers of a text in another charset count the bytes of its UTF-8.
+        # This payload still has the secrets that redactions remove, and the bytes of a text in another charset, which
+        # readers get as UTF-8.
         is_plain_text = descriptor.line_count is not None and descriptor.decoded_from is None
         if is_plain_text and descriptor.item_count is None and not self._redactions:
             outline = describe_embedded_json(prepared.payload.data) or descriptor.outline
