@@ -161,4 +161,4 @@ def test_requests_in_one_write_are_answered_if_the_server_has_closed_its_input(t
         client.send(b"\n".join(json.dumps(request).encode() for request in requests))
         responses = [json.loads(client.read_line()) for _ in requests]
         assert [response["id"] for response in responses] == ["a", "b"]
-        assert all("the server does not read any more" in str(response["result"]) for response in responses)
+        assert all("the server has stopped reading" in str(response["result"]) for response in responses)

@@ -155,7 +155,7 @@ class PipeClosed(UpstreamFailed):
     """The server has closed its standard input or exited."""
 
     def __init__(self) -> None:
-        super().__init__("the server does not read any more; retry later")
+        super().__init__("the server has stopped reading; retry later")
 
 
 class Outbox:
@@ -199,14 +199,14 @@ class Outbox:
     def cork(self) -> None:
         """Hold back the messages of the calling thread, until there are many, or until `uncork`."""
         with self._lock:
-            # `send` must fail now if the server does not read any more, not only when the messages are written.
+            # `send` must fail now if the server has stopped reading, not only when the messages are written.
             # The thread that writes a queue notices it by itself; on Windows, `is_broken` would wait for that thread.
             if not (self._is_broken or self._is_closed or self._queue):
                 self._is_broken = self._pipe.is_broken()
             self._cork.start()
 
     def uncork(self) -> list[Message]:
-        """Write the messages that are held back; return those that the server cannot get any more."""
+        """Write the messages that are held back; return those that a server that stopped reading did not get."""
         with self._lock:
             self._cork.stop()
             with contextlib.suppress(PipeClosed):
@@ -214,7 +214,7 @@ class Outbox:
             return self._cork.take()
 
     def flush(self) -> None:
-        """Write the messages that are held back. `uncork` returns them if the server does not read any more."""
+        """Write the messages that are held back. `uncork` returns them if the server has stopped reading."""
         with self._lock, contextlib.suppress(PipeClosed):
             self._cork.write(self._write)
 

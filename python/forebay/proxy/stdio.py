@@ -165,7 +165,7 @@ class StdioUpstream:
     ) -> None:
         """Take over a process. `name` is what the log calls the server.
 
-        If the server does not read any more, `send` waits `exit_wait_seconds` to tell how it ended. Messages that were
+        If the server has stopped reading, `send` waits `exit_wait_seconds` to tell how it ended. Messages that were
         read together are passed to the relay in the context of `cork_client`.
         """
         self._name = name
@@ -247,7 +247,7 @@ class StdioUpstream:
     def corked(self, on_failure: Callable[[Message, UpstreamFailed], None]) -> Iterator[None]:
         """Hold back the messages of the calling thread, until there are many, and write them at the end.
 
-        Calls `on_failure` with each message that the server does not read any more.
+        Calls `on_failure` with each message that the server did not read.
         """
         with self._lock:
             outbox = self._process.outbox
